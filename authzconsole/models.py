@@ -9,7 +9,7 @@ from django.db import models
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from grants.models import User
+from grants.models import Job, User
 
 
 class TokenScope(models.TextChoices):
@@ -151,16 +151,16 @@ class SecurityEvent(models.Model):
 class SecurityEventTarget(models.Model):
     """The progress of shipping security events to one target.
 
-    name: the target as configured. shipped_to: the number of the last shipped event. claimed_until: until
-    then, one task ships the events and other tasks skip the target.
+    name: the target as configured. shipped_to: the number of the last shipped event.
     failures: failed attempts since the last success. error: the reason of the last failure.
+    job: ships the next events; started again when there are any.
     """
 
     name = models.CharField(max_length=300, unique=True)
     shipped_to = models.BigIntegerField(default=0)
-    claimed_until = models.DateTimeField(null=True)
     failures = models.PositiveIntegerField(default=0)
     error = models.CharField(max_length=300, blank=True, default="")
+    job = models.OneToOneField(Job, models.PROTECT, null=True)
 
     class Meta:
         default_permissions = ()
@@ -196,8 +196,8 @@ class Webhook(models.Model):
     actions: journal actions, separated by spaces; empty means all. nonce: the secret is derived from it and
     SECRET_KEY.
     position: the revision of the last line that was delivered, skipped or given up. attempts: failed attempts
-    for the next line, or for `replayed`: the dead letter that is being sent again. claimed_until: until then,
-    one task delivers lines, and other tasks skip the webhook. retry_at: no attempt is made before this time.
+    for the next line. retry_at: no attempt is made before this time.
+    job: delivers the next lines; started again when there are any.
     """
 
     url = models.CharField(max_length=500)
@@ -208,11 +208,11 @@ class Webhook(models.Model):
     created_at = models.DateTimeField(auto_now_add=True)
     position = models.BigIntegerField(default=0)
     attempts = models.PositiveIntegerField(default=0)
-    claimed_until = models.DateTimeField(null=True)
     retry_at = models.DateTimeField(null=True)
     delivered = models.PositiveBigIntegerField(default=0)
     delivered_at = models.DateTimeField(null=True)
     error = models.CharField(max_length=300, blank=True, default="")
+    job = models.OneToOneField(Job, models.PROTECT, null=True)
 
     class Meta:
         default_permissions = ()
@@ -263,13 +263,6 @@ class MaintenanceRecord(models.Model):
         return f"{self.task} at revision {self.revision}"
 
 
-class EvidenceState(models.TextChoices):
-    WAITING = "waiting"
-    RUNNING = "running"
-    DONE = "done"
-    FAILED = "failed"
-
-
 class Evidence(models.Model):
     """A request for evidence: who had access to an entity in a period. `authzconsole.evidence` writes its
     bundle.
@@ -278,10 +271,8 @@ class Evidence(models.Model):
     kind: limits it to one kind; empty for all.
     from_revision, to_revision: the states at both, and all between them, are part of it.
     since, until: the requested times; null if revisions were requested.
-    sent_at: when it was last sent to the worker; null if that failed. heartbeat_at, attempt: of the task that
-    writes it. users_done, users_total: its progress; with contents, in entities. figures: the counts in its
-    manifest.
-    path: the file of the bundle below SNAPSHOT_URI; empty if there is none, or after it was deleted.
+    job: writes the bundle. Its steps are users; with contents, entities. Its summary has the counts of the
+    manifest, and its result is the file of the bundle.
     """
 
     entity = models.CharField(max_length=600)
@@ -291,23 +282,10 @@ class Evidence(models.Model):
     until = models.DateTimeField(null=True)
     from_revision = models.BigIntegerField()
     to_revision = models.BigIntegerField()
-    state = models.CharField(max_length=7, choices=EvidenceState.choices, default=EvidenceState.WAITING)
-    requested_by = models.ForeignKey(User, models.SET_NULL, null=True, related_name="+")
-    requested_at = models.DateTimeField(auto_now_add=True)
-    sent_at = models.DateTimeField(null=True)
-    heartbeat_at = models.DateTimeField(null=True)
-    finished_at = models.DateTimeField(null=True)
-    attempt = models.PositiveSmallIntegerField(default=0)
-    users_done = models.PositiveIntegerField(default=0)
-    users_total = models.PositiveIntegerField(default=0)
-    figures = models.JSONField(default=dict)
-    error = models.TextField(blank=True, default="")
-    path = models.CharField(max_length=200, blank=True, default="")
-    sha256 = models.CharField(max_length=64, blank=True, default="")
+    job = models.OneToOneField(Job, models.PROTECT)
 
     class Meta:
         default_permissions = ()
-        indexes = [models.Index(fields=["state", "requested_at"], name="evidence_state")]
 
     def __str__(self):
         return f"evidence {self.pk}"

@@ -9,9 +9,9 @@ from celery import shared_task
 
 from authzconsole.common.monitoring.maintenance import record_maintenance, verify_journal_if_due
 from authzconsole.common.security_events.retention import clean_security_events
-from authzconsole.common.security_events.shipping import ship_security_events
-from authzconsole.common.webhooks.delivery import deliver_webhook, dispatch_webhooks
-from authzconsole.evidence import execution, services
+from authzconsole.common.security_events.shipping import start_shipping
+from authzconsole.common.webhooks.delivery import dispatch_webhooks
+from authzconsole.evidence.services import delete_old_evidence
 from authzconsole.mail.break_glass_mail import send_break_glass_mail
 from authzconsole.mail.expiry_mail import send_expiry_mail
 from authzconsole.mail.request_mail import sweep_requests
@@ -45,7 +45,7 @@ def verify_journal():
 
 @shared_task(name="authzconsole.security_events_ship", ignore_result=True)
 def ship_events():
-    ship_security_events()
+    start_shipping()
 
 
 @shared_task(name="authzconsole.security_events_clean", ignore_result=True)
@@ -87,22 +87,12 @@ def write_lines_of_periods():
 
 @shared_task(name="authzconsole.webhooks_dispatch", ignore_result=True)
 def dispatch():
-    dispatch_webhooks(deliver_to_webhook.delay)
-
-
-@shared_task(name="authzconsole.webhook_deliver", ignore_result=True)
-def deliver_to_webhook(number):
-    deliver_webhook(number)
-
-
-@shared_task(name="authzconsole.evidence_write", ignore_result=True)
-def write_evidence_bundle(number):
-    execution.execute_evidence(number=number)
+    dispatch_webhooks()
 
 
 @shared_task(name="authzconsole.evidence_sweep", ignore_result=True)
-def sweep_evidence_requests():
-    services.sweep_evidence()
+def clean_evidence():
+    delete_old_evidence()
 
 
 @shared_task(name=reviews.PREPARE_TASK, ignore_result=True)

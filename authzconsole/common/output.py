@@ -5,7 +5,7 @@ order of its fields.
 """
 
 from collections.abc import Callable, Mapping
-from functools import cache, cached_property
+from functools import cache, cached_property, reduce
 from operator import attrgetter
 from typing import Any
 
@@ -178,8 +178,10 @@ def _reader(field: serializers.Field) -> Callable[[Any], object]:
         return lambda value: value
     read, first, is_required = attrgetter(field.source), field.source_attrs[0], field.required
     if len(field.source_attrs) > 1:
-        # such as `requested_by.username`; null without the first one
-        return lambda value: None if getattr(value, first) is None else read(value)
+        # such as `requested_by.username`; null if an object before the last member is
+        return lambda value: reduce(
+            lambda owner, name: None if owner is None else getattr(owner, name), field.source_attrs, value
+        )
 
     def read_member(value: object) -> object:
         if isinstance(value, Mapping):

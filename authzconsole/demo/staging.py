@@ -11,10 +11,11 @@ from analytics.runs.services import cancel_run, request_run
 from authzconsole.common.tokens import create_token
 from authzconsole.demo.history import create_pending_requests
 from authzconsole.demo.pages import EXAMPLES
-from authzconsole.evidence.execution import execute_evidence
+from authzconsole.evidence.services import request_evidence
 from authzconsole.models import Evidence, TokenScope
 from authzconsole.reviews.execution import execute_finish
 from entities.address import parse_address
+from grants.jobs import run_job
 from grants.journal import Author, current_revision
 from grants.models import AccessRequest, BreakGlassUse, Plan, RequestState, User
 from grants.models.reviews import Answer, Campaign, Recurrence, ReviewerRule
@@ -93,14 +94,13 @@ def _finish_review(author: Author, campaign: Campaign) -> None:
 
 def _create_evidence(administrator: User) -> Evidence:
     """Create evidence about a dataset, since the first line of the journal."""
-    evidence = Evidence.objects.create(
-        entity=EXAMPLES["dataset"],
+    evidence = request_evidence(
+        entity=parse_address(EXAMPLES["dataset"]),
         from_revision=1,
         to_revision=current_revision(),
         requested_by=administrator,
-        sent_at=timezone.now(),
     )
-    execute_evidence(number=evidence.pk)
+    run_job(evidence.job_id)
     return evidence
 
 

@@ -1,34 +1,36 @@
-"""Request, send, resend and delete evidence."""
+"""Request evidence, write its bundle in the worker, and delete it after its retention."""
 
 import logging
-from collections.abc import Iterator
 from datetime import datetime, timedelta
+from pathlib import Path
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import F, Q
 from django.utils import timezone
-from pyarrow import NativeFile
 
-from analytics.storage import StorageError, storage_root
-from authzconsole.models import Evidence, EvidenceState
-from entities.address import Address, ancestor_kinds
+from analytics.folders import ScratchError, scratch_folder
+from analytics.storage import StorageError, storage_problem, storage_root
+from authzconsole.common.messages import as_sentence
+from authzconsole.evidence.bundles import store_bundle
+from authzconsole.evidence.files import EvidenceFiles, write_files
+from authzconsole.models import Evidence
+from entities.address import Address, ancestor_kinds, parse_address
 from entities.vocabulary import KINDS
 from grants.errors import GrantError
-from grants.evidence.contents import CONTAINERS
+from grants.evidence.access_rows import access_periods
+from grants.evidence.bundle import write_bundle
+from grants.evidence.contents import CONTAINERS, content_count, contents_of
+from grants.evidence.holdings import read_users
 from grants.evidence.signing import public_key
-from grants.jobs.queue import send_task
-from grants.models import User
+from grants.history.catch_up import catch_up
+from grants.jobs import JobContext, JobFailed, JobResult, request_job
+from grants.journal import current_head
+from grants.models import UNFINISHED_STATES, Job, User
 
 logger = logging.getLogger(__name__)
 
-# a message that Redis lost is sent again after this time
-RESEND_AFTER = timedelta(seconds=30)
-# a task without a heartbeat for this time has ended
-LOST_AFTER = timedelta(minutes=2)
-MAX_ATTEMPTS = 3
+EVIDENCE_JOB = "evidence"
 MAX_UNFINISHED = 20
-CHUNK_BYTES = 1 << 18
 
 
 class EvidenceError(GrantError):
@@ -65,98 +67,87 @@ def request_evidence(
         raise EvidenceError(
             f"{entity} contains no {kind}" if contents else "choose a kind only together with the contents"
         )
-    if (
-        Evidence.objects.filter(state__in=(EvidenceState.WAITING, EvidenceState.RUNNING)).count()
-        >= MAX_UNFINISHED
-    ):
+    if Job.objects.filter(type=EVIDENCE_JOB, state__in=UNFINISHED_STATES).count() >= MAX_UNFINISHED:
         raise EvidenceError(f"{MAX_UNFINISHED} requests are not finished yet: wait until one of them is")
-    evidence = Evidence.objects.create(
-        entity=str(entity),
-        contents=contents,
-        kind=kind,
-        since=since,
-        until=until,
-        from_revision=from_revision,
-        to_revision=to_revision,
-        requested_by=requested_by,
-    )
-    transaction.on_commit(lambda: send_evidence(evidence))
-    return evidence
+    with transaction.atomic():
+        return Evidence.objects.create(
+            entity=str(entity),
+            contents=contents,
+            kind=kind,
+            since=since,
+            until=until,
+            from_revision=from_revision,
+            to_revision=to_revision,
+            job=request_job(Job(type=EVIDENCE_JOB, requested_by=requested_by)),
+        )
 
 
-def send_evidence(evidence: Evidence) -> bool:
-    """Send a waiting request to the worker.
-
-    Return whether Redis accepted it; otherwise `sweep_evidence` sends it later.
-    """
-    if not send_task(
-        "authzconsole.evidence_write", evidence.pk, label=str(evidence), queue=settings.RUN_QUEUE
-    ):
-        return False
-    Evidence.objects.filter(pk=evidence.pk).update(sent_at=timezone.now())
-    return True
+def execute_evidence(context: JobContext) -> JobResult:
+    """Write the bundle of a request into the storage."""
+    evidence = Evidence.objects.select_related("job__requested_by").get(job=context.job)
+    try:
+        return _write(evidence, context)
+    except (GrantError, StorageError, ScratchError) as error:
+        raise JobFailed(as_sentence(error)) from error
+    except OSError as error:
+        raise JobFailed(storage_problem(error)) from error
 
 
-def sweep_evidence() -> None:
-    """Requeue requests with a lost task, resend waiting ones, and delete the files of old ones."""
+def _write(evidence: Evidence, context: JobContext) -> JobResult:
+    catch_up()
+    head, entity = current_head(), parse_address(evidence.entity)
+    bounds = (evidence.from_revision, evidence.to_revision + 1)
+    users = read_users(bounds)
+    total = content_count(entity, evidence.kind, bounds) if evidence.contents else len(users.active)
+    entities = contents_of(entity, evidence.kind, bounds) if evidence.contents else iter([entity])
+    periods = access_periods(entities, bounds, settings.DEFAULT_GENERATION, users)
+
+    def progress(done: int) -> None:
+        context.show_progress(done, total)
+        context.check()
+
+    with scratch_folder(settings.TEMP_DIR) as folder:
+        files = write_files(Path(folder), evidence, periods, len(users.active), progress)
+        bundle = Path(folder) / "bundle.zip"
+        manifest = write_bundle(bundle, _manifest_contents(evidence, files, head), files.paths)
+        path, sha256 = store_bundle(bundle, "evidence", f"evidence-{evidence.pk}-{context.job.attempt}.zip")
+    context.show_progress(total, total)
+    return JobResult(manifest["figures"], result_path=path, result_hash=sha256)
+
+
+def _manifest_contents(evidence: Evidence, files: EvidenceFiles, head) -> dict:
+    return {
+        "instance": settings.INSTANCE_NAME,
+        "entity": evidence.entity,
+        "contents": evidence.contents,
+        "kind": evidence.kind,
+        "from_revision": evidence.from_revision,
+        "to_revision": evidence.to_revision,
+        "since": _text(evidence.since),
+        "until": _text(evidence.until),
+        "created_at": _text(timezone.now()),
+        "requested_by": str(evidence.job.requested_by or ""),
+        "figures": files.figures,
+        "journal_head": {"revision": head.revision, "hash": head.hash, "at": _text(head.at)},
+    }
+
+
+def _text(at) -> str | None:
+    return at.isoformat(timespec="seconds").replace("+00:00", "Z") if at else None
+
+
+def delete_old_evidence() -> None:
+    """Delete the files of evidence after EVIDENCE_KEPT_DAYS. A storage error is logged."""
     now = timezone.now()
-    # a time in the future: the clock was set back after it
-    is_lost = Q(heartbeat_at__lt=now - LOST_AFTER) | Q(heartbeat_at__gt=now + LOST_AFTER)
-    lost = Evidence.objects.filter(is_lost, state=EvidenceState.RUNNING)
-    lost.filter(attempt__gte=MAX_ATTEMPTS).update(
-        state=EvidenceState.FAILED,
-        finished_at=now,
-        error=f"The worker ended {MAX_ATTEMPTS} times while it wrote the bundle.",
-    )
-    lost.update(state=EvidenceState.WAITING, sent_at=None)
-    not_sent = Q(sent_at=None) | Q(sent_at__lt=now - RESEND_AFTER) | Q(sent_at__gt=now + RESEND_AFTER)
-    for evidence in Evidence.objects.filter(not_sent, state=EvidenceState.WAITING).order_by("pk"):
-        if not send_evidence(evidence):
-            return
-    _delete_old_files(now - timedelta(days=settings.EVIDENCE_KEPT_DAYS))
-
-
-def bundle_chunks(evidence: Evidence) -> Iterator[bytes]:
-    """Open the bundle and return its content in parts.
-
-    Raise StorageError or OSError if it cannot be opened.
-    """
-    filesystem, root = storage_root()
-    return _read_chunks(filesystem.open_input_stream(f"{root}/{evidence.path}", compression=None))
-
-
-def _read_chunks(file: NativeFile) -> Iterator[bytes]:
-    with file:
-        while chunk := file.read(CHUNK_BYTES):
-            yield chunk
-
-
-def claim_evidence(number: int) -> Evidence | None:
-    """Move a waiting request to running in one statement. Return it, or None if it was not waiting."""
-    is_claimed = Evidence.objects.filter(pk=number, state=EvidenceState.WAITING).update(
-        state=EvidenceState.RUNNING,
-        heartbeat_at=timezone.now(),
-        attempt=F("attempt") + 1,
-        users_done=0,
-        users_total=0,
-    )
-    return Evidence.objects.get(pk=number) if is_claimed else None
-
-
-def update_claimed(evidence: Evidence, **values) -> bool:
-    """Update a request that this attempt still executes. Return whether it does."""
-    rows = Evidence.objects.filter(pk=evidence.pk, state=EvidenceState.RUNNING, attempt=evidence.attempt)
-    return rows.update(heartbeat_at=timezone.now(), **values) == 1
-
-
-def _delete_old_files(before: datetime) -> None:
-    old = Evidence.objects.filter(finished_at__lt=before).exclude(path="")
+    old = Job.objects.filter(
+        type=EVIDENCE_JOB, finished_at__lt=now - timedelta(days=settings.EVIDENCE_KEPT_DAYS)
+    ).exclude(result_path="")
     if not old.exists():
         return
     try:
         filesystem, root = storage_root()
-        for evidence in old.order_by("pk"):
-            Evidence.objects.filter(pk=evidence.pk).update(path="")
-            filesystem.delete_file(f"{root}/{evidence.path}")
+        for job in old.order_by("pk"):
+            Job.objects.filter(pk=job.pk).update(result_path="", result_removed_at=now)
+            filesystem.delete_file(f"{root}/{job.result_path}")
     except (StorageError, OSError) as error:
         logger.warning("the file of old evidence could not be deleted: %s", error)

@@ -22,11 +22,11 @@ from authzconsole.common.past import AsOf
 from authzconsole.common.security_events.kinds import EventKind
 from authzconsole.common.security_events.output import SecurityEventSerializer
 from authzconsole.lists.base import List
-from authzconsole.models import DeadLetter, Evidence, EvidenceState, SecurityEvent
+from authzconsole.models import DeadLetter, Evidence, SecurityEvent
 from grants.history.differences import GAINED, LOST, Span, all_differences, as_differences, difference_parts
 from grants.journal import ACTIONS, LINES_PER_BATCH, current_revision
 from grants.journal_queries import custom_query_plan, journal_lines
-from grants.models import BreakGlassUse, JournalLine
+from grants.models import BreakGlassUse, JobState, JournalLine
 from grants.roles.capabilities import Capability
 
 
@@ -230,6 +230,10 @@ class BreakGlassUses(List):
         return BreakGlassUse.objects.filter(**{"reviewed_at": None} if self.filters.get("unreviewed") else {})
 
 
+# a state that pages and REST never show, because evidence cannot be cancelled
+EVIDENCE_STATES = [state for state in JobState.values if state != JobState.CANCELLED]
+
+
 class EvidenceSerializer(output.Output):
     number = output.Integer(source="pk", example=3)
     entity = output.Text(example="dataset:sales.customers")
@@ -237,21 +241,25 @@ class EvidenceSerializer(output.Output):
     kind = output.Text(example="", help_text="The only kind of entities that it is about; empty for all.")
     from_revision = output.Integer(example=120)
     to_revision = output.Integer(example=4711)
-    state = output.Choice(EvidenceState.values)
+    state = output.Choice(EVIDENCE_STATES, source="job.state")
     users_done = output.Integer(
-        help_text="The number of users that are checked so far; with contents, of entities."
+        source="job.steps_done",
+        help_text="The number of users that are checked so far; with contents, of entities.",
     )
-    users_total = output.Integer()
-    requested_by = output.Text(source="requested_by.username", allow_null=True, example="auditor")
-    requested_at = output.Time()
-    finished_at = output.Time(allow_null=True)
-    error = output.Text()
+    users_total = output.Integer(source="job.steps_total")
+    requested_by = output.Text(source="job.requested_by.username", allow_null=True, example="auditor")
+    requested_at = output.Time(source="job.requested_at")
+    finished_at = output.Time(source="job.finished_at", allow_null=True)
+    error = output.Text(source="job.error")
     figures = output.Record(
+        source="job.summary",
         help_text="The numbers of users with access, of rows, and of checked users; with "
-        "contents, also of entities."
+        "contents, also of entities.",
     )
-    has_file = output.Boolean(source="path", help_text="Whether the bundle can be downloaded.")
-    sha256 = output.Text(help_text="The SHA-256 hash of the bundle; empty until it is done.")
+    has_file = output.Boolean(source="job.result_path", help_text="Whether the bundle can be downloaded.")
+    sha256 = output.Text(
+        source="job.result_hash", help_text="The SHA-256 hash of the bundle; empty until it is done."
+    )
 
 
 class EvidenceList(List):
@@ -263,7 +271,7 @@ class EvidenceList(List):
     readers = (Capability.READ_JOURNAL,)
 
     def select(self) -> QuerySet[Evidence]:
-        return Evidence.objects.select_related("requested_by")
+        return Evidence.objects.select_related("job__requested_by")
 
 
 class DeadLetterSerializer(output.Output):

@@ -16,9 +16,9 @@ from authzconsole.common.fields import (
     StrictSerializer,
     Text,
 )
-from authzconsole.evidence.services import bundle_chunks, request_evidence
+from authzconsole.evidence.bundles import bundle_chunks
+from authzconsole.evidence.services import request_evidence
 from authzconsole.lists.journal import EvidenceList, EvidenceSerializer
-from authzconsole.models import EvidenceState
 from authzconsole.rest.framework.callers import check_journal_reader
 from authzconsole.rest.framework.endpoint import Endpoint, Resource, created_response
 from authzconsole.rest.framework.lists import ListEndpoint
@@ -28,6 +28,7 @@ from authzconsole.rest.framework.problems import Problem
 from authzconsole.rest.framework.renderers import ZipRenderer
 from grants.history.errors import AsOfError
 from grants.history.moments import parse_as_of, revision_time
+from grants.models import JobState
 
 TAG = "Journal"
 MOMENT_HELP = "A revision, or an RFC 3339 time with a time zone."
@@ -126,12 +127,12 @@ class EvidenceFile(Endpoint):
     )
     def get(self, request: Request, number: int) -> StreamingHttpResponse:
         evidence = self.object
-        if evidence.state != EvidenceState.DONE:
-            raise Problem(409, f"evidence {number} is {evidence.state}, so it has no file")
-        if not evidence.path:
+        if evidence.job.state != JobState.DONE:
+            raise Problem(409, f"evidence {number} is {evidence.job.state}, so it has no file")
+        if not evidence.job.result_path:
             raise Problem(410, f"the file of evidence {number} was deleted: request it again")
         try:
-            chunks = bundle_chunks(evidence)
+            chunks = bundle_chunks(evidence.job.result_path)
         except (StorageError, OSError):
             raise Problem(410, f"the file of evidence {number} cannot be read: request it again") from None
         return zip_response(chunks, f"evidence-{number}")

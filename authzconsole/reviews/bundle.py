@@ -1,7 +1,6 @@
 """Write the evidence of a finished review: a signed bundle with all items, answers, reviewers and plans."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,13 +8,11 @@ from django.conf import settings
 from django.utils import timezone
 
 from analytics.folders import scratch_folder
-from analytics.storage import storage_root
-from analytics.storage_identity import storage_identity
-from authzconsole.backup.archive import copy_stream
+from authzconsole.evidence.bundles import store_bundle
 from authzconsole.evidence.files import STYLE
 from authzconsole.reviews.item_rows import csv_lines, json_lines, stream_items
 from authzconsole.reviews.report_page import PAGE_NAME, write_report
-from grants.evidence.bundle import CHUNK_BYTES, write_bundle
+from grants.evidence.bundle import write_bundle
 from grants.journal import current_head
 from grants.models import Plan
 from grants.models.reviews import Campaign, ReviewItem
@@ -45,23 +42,7 @@ def write_review_bundle(campaign: Campaign) -> tuple[str, str]:
                 file.writelines(lines)
         bundle = folder / "bundle.zip"
         write_bundle(bundle, _manifest_contents(campaign), files)
-        return _store(campaign, bundle)
-
-
-def bundle_chunks(campaign: Campaign) -> Iterator[bytes]:
-    """Open the bundle of a finished review and return an iterator over its content.
-
-    Raise StorageError or OSError.
-    """
-    filesystem, root = storage_root()
-    file = filesystem.open_input_stream(f"{root}/{campaign.path}", compression=None)
-
-    def chunks() -> Iterator[bytes]:
-        with file:
-            while chunk := file.read(CHUNK_BYTES):
-                yield chunk
-
-    return chunks()
+        return store_bundle(bundle, "reviews", f"review-{campaign.pk}-{campaign.attempt}.zip")
 
 
 def campaign_summary(campaign: Campaign) -> dict[str, Any]:
@@ -113,16 +94,3 @@ def _manifest_contents(campaign: Campaign) -> dict[str, Any]:
         "finished_by": campaign.finished_by,
         "journal_head": {"revision": head.revision, "hash": head.hash, "at": format_time(head.at)},
     }
-
-
-def _store(campaign: Campaign, bundle: Path) -> tuple[str, str]:
-    filesystem, root = storage_root()
-    folder = f"reviews/{storage_identity()}"
-    path = f"{folder}/review-{campaign.pk}-{campaign.attempt}.zip"
-    filesystem.create_dir(f"{root}/{folder}", recursive=True)
-    with (
-        bundle.open("rb") as source,
-        filesystem.open_output_stream(f"{root}/{path}", compression=None) as target,
-    ):
-        facts = copy_stream(source, target)
-    return path, facts.sha256

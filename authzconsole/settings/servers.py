@@ -62,7 +62,6 @@ CELERY_TASK_DEFAULT_QUEUE = LIGHT_QUEUE
 CELERY_TASK_ROUTES = {
     name: {"queue": RUN_QUEUE}
     for name in (
-        "authzconsole.evidence_write",
         "authzconsole.journal_verify",
         "authzconsole.review_prepare",
         "authzconsole.review_finish",
@@ -97,8 +96,8 @@ CELERY_BEAT_SCHEDULE = {
     },
     "evidence_sweep": {
         "task": "authzconsole.evidence_sweep",
-        "schedule": 30.0,
-        "options": {"expire_seconds": 30},
+        "schedule": 3_600.0,
+        "options": {"expire_seconds": 3_600},
     },
     "reviews_sweep": {
         "task": "authzconsole.reviews_sweep",

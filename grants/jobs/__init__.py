@@ -12,7 +12,7 @@ between its steps, which ends it after a cancellation, and it may be executed ag
 its worker died.
 
 A job moves from waiting to running, and from there to done, failed or cancelled. It moves back to waiting if
-its worker died, if the function raises `JobInterrupted`, or with `restart_job`.
+its worker died, if the function raises `JobInterrupted`, or with `repeat_job`.
 INVARIANT: every move is one UPDATE with a condition on the old state and, for a running job, on the claim of
 the executing process. So a message that arrives twice changes nothing, and a process that has lost its job
 changes nothing.
@@ -20,7 +20,7 @@ changes nothing.
 
 from grants.jobs.database_retry import retry_database
 from grants.jobs.execution import JobCancelled, JobContext, JobLost, JobTimedOut, run_job
-from grants.jobs.lifecycle import cancel_job, request_job, restart_job
+from grants.jobs.lifecycle import cancel_job, repeat_job, request_job
 from grants.jobs.sweep import sweep_jobs
 from grants.jobs.types import JobFailed, JobInterrupted, JobResult, job_type
 
@@ -34,8 +34,8 @@ __all__ = [
     "JobTimedOut",
     "cancel_job",
     "job_type",
+    "repeat_job",
     "request_job",
-    "restart_job",
     "retry_database",
     "run_job",
     "sweep_jobs",

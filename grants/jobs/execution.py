@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import asdict
 
 from django.db import connection, connections
-from django.db.models import F
 from django.utils import timezone
 
 from grants.jobs.database_retry import DATABASE_ERRORS, retry_database
@@ -57,7 +56,7 @@ class JobContext:
         self.ending: Exception | None = None
         self.interruption: Callable[[float], None] = lambda seconds: None
         self._limit = type_of(job).limit.total_seconds()
-        self._steps = (0, 0)
+        self.steps_done = self.steps_total = 0
         self._stop = threading.Event()
         self._started, self._ending_since = time.monotonic(), 0.0
         self._thread = threading.Thread(target=self._poll_until_stopped, name=f"watch of {job}", daemon=True)
@@ -84,7 +83,7 @@ class JobContext:
 
     def show_progress(self, done: int, total: int) -> None:
         """Store these counts with the next heartbeat. Cheap: may be called for each row."""
-        self._steps = (done, total)
+        self.steps_done, self.steps_total = done, total
 
     def confirm_claim(self) -> None:
         """Lock the job until the transaction ends, so that no other attempt starts. Raise JobLost if one has.
@@ -121,8 +120,8 @@ class JobContext:
         # first, because reading needs no lock
         if claimed.filter(cancel_requested_at__isnull=False).exists():
             self._set_ending(JobCancelled(f"{self.job} was cancelled"))
-        done, total = self._steps
-        if not claimed.update(heartbeat_at=timezone.now(), steps_done=done, steps_total=total):
+        steps = {"steps_done": self.steps_done, "steps_total": self.steps_total}
+        if not claimed.update(heartbeat_at=timezone.now(), **steps):
             self._set_ending(JobLost(f"{self.job} was claimed by another process"))
 
     def _set_ending(self, ending: Exception) -> None:
@@ -148,8 +147,9 @@ def run_job(job_id: int) -> None:
     with JobContext(job) as context:
         try:
             result = type_of(job).run(context) or JobResult()
+            total = context.steps_total
             retry_database(
-                lambda: close_job(job, JobState.DONE, steps_done=F("steps_total"), **asdict(result))
+                lambda: close_job(job, JobState.DONE, steps_done=total, steps_total=total, **asdict(result))
             )
         except Exception as error:
             failure = context.ending or error

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import TypeVar
 
 from django.db import transaction
-from django.db.models import Case, F, Q, QuerySet, Value, When
+from django.db.models import Case, F, Model, Q, QuerySet, Value, When
 from django.utils import timezone
 
 from grants.jobs.processes import this_process
@@ -52,6 +52,20 @@ def restart_job(job: Job, *, due_at: datetime | None = None) -> bool:
     if is_moved and due_at is None:
         transaction.on_commit(lambda: send_job(job))
     return bool(is_moved)
+
+
+def repeat_job(owner: Model, job_type: str) -> bool:
+    """Start the recurring job of a row, which is in its column `job`: its first time, or again.
+
+    Return False if the job has not finished yet.
+    """
+    with transaction.atomic():
+        row = type(owner)._base_manager.select_for_update().get(pk=owner.pk)
+        if row.job is not None:
+            return restart_job(row.job)
+        row.job = request_job(Job(type=job_type))
+        row.save(update_fields=["job"])
+    return True
 
 
 def send_job(job: Job) -> bool:

@@ -17,6 +17,8 @@ from authzconsole.common.security_events.kinds import EventKind
 from authzconsole.common.security_events.ocsf import ocsf_event
 from authzconsole.common.security_events.syslog import syslog_message
 from authzconsole.models import SecurityEvent, SecurityEventTarget
+from grants.jobs import run_job
+from grants.models import Job, JobState
 
 LINE = re.compile(
     r"<8[45]>1 \d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z \S+ authzconsole \d+ [a-z-]{1,32} "
@@ -62,6 +64,15 @@ def tcp_server():
         thread.join()
 
 
+def ship():
+    """Start the jobs that are due and execute them. Return the number of shipped events."""
+    shipping.start_shipping()
+    waiting = list(Job.objects.filter(type=shipping.SHIPPING_JOB, state=JobState.WAITING))
+    for job in waiting:
+        run_job(job.pk)
+    return sum(Job.objects.get(pk=job.pk).summary["shipped"] for job in waiting)
+
+
 @pytest.mark.django_db
 @pytest.mark.parametrize("protocol", ["udp", "unix"])
 def test_events_arrive_at_a_datagram_socket(protocol, settings, tmp_path):
@@ -72,7 +83,7 @@ def test_events_arrive_at_a_datagram_socket(protocol, settings, tmp_path):
         address = f"127.0.0.1:{server.getsockname()[1]}" if protocol == "udp" else str(tmp_path / "log")
         settings.SECURITY_EVENTS_SYSLOG = f"{protocol}:{address}"
         add_events("sign-in", "denial")
-        assert shipping.ship_security_events() == 2 and shipping.ship_security_events() == 0
+        assert ship() == 2 and ship() == 0
         messages = [server.recv(65536).decode() for _ in range(2)]
     assert all(LINE.fullmatch(message) for message in messages), messages
     assert (
@@ -87,17 +98,13 @@ def test_events_arrive_over_tcp_after_the_server_was_down(settings):
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
     settings.SECURITY_EVENTS_SYSLOG, settings.SECURITY_EVENTS_FORMAT = f"tcp:127.0.0.1:{port}", "ocsf"
-    assert shipping.ship_security_events() == 0
+    assert ship() == 0
     target = SecurityEventTarget.objects.get()
-    assert (target.shipped_to, target.failures, target.claimed_until) == (
-        0,
-        1,
-        None,
-    ) and "refused" in target.error
+    assert (target.shipped_to, target.failures) == (0, 1) and "refused" in target.error
     with tcp_server() as (port, received):
         SecurityEventTarget.objects.update(name=f"syslog tcp:127.0.0.1:{port}")
         settings.SECURITY_EVENTS_SYSLOG = f"tcp:127.0.0.1:{port}"
-        assert shipping.ship_security_events() == 3
+        assert ship() == 3
     data, codes = received[0], []
     while data:
         length, _, rest = data.partition(b" ")
@@ -114,9 +121,9 @@ def test_a_file_receives_each_event_once_and_young_events_later(settings, tmp_pa
     monkeypatch.setattr(shipping, "EVENTS_PER_BATCH", 2)
     add_events(*["sign-in"] * 5)
     (young,) = SecurityEvent.objects.bulk_create([SecurityEvent(at=timezone.now(), kind="sign-out")])
-    assert shipping.ship_security_events() == 5
+    assert ship() == 5
     monkeypatch.setattr(shipping, "SETTLE_SECONDS", 0)
-    assert shipping.ship_security_events() == 1
+    assert ship() == 1
     rows = [json.loads(line) for line in (tmp_path / "events.jsonl").read_text().splitlines()]
     assert [row["id"] for row in rows] == sorted(SecurityEvent.objects.values_list("pk", flat=True))
     assert rows[-1] | {"at": ""} == {
@@ -135,14 +142,16 @@ def test_a_file_receives_each_event_once_and_young_events_later(settings, tmp_pa
 
 
 @pytest.mark.django_db
-def test_a_target_that_another_task_claimed_is_left_alone(settings, tmp_path):
+def test_a_target_whose_job_is_running_is_left_alone(settings, tmp_path):
     settings.SECURITY_EVENTS_FILE = str(tmp_path / "events.jsonl")
     add_events("sign-in")
-    name, later = f"file {settings.SECURITY_EVENTS_FILE}", timezone.now() + timedelta(minutes=1)
-    SecurityEventTarget.objects.create(name=name, claimed_until=later)
-    assert shipping.ship_security_events() == 0 and not (tmp_path / "events.jsonl").exists()
-    SecurityEventTarget.objects.update(claimed_until=timezone.now() - timedelta(seconds=1))
-    assert shipping.ship_security_events() == 1
+    shipping.start_shipping()
+    target = SecurityEventTarget.objects.get()
+    Job.objects.update(state=JobState.RUNNING)
+    shipping.start_shipping()
+    assert Job.objects.get() == target.job and not (tmp_path / "events.jsonl").exists()
+    Job.objects.update(state=JobState.DONE)
+    assert ship() == 1
 
 
 @pytest.mark.parametrize("kind", list(EventKind))

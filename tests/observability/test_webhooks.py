@@ -11,11 +11,12 @@ import struct
 import threading
 import time
 from contextlib import contextmanager
-from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from authzconsole.common.webhooks import delivery, transport
@@ -27,8 +28,9 @@ from authzconsole.common.webhooks.services import (
     replay_dead_letters,
 )
 from authzconsole.models import DeadLetter, SecurityEvent, Webhook
+from grants.jobs import run_job
 from grants.journal import current_revision
-from grants.models import JournalLine
+from grants.models import Job, JobState, JournalLine
 from grants.principals.services import add_group
 from tests.support.cast import SETUP
 
@@ -84,7 +86,8 @@ def subjects(receiver):
 
 def deliver(webhook):
     Webhook.objects.filter(pk=webhook.pk).update(retry_at=None)
-    result = delivery.deliver_webhook(webhook.pk)
+    webhook.refresh_from_db()
+    result = delivery.deliver_webhook(webhook)
     webhook.refresh_from_db()
     return result
 
@@ -130,7 +133,7 @@ def test_a_failing_line_is_repeated_in_order_with_pauses(webhook, receiver):
     for _ in range(2):
         assert deliver(webhook) == 0
         pauses.append((webhook.retry_at - timezone.now()).total_seconds())
-        assert delivery.deliver_webhook(webhook.pk) == 0
+        assert delivery.deliver_webhook(webhook) == 0
     assert webhook.error == "the endpoint answered 500" and 3 < pauses[0] < 6 < pauses[1] < 11
     assert deliver(webhook) == 2
     assert subjects(receiver) == ["group:a", "group:a", "group:a", "group:b"] and (
@@ -216,32 +219,55 @@ def test_an_endpoint_that_never_answers_ends_in_time(drips, db, receiver, settin
         hanging = create_webhook(author=SETUP, url=url, actions=["group-add"])
         other = create_webhook(author=SETUP, url=receiver.url, actions=["group-add"])
         add_groups("a")
-        numbers, start = [], time.monotonic()
-        delivery.dispatch_webhooks(numbers.append)
-        assert numbers == [hanging.pk, other.pk]
-        for number in numbers:
-            delivery.deliver_webhook(number)
+        start = time.monotonic()
+        jobs = dispatched_jobs()
+        assert [job.webhook for job in jobs] == [hanging, other]
+        for job in jobs:
+            run_job(job.pk)
         assert time.monotonic() - start < 3
     hanging.refresh_from_db()
     assert hanging.attempts == 1 and "did not answer" in hanging.error and subjects(receiver) == ["group:a"]
-    delivery.dispatch_webhooks(lambda number: pytest.fail("nothing is due"))
+    assert dispatched_jobs() == []
 
 
-def test_dispatch_bounds_the_busy_threads_and_a_claim_excludes_a_second_task(webhook, receiver):
+def dispatched_jobs():
+    """Start the jobs of the webhooks that are due, and return them."""
+    delivery.dispatch_webhooks()
+    return list(Job.objects.filter(type=delivery.DELIVERY_JOB, state=JobState.WAITING).order_by("pk"))
+
+
+def test_dispatch_bounds_the_busy_threads_and_starts_no_second_job(webhook, receiver):
+    for number in range(delivery.MAX_CONCURRENT + 1):
+        Webhook.objects.create(url=f"https://{number}.example/", nonce="n", created_by="x")
     add_groups("a")
-    later = timezone.now() + timedelta(minutes=1)
-    Webhook.objects.update(claimed_until=later)
-    assert delivery.deliver_webhook(webhook.pk) == 0
-    for number in range(delivery.MAX_CONCURRENT - 1):
-        Webhook.objects.create(
-            url=f"https://{number}.example/", nonce="n", created_by="x", claimed_until=later
-        )
-    Webhook.objects.create(url="https://free.example/", nonce="n", created_by="x")
-    delivery.dispatch_webhooks(lambda number: pytest.fail("too many tasks"))
-    Webhook.objects.filter(pk=webhook.pk).update(claimed_until=timezone.now() - timedelta(seconds=1))
-    numbers = []
-    delivery.dispatch_webhooks(numbers.append)
-    assert numbers == [webhook.pk]
+    jobs = dispatched_jobs()
+    assert len(jobs) == delivery.MAX_CONCURRENT and jobs[0].webhook == webhook
+    assert dispatched_jobs() == jobs
+    run_job(jobs[0].pk)
+    webhook.refresh_from_db()
+    assert webhook.job.state == JobState.DONE and subjects(receiver) == ["group:a"]
+    # the job of a webhook is started again for later lines
+    add_groups("b")
+    Job.objects.filter(pk=jobs[1].pk).update(state=JobState.DONE)
+    assert webhook.job in dispatched_jobs()
+    run_job(webhook.job.pk)
+    assert subjects(receiver) == ["group:a", "group:b"]
+
+
+def test_the_queries_of_a_delivery_do_not_grow_with_the_number_of_lines(webhook, receiver):
+    def queries():
+        with CaptureQueriesContext(connection) as captured:
+            dispatched_jobs()
+        return len(captured)
+
+    add_groups("a")
+    few = queries()
+    Job.objects.update(state=JobState.DONE)
+    add_groups(*(f"group-{number}" for number in range(60)))
+    assert queries() <= few
+    run_job(webhook.job_id or Webhook.objects.get().job_id)
+    # the next lines follow with the next job
+    assert len(receiver.requests) == delivery.LINES_PER_JOB
 
 
 def test_a_disabled_webhook_gets_nothing_and_continues_later(webhook, receiver):

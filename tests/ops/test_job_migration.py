@@ -45,6 +45,13 @@ insert("analytics_analysisrun", id=9, **RUN | dict(
 insert("analytics_analysisrun", id=12, **RUN | dict(
     analysis="plan-effect", options={"plan": "1", "generation": "final"}, state="running", claim="c",
     heartbeat_at=AT, started_at=AT))
+EVIDENCE = dict(entity="dataset:sales.orders", contents=False, kind="", from_revision=1, to_revision=3, requested_at=AT,
+                users_done=2, users_total=2, figures={}, error="", path="", sha256="", attempt=1)
+insert("authzconsole_evidence", id=7, **EVIDENCE | dict(
+    state="done", figures={"rows": 5}, path="evidence/x/evidence-7-1.zip", sha256="cd", finished_at=AT))
+insert("authzconsole_evidence", id=8, **EVIDENCE | dict(state="running", heartbeat_at=AT))
+insert("authzconsole_webhook", id=1, url="https://example.com/", actions="", nonce="n", is_enabled=True,
+       created_by="ada", created_at=AT, position=2, attempts=1, delivered=2, error="status 500", claimed_until=AT)
 insert("django_celery_beat_intervalschedule", id=1, every=5, period="seconds")
 insert("django_celery_beat_periodictask", name="runs_sweep", task="analytics.runs_sweep", args="[]", kwargs="{}",
        enabled=True, total_run_count=0, date_changed=AT, description="", one_off=False, headers="{}", interval_id=1)
@@ -78,6 +85,16 @@ from django.test import Client
 client = Client()
 client.force_login(User.objects.create_user("ada", role=Role.ADMINISTRATOR, is_principal=False))
 report["rest"] = client.get("/api/v1/runs/7").json()
+report["evidence"] = client.get("/api/v1/evidence").json()["items"]
+from authzconsole.common.webhooks.delivery import dispatch_webhooks
+from authzconsole.models import Webhook
+from grants.principals.services import add_group
+from grants.journal import Author
+for number in range(4):
+    add_group(author=Author("root", user_id=User.objects.get(username="ada").pk), name=f"group-{number}")
+dispatch_webhooks()
+webhook = Webhook.objects.get()
+report["webhook"] = [webhook.pk, webhook.position, webhook.attempts, webhook.job.type, str(webhook.job.state)]
 print(json.dumps(report))
 """
 
@@ -120,9 +137,38 @@ def test_runs_keep_their_numbers_options_and_reports(report):
     assert report["next"] > 12
 
 
+def test_evidence_keeps_its_numbers_and_files(report):
+    newest, oldest = report["evidence"]
+    assert oldest | {"requested_at": "", "finished_at": ""} == {
+        "number": 7,
+        "entity": "dataset:sales.orders",
+        "contents": False,
+        "kind": "",
+        "from_revision": 1,
+        "to_revision": 3,
+        "state": "done",
+        "users_done": 2,
+        "users_total": 2,
+        "requested_by": None,
+        "requested_at": "",
+        "finished_at": "",
+        "error": "",
+        "figures": {"rows": 5},
+        "has_file": True,
+        "sha256": "cd",
+    }
+    assert oldest["requested_at"] == oldest["finished_at"] is not None
+    assert (newest["number"], newest["state"]) == (8, "waiting")
+
+
+def test_a_webhook_continues_at_its_position(report):
+    assert report["webhook"] == [1, 2, 1, "webhook-delivery", "waiting"]
+
+
 def test_waiting_runs_are_sent_and_those_of_a_stopped_worker_start_again(report):
-    assert report["sent"] == [["grants.run_job", 9, "runs"], ["grants.run_job", 12, "runs"]]
-    assert report["states"] == ["done", "waiting", "waiting"]
+    evidence = 14
+    assert report["sent"] == [["grants.run_job", number, "runs"] for number in (9, 12, evidence)]
+    assert report["states"] == ["done", "waiting", "waiting", "done", "waiting"]
 
 
 def test_the_scheduler_has_no_task_that_does_not_exist(report):

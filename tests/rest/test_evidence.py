@@ -5,9 +5,9 @@ import zipfile
 
 import pytest
 
-from authzconsole.evidence.execution import execute_evidence
 from grants.journal import current_revision
 from tests.rest.conftest import problem
+from tests.support.jobs import execute_evidence
 
 pytestmark = pytest.mark.django_db
 
@@ -15,9 +15,7 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture
 def sent_numbers(monkeypatch):
     numbers = []
-    monkeypatch.setattr(
-        "authzconsole.evidence.services.send_task", lambda task, pk, **_: numbers.append(pk) or True
-    )
+    monkeypatch.setattr("grants.jobs.lifecycle.send_job", lambda job: numbers.append(job.evidence.pk))
     return numbers
 
 

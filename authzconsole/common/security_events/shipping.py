@@ -11,51 +11,45 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from django.conf import settings
-from django.db.models import F, Q
+from django.db.models import F
 from django.utils import timezone
 
 from authzconsole.common.security_events.ocsf import event_sentence, ocsf_event
 from authzconsole.common.security_events.output import SecurityEventSerializer
 from authzconsole.common.security_events.syslog import send_to_syslog, syslog_message
 from authzconsole.models import SecurityEvent, SecurityEventTarget
+from grants.jobs import JobContext, JobResult, repeat_job
 
 logger = logging.getLogger(__name__)
 
+SHIPPING_JOB = "security-event-shipping"
 EVENTS_PER_BATCH = 200
 MAX_SECONDS = 20
-CLAIM_SECONDS = 60
 # numbers are assigned before the transaction commits, so a row with a higher number can become visible first
 SETTLE_SECONDS = 2
 
 
-def ship_security_events() -> int:
-    """Ship new events to all targets and return their number. A failure is logged and counted, not raised."""
+def start_shipping() -> None:
+    """Start the job of each target for which there are new events."""
+    for name in _target_names():
+        target, _ = SecurityEventTarget.objects.get_or_create(name=name)
+        if SecurityEvent.objects.filter(pk__gt=target.shipped_to).exists():
+            repeat_job(target, SHIPPING_JOB)
+
+
+def ship_next_events(context: JobContext) -> JobResult:
+    """Ship the next events to the target of a job. A failure is logged and counted, not raised."""
+    target = SecurityEventTarget.objects.filter(job=context.job, name__in=_target_names()).first()
+    return JobResult({"shipped": ship_batches(target) if target else 0})
+
+
+def _target_names() -> list[str]:
     names = [f"syslog {settings.SECURITY_EVENTS_SYSLOG}"] if settings.SECURITY_EVENTS_SYSLOG else []
-    names += [f"file {settings.SECURITY_EVENTS_FILE}"] if settings.SECURITY_EVENTS_FILE else []
-    return sum(_ship_to(name) for name in names)
+    return names + ([f"file {settings.SECURITY_EVENTS_FILE}"] if settings.SECURITY_EVENTS_FILE else [])
 
 
-def _ship_to(name: str) -> int:
-    target, _ = SecurityEventTarget.objects.get_or_create(name=name)
-    if not _claim(target):
-        return 0
-    try:
-        return _ship_batches(target)
-    finally:
-        SecurityEventTarget.objects.filter(pk=target.pk).update(claimed_until=None)
-
-
-def _claim(target: SecurityEventTarget) -> bool:
-    """Claim the target, so that two tasks do not ship the same events."""
-    now = timezone.now()
-    free = SecurityEventTarget.objects.filter(Q(claimed_until=None) | Q(claimed_until__lt=now), pk=target.pk)
-    if not free.update(claimed_until=now + timedelta(seconds=CLAIM_SECONDS)):
-        return False
-    target.refresh_from_db()
-    return True
-
-
-def _ship_batches(target: SecurityEventTarget) -> int:
+def ship_batches(target: SecurityEventTarget) -> int:
+    """Ship new events to the target for at most MAX_SECONDS, and return their number."""
     shipped, deadline = 0, timezone.now() + timedelta(seconds=MAX_SECONDS)
     while timezone.now() < deadline:
         settled = timezone.now() - timedelta(seconds=SETTLE_SECONDS)

@@ -5,7 +5,6 @@ line follows.
 """
 
 import logging
-from collections.abc import Callable
 from datetime import timedelta
 
 from django.db.models import F, Q
@@ -14,14 +13,15 @@ from django.utils import timezone
 from authzconsole.common.webhooks.events import signed_request
 from authzconsole.common.webhooks.transport import WebhookFailed, post
 from authzconsole.models import DeadLetter, Webhook
+from grants.jobs import JobContext, JobResult, repeat_job
 from grants.journal import current_revision
-from grants.models import JournalLine
+from grants.models import UNFINISHED_STATES, JournalLine
 
 logger = logging.getLogger(__name__)
 
-LINES_PER_TASK = 50
+DELIVERY_JOB = "webhook-delivery"
+LINES_PER_JOB = 50
 MAX_SECONDS = 20
-CLAIM_SECONDS = 120
 # the light worker has four threads; the other tasks need some of them
 MAX_CONCURRENT = 2
 MAX_ATTEMPTS = 8
@@ -30,41 +30,32 @@ FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 5, 600
 MAX_DEAD_LETTERS = 1_000
 
 
-def dispatch_webhooks(send: Callable[[int], object]) -> None:
-    """Call `send` with the number of each webhook that has something to do, the longest waiting first."""
+def dispatch_webhooks() -> None:
+    """Start the job of each webhook that has something to do, the longest waiting first."""
     now = timezone.now()
     enabled = Webhook.objects.filter(is_enabled=True)
-    free = MAX_CONCURRENT - enabled.filter(claimed_until__gt=now).count()
-    due = enabled.filter(
-        Q(claimed_until=None) | Q(claimed_until__lte=now), Q(retry_at=None) | Q(retry_at__lte=now)
-    )
+    is_busy = Q(job__state__in=UNFINISHED_STATES)
+    free = MAX_CONCURRENT - enabled.filter(is_busy).count()
+    due = enabled.exclude(is_busy).filter(Q(retry_at=None) | Q(retry_at__lte=now))
     due = due.filter(Q(position__lt=current_revision()) | Q(dead_letters__is_replayed=True)).distinct()
-    for number in due.order_by(F("retry_at").asc(nulls_first=True), "pk").values_list("pk", flat=True)[
-        : max(0, free)
-    ]:
-        send(number)
+    for webhook in due.order_by(F("retry_at").asc(nulls_first=True), "pk")[: max(0, free)]:
+        repeat_job(webhook, DELIVERY_JOB)
 
 
-def deliver_webhook(number: int) -> int:
-    """Deliver the next lines of one webhook and return their number.
+def deliver_next_lines(context: JobContext) -> JobResult:
+    """Deliver the next lines of the webhook of a job."""
+    webhook = Webhook.objects.filter(job=context.job).first()
+    return JobResult({"delivered": deliver_webhook(webhook) if webhook else 0})
 
-    Do nothing if another task is delivering them.
-    """
-    now = timezone.now()
-    free = Webhook.objects.filter(
-        Q(claimed_until=None) | Q(claimed_until__lte=now), Q(retry_at=None) | Q(retry_at__lte=now)
-    )
-    if not free.filter(pk=number, is_enabled=True).update(
-        claimed_until=now + timedelta(seconds=CLAIM_SECONDS)
-    ):
+
+def deliver_webhook(webhook: Webhook) -> int:
+    """Deliver the next lines of one webhook and return their number: none while it is disabled or paused."""
+    if not webhook.is_enabled or webhook.retry_at is not None and webhook.retry_at > timezone.now():
         return 0
     try:
-        webhook = Webhook.objects.get(pk=number)
         return _replay_dead_letters(webhook) + _deliver_lines(webhook)
     except _Stopped as stopped:
         return stopped.delivered
-    finally:
-        Webhook.objects.filter(pk=number).update(claimed_until=None)
 
 
 class _Stopped(Exception):
@@ -77,7 +68,7 @@ class _Stopped(Exception):
 def _replay_dead_letters(webhook: Webhook) -> int:
     delivered = 0
     letters = webhook.dead_letters.filter(is_replayed=True).order_by("revision")
-    for letter in letters[:LINES_PER_TASK]:
+    for letter in letters[:LINES_PER_JOB]:
         line = JournalLine.objects.filter(revision=letter.revision).first()
         try:
             if line is not None:
@@ -98,7 +89,7 @@ def _deliver_lines(webhook: Webhook) -> int:
     actions, delivered = webhook.actions.split(), 0
     deadline = timezone.now() + timedelta(seconds=MAX_SECONDS)
     lines = JournalLine.objects.filter(revision__gt=webhook.position).order_by("revision")
-    for line in lines[:LINES_PER_TASK] if not actions else lines.filter(action__in=actions)[:LINES_PER_TASK]:
+    for line in lines[:LINES_PER_JOB] if not actions else lines.filter(action__in=actions)[:LINES_PER_JOB]:
         if timezone.now() > deadline:
             return delivered
         if not _is_enabled(webhook):
@@ -110,7 +101,7 @@ def _deliver_lines(webhook: Webhook) -> int:
             raise _Stopped(delivered) from None
         _count_delivery(webhook, position=line.revision, attempts=0, retry_at=None, error="")
         delivered += 1
-    if delivered < LINES_PER_TASK:
+    if delivered < LINES_PER_JOB:
         _skip_other_actions(webhook, actions)
     return delivered
 

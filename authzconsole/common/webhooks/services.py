@@ -12,6 +12,7 @@ from authzconsole.models import Webhook
 from grants.authority.transactions import administrator_transaction
 from grants.errors import GrantError
 from grants.journal import ACTIONS, Author, JournalEntry, append_to_journal
+from grants.models import Job
 from grants.roles.capabilities import Capability
 
 MAX_WEBHOOKS = 20
@@ -89,6 +90,7 @@ def delete_webhook(*, author: Author, number: int) -> None:
         webhook = _webhook(number)
         append_to_journal(head, [JournalEntry("webhook-delete", detail=_detail(webhook, ""))], author=author)
         webhook.delete()
+        Job.objects.filter(pk=webhook.job_id).delete()
 
 
 def _webhook(number: int) -> Webhook:

@@ -9,6 +9,7 @@ from rest_framework.response import Response
 from analytics.storage import StorageError
 from authzconsole.common.downloads.zip_files import zip_response
 from authzconsole.common.fields import StrictSerializer, reason_field
+from authzconsole.evidence.bundles import bundle_chunks
 from authzconsole.lists.reviews import RECURRENCES, Reviews, ReviewSerializer
 from authzconsole.rest.framework.callers import any_account, author_of, check_administrator, check_can_see_all
 from authzconsole.rest.framework.endpoint import Endpoint, Resource, created_response
@@ -18,7 +19,6 @@ from authzconsole.rest.framework.operations import FILE, LOCATION, api_operation
 from authzconsole.rest.framework.problems import Problem
 from authzconsole.rest.framework.renderers import ZipRenderer
 from authzconsole.rest.reviews.serializers import ReviewCreationSerializer
-from authzconsole.reviews.bundle import bundle_chunks
 from authzconsole.reviews.execution import finish_review, retry_review, start_review
 from grants.models.reviews import Campaign, CampaignState
 from grants.reviews.campaigns import CampaignOptions, cancel_campaign
@@ -177,7 +177,7 @@ def bundle_response(campaign: Campaign) -> StreamingHttpResponse:
     if campaign.state != CampaignState.FINISHED:
         raise Problem(409, f"{campaign} is {campaign.state}, so it has no evidence yet")
     try:
-        chunks = bundle_chunks(campaign)
+        chunks = bundle_chunks(campaign.path)
     except (StorageError, OSError):
         raise Problem(
             410, f"the evidence of {campaign} cannot be read: the file was removed from the storage"

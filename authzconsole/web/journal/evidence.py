@@ -13,8 +13,9 @@ from django.views.decorators.http import require_safe
 from analytics.storage import StorageError
 from authzconsole.common.downloads.zip_files import zip_response
 from authzconsole.common.messages import as_sentence
-from authzconsole.evidence.services import EvidenceError, bundle_chunks, request_evidence
-from authzconsole.models import Evidence, EvidenceState
+from authzconsole.evidence.bundles import bundle_chunks
+from authzconsole.evidence.services import EvidenceError, request_evidence
+from authzconsole.models import Evidence
 from authzconsole.web.forms import AddressField, ConsoleForm, FlagField, FormPage, TextField
 from authzconsole.web.shared.guard import capability_required
 from authzconsole.web.shared.links import address_link_to
@@ -29,6 +30,7 @@ from grants.evidence.signing import public_key
 from grants.history.errors import AsOfError
 from grants.history.moments import parse_as_of
 from grants.journal import read_only_reason
+from grants.models import JobState
 from grants.roles.capabilities import Capability
 
 ROWS_PER_PAGE = 20
@@ -114,7 +116,7 @@ class EvidenceList(FormPage):
         return see_other(reverse("evidence", args=[evidence.pk]))
 
     def get_context_data(self, **context) -> dict:
-        rows = QuerySetSequence(Evidence.objects.select_related("requested_by").order_by("-pk"))
+        rows = QuerySetSequence(Evidence.objects.select_related("job__requested_by").order_by("-pk"))
         page = paginate_sequence(self.request, rows, max_rows=ROWS_PER_PAGE, name="page")
         return super().get_context_data(**context) | {
             "page": page,
@@ -142,10 +144,10 @@ def evidence_page(request: HttpRequest, pk: int) -> HttpResponse:
 def download_evidence(request: HttpRequest, pk: int) -> HttpResponse:
     """Stream the bundle."""
     evidence = _evidence_or_404(pk)
-    if not evidence.path:
+    if not evidence.job.result_path:
         raise Http404("there is no file")
     try:
-        chunks = bundle_chunks(evidence)
+        chunks = bundle_chunks(evidence.job.result_path)
     except (StorageError, OSError):
         raise Http404("the file cannot be read") from None
     return zip_response(chunks, f"evidence-{evidence.pk}")
@@ -156,9 +158,9 @@ def _row(evidence: Evidence) -> dict:
         "evidence": evidence,
         "url": reverse("evidence", args=[evidence.pk]),
         "link": address_link_to(parse_address(evidence.entity)),
-        "is_done": evidence.state == EvidenceState.DONE,
-        "is_failed": evidence.state == EvidenceState.FAILED,
-        "is_unfinished": evidence.state in (EvidenceState.WAITING, EvidenceState.RUNNING),
+        "is_done": evidence.job.state == JobState.DONE,
+        "is_failed": evidence.job.state == JobState.FAILED,
+        "is_unfinished": not evidence.job.is_finished,
     }
 
 
@@ -177,7 +179,7 @@ def _again_url(evidence: Evidence) -> str:
 
 
 def _evidence_or_404(pk: int) -> Evidence:
-    evidence = Evidence.objects.select_related("requested_by").filter(pk=pk).first()
+    evidence = Evidence.objects.select_related("job__requested_by").filter(pk=pk).first()
     if evidence is None:
         raise Http404("there is no such evidence")
     return evidence

@@ -9,7 +9,7 @@ from analytics.review_items.stored import items_run
 from analytics.runs.selectors import run_progress, waiting_reason
 from analytics.storage import StorageError
 from authzconsole.common.downloads.zip_files import zip_response
-from authzconsole.reviews.bundle import bundle_chunks
+from authzconsole.evidence.bundles import bundle_chunks
 from authzconsole.reviews.evidence_lines import evidence_lines
 from authzconsole.reviews.item_rows import items_response, stream_items
 from authzconsole.web.forms import ConsoleForm
@@ -134,7 +134,7 @@ def review_bundle(request: HttpRequest, pk: int) -> HttpResponse:
     if not campaign.path:
         raise Http404("there is no evidence yet")
     try:
-        chunks = bundle_chunks(campaign)
+        chunks = bundle_chunks(campaign.path)
     except (StorageError, OSError):
         raise Http404("the file cannot be read") from None
     return zip_response(chunks, f"review-{campaign.pk}")

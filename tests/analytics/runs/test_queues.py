@@ -10,7 +10,6 @@ from authzconsole.ops import ROOT
 from grants.jobs.lifecycle import RUN_TASK
 
 LONG_TASKS = {
-    "authzconsole.evidence_write",
     "authzconsole.journal_verify",
     "authzconsole.review_prepare",
     "authzconsole.review_finish",

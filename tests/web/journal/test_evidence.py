@@ -11,18 +11,18 @@ from django.core.management import CommandError, call_command
 from django.utils import timezone
 from pytest_django.asserts import assertContains, assertNotContains
 
-from authzconsole.evidence import services
-from authzconsole.evidence.execution import execute_evidence
-from authzconsole.evidence.services import MAX_ATTEMPTS, claim_evidence, sweep_evidence
+from authzconsole.evidence.services import delete_old_evidence
 from authzconsole.models import Evidence, SecurityEvent
 from entities.address import parse_address
 from grants.evidence.access_rows import access_periods
 from grants.evidence.contents import contents_of
 from grants.evidence.signing import public_key
 from grants.journal import Author, current_head, current_revision
+from grants.models import Job
 from grants.principals.services import add_group, add_user
 from grants.validity import Validity, format_time
 from tests.support.changes import add_member, change_grants, delete_entity, register_entity, remove_member
+from tests.support.jobs import execute_evidence
 
 pytestmark = pytest.mark.django_db
 
@@ -35,9 +35,7 @@ OWNER = Author("ada", reason="quarter end")
 def sent_numbers(monkeypatch):
     """Collect the numbers that are sent to the worker."""
     numbers = []
-    monkeypatch.setattr(
-        "authzconsole.evidence.services.send_task", lambda task, pk, **_: numbers.append(pk) or True
-    )
+    monkeypatch.setattr("grants.jobs.lifecycle.send_job", lambda job: numbers.append(job.evidence.pk))
     return numbers
 
 
@@ -225,45 +223,14 @@ def test_an_unregistered_address_gives_a_bundle_without_rows(
 ):
     request(browse("ada"), django_capture_on_commit_callbacks, entity="dataset:nowhere.nothing")
     execute_evidence(number=sent_numbers[0])
-    assert Evidence.objects.get().figures["rows"] == 0
-
-
-def test_a_request_is_executed_once_and_repeated_after_its_worker_died(
-    browse, history, sent_numbers, django_capture_on_commit_callbacks, monkeypatch
-):
-    request(browse("aud"), django_capture_on_commit_callbacks)
-    number = sent_numbers[0]
-    for attempt in range(1, MAX_ATTEMPTS + 1):
-        assert claim_evidence(number) is not None
-        assert claim_evidence(number) is None
-        Evidence.objects.update(heartbeat_at=timezone.now() - timedelta(hours=1))
-        sweep_evidence()
-        evidence = Evidence.objects.get()
-        assert (evidence.state, evidence.attempt) == (
-            "failed" if attempt == MAX_ATTEMPTS else "waiting",
-            attempt,
-        )
-    assert sent_numbers == [number] * MAX_ATTEMPTS
-    assertContains(browse("aud").get(f"{URL}/{number}/"), "The worker ended 3 times")
-
-
-def test_an_attempt_that_lost_its_request_stores_nothing(
-    browse, history, sent_numbers, django_capture_on_commit_callbacks
-):
-    request(browse("aud"), django_capture_on_commit_callbacks)
-    lost = claim_evidence(sent_numbers[0])
-    Evidence.objects.update(heartbeat_at=timezone.now() - timedelta(hours=1))
-    sweep_evidence()
-    execute_evidence(number=sent_numbers[0])
-    assert not services.update_claimed(lost, state="failed")
-    assert Evidence.objects.get().state == "done"
+    assert Evidence.objects.get().job.summary["rows"] == 0
 
 
 def test_files_are_deleted_after_their_retention(bundle, browse, settings):
-    Evidence.objects.update(finished_at=timezone.now() - timedelta(days=settings.EVIDENCE_KEPT_DAYS, hours=1))
-    sweep_evidence()
+    Job.objects.update(finished_at=timezone.now() - timedelta(days=settings.EVIDENCE_KEPT_DAYS, hours=1))
+    delete_old_evidence()
     evidence = Evidence.objects.get()
-    assert evidence.path == "" and browse("aud").get(f"{URL}/{evidence.pk}.zip").status_code == 404
+    assert evidence.job.result_path == "" and browse("aud").get(f"{URL}/{evidence.pk}.zip").status_code == 404
     page = browse("aud").get(f"{URL}/{evidence.pk}/")
     assertContains(page, "deleted after its retention period")
     assertNotContains(page, "Download bundle")
@@ -277,7 +244,7 @@ def test_a_full_storage_is_named(
     settings.SNAPSHOT_URI = str(tmp_path / "file")
     execute_evidence(number=sent_numbers[0])
     evidence = Evidence.objects.get()
-    assert evidence.state == "failed" and str(tmp_path / "file") in evidence.error
+    assert evidence.job.state == "failed" and str(tmp_path / "file") in evidence.job.error
 
 
 SALES = "namespace:sales"
@@ -304,8 +271,8 @@ def test_evidence_of_a_namespace_has_the_rows_of_every_entity_inside_it(
     execute_evidence(number=sent_numbers[1])
     whole, datasets = Evidence.objects.order_by("pk")
     assert (
-        whole.state == datasets.state == "done"
-        and whole.users_done == whole.users_total == whole.figures["entities_checked"]
+        whole.job.state == datasets.job.state == "done"
+        and whole.job.steps_done == whole.job.steps_total == whole.job.summary["entities_checked"]
     )
     content = read_bundle(browse, whole, tmp_path)
     bounds = (whole.from_revision, whole.to_revision + 1)

@@ -1,0 +1,39 @@
+"""The signed bundles of evidence and of reviews in the storage."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from analytics.storage import storage_root
+from analytics.storage_identity import storage_identity
+from authzconsole.backup.archive import copy_stream
+
+CHUNK_BYTES = 1 << 18
+
+
+def store_bundle(bundle: Path, folder: str, name: str) -> tuple[str, str]:
+    """Copy a bundle into a folder of the storage. Return its path below SNAPSHOT_URI and its SHA-256 hash."""
+    filesystem, root = storage_root()
+    path = f"{folder}/{storage_identity()}/{name}"
+    filesystem.create_dir(f"{root}/{folder}/{storage_identity()}", recursive=True)
+    with (
+        bundle.open("rb") as source,
+        filesystem.open_output_stream(f"{root}/{path}", compression=None) as target,
+    ):
+        facts = copy_stream(source, target)
+    return path, facts.sha256
+
+
+def bundle_chunks(path: str) -> Iterator[bytes]:
+    """Open the bundle at a path below SNAPSHOT_URI, and return an iterator over its content.
+
+    Raise StorageError or OSError if it cannot be opened.
+    """
+    filesystem, root = storage_root()
+    file = filesystem.open_input_stream(f"{root}/{path}", compression=None)
+
+    def chunks() -> Iterator[bytes]:
+        with file:
+            while chunk := file.read(CHUNK_BYTES):
+                yield chunk
+
+    return chunks()
