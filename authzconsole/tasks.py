@@ -16,7 +16,7 @@ from authzconsole.mail.break_glass_mail import send_break_glass_mail
 from authzconsole.mail.expiry_mail import send_expiry_mail
 from authzconsole.mail.request_mail import sweep_requests
 from authzconsole.models import MaintenanceTask
-from authzconsole.reviews import execution as reviews
+from authzconsole.reviews.execution import sweep_reviews
 from authzconsole.sessions.store import delete_expired_sessions
 from grants.changes.period_lines import write_period_lines
 from grants.errors import JournalReadOnly
@@ -95,16 +95,6 @@ def clean_evidence():
     delete_old_evidence()
 
 
-@shared_task(name=reviews.PREPARE_TASK, ignore_result=True)
-def prepare_review(number):
-    reviews.execute_preparation(number=number)
-
-
-@shared_task(name=reviews.FINISH_TASK, ignore_result=True)
-def write_review_result(number):
-    reviews.execute_finish(number=number)
-
-
 @shared_task(name="authzconsole.reviews_sweep", ignore_result=True)
 def sweep_access_reviews():
-    reviews.sweep_reviews()
+    sweep_reviews()

@@ -90,20 +90,20 @@ def prepare():
 
     from analytics.models import AnalysisRun
     from analytics.spark.session import stop_spark
-    from authzconsole.reviews.execution import execute_preparation
+    from grants.jobs import run_job
     from grants.journal import Author
     from grants.reviews.campaigns import CampaignOptions, create_campaign
 
     options = CampaignOptions("Benchmark", timezone.now() + timedelta(days=30), reviewer_rule="admin-holders")
     campaign = create_campaign(author=Author("benchmark"), options=options)
     started = time.perf_counter()
-    execute_preparation(number=campaign.pk)
+    run_job(campaign.job_id)
     seconds = time.perf_counter() - started
     stop_spark()
     campaign.refresh_from_db()
     if not campaign.is_open:
         raise RuntimeError(campaign.error)
-    run = AnalysisRun.objects.get()
+    run = AnalysisRun.objects.latest("pk")
     of_run = (run.finished_at - run.started_at).total_seconds()
     print(
         f"ok  a review of {campaign.item_count:,} items: {seconds:.0f} s, of which Spark {of_run:.0f} s and writing the items "

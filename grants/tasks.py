@@ -28,5 +28,11 @@ def sweep_instead(*numbers):
 
 # Messages of version 1.1 that are still queued. The number of a run is the number of its job.
 shared_task(name="analytics.run_execute", ignore_result=True)(run_job)
-for name in ("analytics.runs_sweep", "authzconsole.evidence_write", "authzconsole.webhook_deliver"):
+for name in (
+    "analytics.runs_sweep",
+    "authzconsole.evidence_write",
+    "authzconsole.webhook_deliver",
+    "authzconsole.review_prepare",
+    "authzconsole.review_finish",
+):
     shared_task(name=name, ignore_result=True)(sweep_instead)

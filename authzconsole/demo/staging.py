@@ -13,7 +13,6 @@ from authzconsole.demo.history import create_pending_requests
 from authzconsole.demo.pages import EXAMPLES
 from authzconsole.evidence.services import request_evidence
 from authzconsole.models import Evidence, TokenScope
-from authzconsole.reviews.execution import execute_finish
 from entities.address import parse_address
 from grants.jobs import run_job
 from grants.journal import Author, current_revision
@@ -24,7 +23,7 @@ from grants.plans.sources.readiness import create_readiness_plan
 from grants.reviews.answers import ItemSelection, answer_items
 from grants.reviews.campaigns import CampaignOptions, create_campaign
 from grants.reviews.finishing import request_finish
-from grants.reviews.preparation import claim_preparation, prepare_campaign
+from grants.reviews.preparation import prepare_campaign
 
 OPTIONS = {"generation": "final", "to_generation": "existing"}
 
@@ -75,8 +74,7 @@ def _create_review(author: Author, namespace: str) -> Campaign:
             recurrence=Recurrence.QUARTERLY,
         ),
     )
-    claimed = claim_preparation(campaign.pk)
-    return prepare_campaign(claimed) if claimed else campaign
+    return prepare_campaign(campaign)
 
 
 def _finish_review(author: Author, campaign: Campaign) -> None:
@@ -88,8 +86,7 @@ def _finish_review(author: Author, campaign: Campaign) -> None:
         answer_items(
             author=author, campaign=campaign, selection=ItemSelection(numbers=list(numbers)), answer=answer
         )
-    request_finish(author=author, number=campaign.pk)
-    execute_finish(number=campaign.pk)
+    run_job(request_finish(author=author, number=campaign.pk).job_id)
 
 
 def _create_evidence(administrator: User) -> Evidence:

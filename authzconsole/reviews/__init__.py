@@ -1,4 +1,4 @@
-"""Prepare and finish access reviews in Celery tasks, write their evidence bundles, and remind reviewers.
+"""Prepare and finish access reviews in jobs, write their evidence bundles, and remind reviewers.
 
-`grants.reviews` contains the rules; this package contains tasks, files and messages.
+`grants.reviews` contains the rules; this package contains jobs, files and messages.
 """

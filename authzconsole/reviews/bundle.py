@@ -22,7 +22,7 @@ from grants.validity import format_time
 CSV_NAME, JSON_NAME, GONE_NAME, SUMMARY_NAME = "items.csv", "items.jsonl", "gone.jsonl", "review.json"
 
 
-def write_review_bundle(campaign: Campaign) -> tuple[str, str]:
+def write_review_bundle(campaign: Campaign, *, attempt: int) -> tuple[str, str]:
     """Write the bundle into the storage. Return its path below SNAPSHOT_URI and its SHA-256 hash."""
     with scratch_folder(settings.TEMP_DIR) as name:
         folder = Path(name)
@@ -42,7 +42,7 @@ def write_review_bundle(campaign: Campaign) -> tuple[str, str]:
                 file.writelines(lines)
         bundle = folder / "bundle.zip"
         write_bundle(bundle, _manifest_contents(campaign), files)
-        return store_bundle(bundle, "reviews", f"review-{campaign.pk}-{campaign.attempt}.zip")
+        return store_bundle(bundle, "reviews", f"review-{campaign.pk}-{attempt}.zip")
 
 
 def campaign_summary(campaign: Campaign) -> dict[str, Any]:

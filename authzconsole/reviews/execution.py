@@ -1,11 +1,10 @@
-"""Start, prepare, repeat and finish reviews: send them to the worker, and execute them there."""
+"""Prepare and finish reviews in the worker, and do the periodic work on them."""
 
-import logging
-from datetime import timedelta
+import time
+from functools import partial
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Q
 from django.utils import timezone
 
 from analytics.analyses import REVIEW_ITEMS
@@ -16,31 +15,19 @@ from analytics.storage import StorageError
 from authzconsole.reviews.bundle import write_review_bundle
 from authzconsole.reviews.reminders import remind_reviewers
 from grants.errors import GrantError
-from grants.jobs import cancel_job, retry_database, run_job
-from grants.jobs.queue import send_task
+from grants.jobs import JobContext, JobFailed, cancel_job, retry_database, run_job
 from grants.journal import Author
 from grants.models import JobState
 from grants.models.reviews import Campaign, CampaignState
 from grants.reviews.answers import sign_off
-from grants.reviews.campaigns import CampaignOptions, create_campaign, retry_campaign
-from grants.reviews.finishing import claim_finish, close_campaign, create_result_plans, request_finish
-from grants.reviews.preparation import claim_preparation, fail_preparation, has_more_items, prepare_campaign
+from grants.reviews.campaigns import retry_campaign
+from grants.reviews.finishing import close_campaign, create_result_plans, request_finish
+from grants.reviews.preparation import fail_preparation, has_more_items, prepare_campaign
 from grants.reviews.sweep import sweep_campaigns
 from grants.usage.storage import delete_old_usage
 
-logger = logging.getLogger(__name__)
-PREPARE_TASK, FINISH_TASK = "authzconsole.review_prepare", "authzconsole.review_finish"
-# a message that Redis lost is sent again after this time
-RESEND_AFTER = timedelta(seconds=30)
 REVIEW_AUTHOR = Author("review", reason="all reviewers have signed off")
-_TASKS = {CampaignState.PREPARING: PREPARE_TASK, CampaignState.FINISHING: FINISH_TASK}
-
-
-def start_review(*, author: Author, options: CampaignOptions) -> Campaign:
-    """Create a review and send it to the worker when the transaction commits."""
-    campaign = create_campaign(author=author, options=options)
-    transaction.on_commit(lambda: send_review(campaign))
-    return campaign
+RUN_POLL_SECONDS = 1.0
 
 
 def retry_review(*, author: Author, number: int) -> Campaign:
@@ -49,14 +36,6 @@ def retry_review(*, author: Author, number: int) -> Campaign:
         campaign = retry_campaign(author=author, number=number)
         if items_run(campaign) is not None:
             request_review_items(campaign, is_retry=True)
-        transaction.on_commit(lambda: send_review(campaign))
-    return campaign
-
-
-def finish_review(*, author: Author, number: int) -> Campaign:
-    """End the answers of a review and send it to the worker, which writes its plans and its evidence."""
-    campaign = request_finish(author=author, number=number)
-    transaction.on_commit(lambda: send_review(campaign))
     return campaign
 
 
@@ -68,48 +47,46 @@ def sign_off_share(*, author: Author, campaign: Campaign) -> bool:
     with transaction.atomic():
         if not sign_off(author=author, campaign=campaign):
             return False
-        finish_review(author=REVIEW_AUTHOR, number=campaign.pk)
+        request_finish(author=REVIEW_AUTHOR, number=campaign.pk)
     return True
 
 
-def send_review(campaign: Campaign) -> bool:
-    """Send a review to the worker.
+def prepare_review(context: JobContext) -> None:
+    """Prepare a review and notify its reviewers. Do nothing if it is not being prepared any more.
 
-    Return whether Redis accepted it; otherwise `sweep_reviews` sends it later.
+    The items of a large review are computed by a run, which this process executes if no other one does.
     """
-    task = _TASKS[CampaignState(campaign.state)]
-    if not send_task(task, campaign.pk, label=str(campaign), queue=settings.RUN_QUEUE):
-        return False
-    Campaign.objects.filter(pk=campaign.pk).update(sent_at=timezone.now())
-    return True
-
-
-def execute_preparation(*, number: int) -> None:
-    """Prepare a review and notify its reviewers. Do nothing unless it waits for preparation, so a repeated
-    message does no harm.
-
-    The items of a large review are computed by a run. If its worker dies, the run is repeated, and a later
-    message continues.
-    """
-    waiting = Campaign.objects.filter(pk=number, state=CampaignState.PREPARING, heartbeat_at=None).first()
-    run = retry_database(lambda: _run_of(waiting)) if waiting else None
-    if run is not None and not run.is_finished:
-        run_job(run.pk)
-        run.refresh_from_db()
-        if not run.is_finished:
-            return
-    campaign = retry_database(lambda: claim_preparation(number))
+    campaign = Campaign.objects.filter(job=context.job, state=CampaignState.PREPARING).first()
     if campaign is None:
         return
-    if run is not None and run.state != JobState.DONE:
+    run = retry_database(partial(_run_of, campaign))
+    if run is not None and not _is_run_done(run, context):
         fail_preparation(campaign, run.error or "The run that computes the items was cancelled.")
-        return
+        raise JobFailed(campaign.error)
     try:
-        campaign = prepare_campaign(campaign, supply=computed_items(campaign, run) if run else None)
+        campaign = prepare_campaign(
+            campaign,
+            supply=computed_items(campaign, run) if run else None,
+            progress=lambda count: context.check(),
+            confirm=context.confirm_claim,
+        )
     except (StorageError, OSError) as error:
         fail_preparation(campaign, str(error))
+    if campaign.state == CampaignState.FAILED:
+        raise JobFailed(campaign.error)
     if campaign.is_open:
         remind_reviewers(campaign, is_first=True)
+
+
+def _is_run_done(run: AnalysisRun, context: JobContext) -> bool:
+    """Wait for a run until it is finished, and return whether it has a report."""
+    while True:
+        run_job(run.pk)
+        run.refresh_from_db()
+        if run.is_finished:
+            return run.state == JobState.DONE
+        context.check()
+        time.sleep(RUN_POLL_SECONDS)
 
 
 def _run_of(campaign: Campaign) -> AnalysisRun | None:
@@ -125,37 +102,36 @@ def _run_of(campaign: Campaign) -> AnalysisRun | None:
     return run
 
 
-def execute_finish(*, number: int) -> None:
-    """Create the plans and the bundle of a review. An error is stored, and `sweep_reviews` tries again."""
-    campaign = retry_database(lambda: claim_finish(number))
+def finish_review(context: JobContext) -> None:
+    """Create the plans and the bundle of a review. Do nothing if it is finished.
+
+    An error is stored, and `sweep_campaigns` starts the job again later.
+    """
+    campaign = Campaign.objects.filter(job=context.job, state=CampaignState.FINISHING).first()
     if campaign is None:
         return
     try:
-        create_result_plans(campaign)
-        path, sha256 = write_review_bundle(campaign)
+        create_result_plans(campaign, confirm=context.confirm_claim)
+        path, sha256 = write_review_bundle(campaign, attempt=context.job.attempt)
     except (GrantError, StorageError, OSError) as error:
-        logger.error("%s could not be finished: %s", campaign, error)
         Campaign.objects.filter(pk=campaign.pk).update(error=str(error))
-        return
-    retry_database(lambda: close_campaign(campaign, path=path, sha256=sha256))
+        raise JobFailed(str(error)) from error
+
+    def close() -> None:
+        with transaction.atomic():
+            context.confirm_claim()
+            close_campaign(campaign, path=path, sha256=sha256)
+
+    retry_database(close)
 
 
 def sweep_reviews() -> None:
-    """Do the periodic work on reviews, send reminders, and send waiting reviews to the worker again."""
+    """Do the periodic work on reviews, and send reminders."""
     outcome = sweep_campaigns()
     _release_runs()
     delete_old_usage()
     for campaign, counts in outcome.reminders:
         remind_reviewers(campaign, counts=counts)
-    now = timezone.now()
-    # a time in the future: the clock was set back after it
-    not_sent = Q(sent_at=None) | Q(sent_at__lt=now - RESEND_AFTER) | Q(sent_at__gt=now + RESEND_AFTER)
-    for campaign in Campaign.objects.filter(not_sent, state__in=list(_TASKS), heartbeat_at=None).order_by(
-        "pk"
-    ):
-        run = items_run(campaign) if campaign.state == CampaignState.PREPARING else None
-        if (run is None or run.is_finished) and not send_review(campaign):
-            return
 
 
 def _release_runs() -> None:

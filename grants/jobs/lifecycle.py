@@ -3,10 +3,10 @@
 import logging
 import secrets
 from datetime import datetime
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from django.db import transaction
-from django.db.models import Case, F, Model, Q, QuerySet, Value, When
+from django.db.models import Case, F, Q, QuerySet, Value, When
 from django.utils import timezone
 
 from grants.jobs.processes import this_process
@@ -54,8 +54,8 @@ def restart_job(job: Job, *, due_at: datetime | None = None) -> bool:
     return bool(is_moved)
 
 
-def repeat_job(owner: Model, job_type: str) -> bool:
-    """Start the recurring job of a row, which is in its column `job`: its first time, or again.
+def repeat_job(owner: Any, job_type: str) -> bool:
+    """Start the recurring job of a row of any table, which is in its column `job`: its first time, or again.
 
     Return False if the job has not finished yet.
     """

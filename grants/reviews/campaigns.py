@@ -10,13 +10,16 @@ from django.utils import timezone
 from entities.text import storage_fault
 from grants.authority.persons import accounts_of
 from grants.authority.transactions import administrator_transaction
+from grants.jobs import cancel_job, request_job
 from grants.journal import Author, JournalEntry, append_to_journal
+from grants.models import Job
 from grants.models.reviews import Campaign, CampaignState, Recurrence, ReviewerRule, UnansweredRule
 from grants.principal_names import MAX_REASON_CHARACTERS, control_character_fault
 from grants.reviews.errors import ReviewError
 from grants.reviews.reviewers import reviewers_of_group
 from grants.reviews.scope import check_scope_names, parse_scope
 
+PREPARATION_JOB = "review-preparation"
 MAX_TITLE_CHARACTERS = 200
 MAX_DAYS = 366
 # later times, and the deadlines of following reviews, may not exist in the calendar
@@ -109,6 +112,8 @@ def cancel_campaign(*, author: Author, number: int) -> Campaign:
             author.name,
         )
         campaign.save(update_fields=["state", "finished_at", "finished_by"])
+        if campaign.job is not None:
+            cancel_job(campaign.job)
         append_to_journal(
             head, [JournalEntry("review-cancel", detail=f"{campaign}: {campaign.title}")], author=author
         )
@@ -125,8 +130,8 @@ def retry_campaign(*, author: Author, number: int) -> Campaign:
             raise ReviewError("the deadline has passed: start another review")
         _check_unfinished_count()
         campaign.state, campaign.error, campaign.item_count = CampaignState.PREPARING, "", 0
-        campaign.attempt, campaign.heartbeat_at, campaign.sent_at = 0, None, None
-        campaign.save(update_fields=["state", "error", "item_count", "attempt", "heartbeat_at", "sent_at"])
+        campaign.job = request_job(Job(type=PREPARATION_JOB))
+        campaign.save(update_fields=["state", "error", "item_count", "job"])
         append_to_journal(
             head, [JournalEntry("review-retry", detail=f"{campaign}: {campaign.title}")], author=author
         )
@@ -179,6 +184,7 @@ def _create(
         created_by=created_by,
         creator_ids=creator_ids,
         previous=previous,
+        job=request_job(Job(type=PREPARATION_JOB)),
     )
 
 

@@ -1,12 +1,12 @@
 """Finish a campaign: end the answers, and turn them into plans that an administrator applies."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import reduce
 from itertools import islice
 from operator import or_
 
 from django.db import transaction
-from django.db.models import Count, Exists, F, OuterRef, Q, QuerySet
+from django.db.models import Count, Exists, OuterRef, Q, QuerySet
 from django.utils import timezone
 
 from entities.vocabulary import quantity
@@ -14,8 +14,9 @@ from grants.authority.persons import accounts_of
 from grants.authority.transactions import administrator_transaction
 from grants.change_set import Change, Grant, Join, ending_of
 from grants.errors import PlanError
+from grants.jobs import request_job
 from grants.journal import Author, JournalEntry, append_to_journal, current_revision, lock_journal
-from grants.models import GroupGrant, Membership, Plan, UserGrant
+from grants.models import GroupGrant, Job, Membership, Plan, UserGrant
 from grants.models.reviews import (
     Answer,
     Campaign,
@@ -32,6 +33,7 @@ from grants.reviews.removals import mark_removed_items, missing_condition
 from grants.reviews.selection import CHANGED_ANSWER, OPEN_ITEMS, REMOVED_ITEMS
 from grants.validity import Validity
 
+FINISHING_JOB = "review-finishing"
 ITEMS_PER_READ = 2_000
 IS_ENDING = Q(answer__in=(Answer.REVOKE, Answer.SHORTEN))
 AUTHOR = Author("review", reason="the result of an access review")
@@ -53,10 +55,10 @@ def request_finish(*, author: Author, number: int) -> Campaign:
             author.name,
             figures(campaign),
         )
-        campaign.heartbeat_at, campaign.attempt, campaign.sent_at = None, 0, None
+        campaign.job = request_job(Job(type=FINISHING_JOB))
         if campaign.unanswered == UnansweredRule.REVOKE and campaign.figures["open"]:
             add_makers(campaign, {*campaign.creator_ids, *accounts_of(author)})
-        campaign.save(update_fields=["state", "finished_by", "figures", "heartbeat_at", "attempt", "sent_at"])
+        campaign.save(update_fields=["state", "finished_by", "figures", "job"])
         counts = ", ".join(
             f"{name} {campaign.figures[name]:,}" for name in ("keep", "revoke", "shorten", "open")
         )
@@ -66,23 +68,13 @@ def request_finish(*, author: Author, number: int) -> Campaign:
     return campaign
 
 
-def claim_finish(number: int) -> Campaign | None:
-    """Claim a campaign in the state `finishing`.
-
-    Return None in another state, or if another process finishes it.
-    """
-    rows = Campaign.objects.filter(pk=number, state=CampaignState.FINISHING, heartbeat_at=None)
-    if not rows.update(heartbeat_at=timezone.now(), attempt=F("attempt") + 1):
-        return None
-    return Campaign.objects.get(pk=number)
-
-
-def create_result_plans(campaign: Campaign) -> list[Plan]:
+def create_result_plans(campaign: Campaign, *, confirm: Callable[[], None] = lambda: None) -> list[Plan]:
     """Create the plans with the result of the answers, each with at most MAX_PLAN_ITEMS items. Return the
     plans if they exist.
 
     Grants and memberships that were removed since are left out, and their items marked. Return an empty list
     if nothing changes.
+    confirm: called in the transaction; raises if another attempt creates the plans.
     """
     if plans := list(Plan.objects.filter(review_link__campaign=campaign).order_by("pk")):
         return plans
@@ -91,6 +83,7 @@ def create_result_plans(campaign: Campaign) -> list[Plan]:
     with transaction.atomic():
         # from here on, nothing is removed: the marks and the figures show what the plans leave out
         lock_journal()
+        confirm()
         mark_removed_items(campaign)
         campaign.figures = figures(campaign)
         campaign.save(update_fields=["figures"])
@@ -119,10 +112,9 @@ def create_result_plans(campaign: Campaign) -> list[Plan]:
 
 def close_campaign(campaign: Campaign, *, path: str = "", sha256: str = "") -> None:
     """Mark a campaign as finished. path, sha256: of its evidence bundle."""
-    Campaign.objects.filter(pk=campaign.pk, state=CampaignState.FINISHING, attempt=campaign.attempt).update(
+    Campaign.objects.filter(pk=campaign.pk, state=CampaignState.FINISHING).update(
         state=CampaignState.FINISHED,
         finished_at=timezone.now(),
-        heartbeat_at=None,
         path=path,
         sha256=sha256,
         error="",

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from functools import partial
 
 from django.db import connection, transaction
-from django.db.models import F
 from django.utils import timezone
 
 from grants.bulk_rows import database_time, refresh_statistics
@@ -37,50 +36,37 @@ class ItemSupply:
     batches: Iterable[Callable[[], int]]
 
 
-def claim_preparation(number: int) -> Campaign | None:
-    """Claim a campaign in the state `preparing`.
-
-    Return None in another state, or if another process prepares it.
-    """
-    now = timezone.now()
-    rows = Campaign.objects.filter(pk=number, state=CampaignState.PREPARING, heartbeat_at=None)
-    if not rows.update(heartbeat_at=now, attempt=F("attempt") + 1):
-        return None
-    return Campaign.objects.get(pk=number)
-
-
 def prepare_campaign(
     campaign: Campaign,
     *,
     rows_per_batch: int = ROWS_PER_BATCH,
     supply: ItemSupply | None = None,
     progress: Callable[[int], None] | None = None,
+    confirm: Callable[[], None] = lambda: None,
 ) -> Campaign:
-    """Write the items of a claimed campaign and open it. A GrantError, which a user can correct, makes the
+    """Write the items of a campaign that is being prepared, and open it. A GrantError, which a user can correct, makes the
     campaign fail.
 
     supply: items that were computed elsewhere; by default, the database computes them in batches.
-    progress: called with the number of items after each batch.
+    progress: called with the number of items after each batch. confirm: called in each transaction; raises
+    if another attempt prepares the campaign.
     """
     try:
         delete_items(campaign)
         supply = supply or _database_supply(campaign, rows_per_batch)
-        _insert_items(campaign, supply.batches, progress)
+        _insert_items(campaign, supply.batches, progress, confirm)
     except GrantError as error:
         fail_preparation(campaign, str(error))
         return campaign
     refresh_statistics(ReviewItem)
     with transaction.atomic():
+        confirm()
         count = store_shares(campaign)
-        Campaign.objects.filter(
-            pk=campaign.pk, state=CampaignState.PREPARING, attempt=campaign.attempt
-        ).update(
+        Campaign.objects.filter(pk=campaign.pk, state=CampaignState.PREPARING).update(
             state=CampaignState.OPEN,
             opened_at=timezone.now(),
             base_revision=supply.revision,
             item_count=count,
-            heartbeat_at=None,
-            attempt=0,
             error="",
         )
     campaign.refresh_from_db()
@@ -157,7 +143,10 @@ def _execute(statement: str, parameters: list) -> int:
 
 
 def _insert_items(
-    campaign: Campaign, batches: Iterable[Callable[[], int]], progress: Callable[[int], None] | None
+    campaign: Campaign,
+    batches: Iterable[Callable[[], int]],
+    progress: Callable[[int], None] | None,
+    confirm: Callable[[], None],
 ) -> None:
     count = 0
     for insert in batches:
@@ -168,9 +157,9 @@ def _insert_items(
                     f"the review would have more than {MAX_ITEMS:,} items, which is the limit: choose a "
                     f"smaller scope"
                 )
-            if not Campaign.objects.filter(
-                pk=campaign.pk, state=CampaignState.PREPARING, attempt=campaign.attempt
-            ).update(heartbeat_at=timezone.now(), item_count=count):
+            confirm()
+            being_prepared = Campaign.objects.filter(pk=campaign.pk, state=CampaignState.PREPARING)
+            if not being_prepared.update(item_count=count):
                 raise ReviewError("the review was cancelled while it was prepared")
         if progress:
             progress(count)

@@ -13,12 +13,14 @@ from django.db.models import Q
 from django.utils import timezone
 
 from entities.vocabulary import quantity
+from grants.jobs import repeat_job
 from grants.journal import Author, JournalEntry, append_to_journal, lock_journal
-from grants.models import User
+from grants.models import JobState, User
 from grants.models.reviews import Campaign, CampaignState, ReviewItem, ReviewShare
 from grants.reviews.answers import escalation_reviewers, move_items
 from grants.reviews.campaigns import create_next_campaign
-from grants.reviews.finishing import request_finish
+from grants.reviews.finishing import FINISHING_JOB, request_finish
+from grants.reviews.preparation import fail_preparation
 from grants.reviews.removals import mark_removed_items
 from grants.reviews.reviewers import reviewer_condition
 from grants.reviews.selection import OPEN_ITEMS
@@ -26,9 +28,7 @@ from grants.reviews.shares import is_signed_off, store_shares
 
 # a step of a sweep moves at most this many items, so that other changes do not wait
 MAX_MOVED = 20_000
-# a preparation stores its progress with each batch; finishing does not
-LOST_AFTER = {CampaignState.PREPARING: timedelta(minutes=10), CampaignState.FINISHING: timedelta(hours=1)}
-MAX_ATTEMPTS = 3
+FINISH_AGAIN_AFTER = timedelta(hours=1)
 _AUTHOR = Author("review")
 
 
@@ -46,7 +46,7 @@ class SweepOutcome:
 def sweep_campaigns() -> SweepOutcome:
     """Do the periodic work that is due. Safe to repeat at any time. The caller sends the reminders."""
     outcome = SweepOutcome()
-    _release_lost()
+    _follow_failed_jobs()
     for campaign in Campaign.objects.filter(state=CampaignState.OPEN).order_by("pk"):
         _replace_leavers(campaign)
         mark_removed_items(campaign)
@@ -62,23 +62,18 @@ def sweep_campaigns() -> SweepOutcome:
     return outcome
 
 
-def _release_lost() -> None:
-    """Release campaigns whose process was killed, so that another one continues.
-
-    A preparation fails after MAX_ATTEMPTS.
+def _follow_failed_jobs() -> None:
+    """Let the preparations fail whose job failed, and start the jobs of failed results again, after
+    FINISH_AGAIN_AFTER.
     """
-    now = timezone.now()
-    for state, after in LOST_AFTER.items():
-        # a heartbeat in the future: the clock was set back after it
-        is_lost = Q(heartbeat_at__lt=now - after) | Q(heartbeat_at__gt=now + after)
-        lost = Campaign.objects.filter(is_lost, state=state)
-        if state == CampaignState.PREPARING:
-            lost.filter(attempt__gte=MAX_ATTEMPTS).update(
-                state=CampaignState.FAILED,
-                heartbeat_at=None,
-                error=f"The worker ended {MAX_ATTEMPTS} times while it prepared the review.",
-            )
-        lost.update(heartbeat_at=None)
+    is_over = Q(job__state__in=(JobState.FAILED, JobState.CANCELLED))
+    for campaign in Campaign.objects.filter(is_over, state=CampaignState.PREPARING).select_related("job"):
+        fail_preparation(campaign, campaign.job.error)
+    before = timezone.now() - FINISH_AGAIN_AFTER
+    for campaign in Campaign.objects.filter(
+        is_over, state=CampaignState.FINISHING, job__finished_at__lt=before
+    ):
+        repeat_job(campaign, FINISHING_JOB)
 
 
 def _replace_leavers(campaign: Campaign) -> None:

@@ -13,17 +13,18 @@ from analytics.analyses import AnalysisError
 from analytics.models import AnalysisRun
 from analytics.report import ComputedReport
 from analytics.review_items.tables import arrow_schema_of, copied_tables, write_tables
+from analytics.runs.services import request_review_items
 from analytics.storage import storage_path, storage_root
-from authzconsole.reviews.execution import execute_preparation, retry_review, sweep_reviews
-from grants.models import JobState, Membership, User
+from authzconsole.reviews.execution import retry_review, sweep_reviews
+from grants.models import Job, JobState, Membership, User
 from grants.models.reviews import Campaign, CampaignState, ItemSource, ReviewItem
 from grants.reviews.campaigns import CampaignOptions, cancel_campaign, create_campaign
-from grants.reviews.preparation import claim_preparation
 from grants.reviews.preparation_sql import ITEM_COLUMNS
 from grants.reviews.reviewers import set_manager
 from tests.grants.reviews.support import open_campaign, prepare
 from tests.grants.reviews.test_preparation import DAY, store_random_tenant
 from tests.support.authors import COMMAND
+from tests.support.jobs import execute_preparation
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
@@ -157,19 +158,16 @@ def test_a_failed_review_is_prepared_again_by_another_run(monkeypatch, computed_
     assert [run.state for run in AnalysisRun.objects.order_by("pk")] == [JobState.FAILED, JobState.DONE]
 
 
-def test_cancelling_a_review_cancels_its_run(monkeypatch, computed_campaign, sent_tasks):
+def test_cancelling_a_review_cancels_its_jobs(computed_campaign):
     campaign = new_campaign()
-    monkeypatch.setattr("authzconsole.reviews.execution.run_job", lambda run_id: None)
-    execute_preparation(number=campaign.pk)
-    sent_tasks.clear()
+    run = request_review_items(campaign)
     sweep_reviews()
-    run = AnalysisRun.objects.get()
-    # the review waits for its run without further messages
-    assert run.state == JobState.WAITING and ("authzconsole.review_prepare", campaign.pk) not in sent_tasks
+    run.refresh_from_db()
+    assert run.state == JobState.WAITING
     cancel_campaign(author=COMMAND, number=campaign.pk)
     sweep_reviews()
     run.refresh_from_db()
-    assert run.state == JobState.CANCELLED and claim_preparation(campaign.pk) is None
+    assert run.state == Job.objects.get(pk=campaign.job_id).state == JobState.CANCELLED
 
 
 def test_a_small_review_needs_no_run(settings, computed_campaign):

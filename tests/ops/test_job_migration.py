@@ -52,6 +52,12 @@ insert("authzconsole_evidence", id=7, **EVIDENCE | dict(
 insert("authzconsole_evidence", id=8, **EVIDENCE | dict(state="running", heartbeat_at=AT))
 insert("authzconsole_webhook", id=1, url="https://example.com/", actions="", nonce="n", is_enabled=True,
        created_by="ada", created_at=AT, position=2, attempts=1, delivered=2, error="status 500", claimed_until=AT)
+for number, state in ((3, "preparing"), (4, "finishing"), (5, "finished")):
+    insert("grants_campaign", id=number, title="Quarterly", description="", scope={}, reviewer_rule="administrators",
+           reviewer_group="", escalation_group="", deadline=AT, unanswered="list", recurrence="", reminder_days=7,
+           escalation_days=0, state=state, created_by="ada", created_at=AT, finished_by="", base_revision=0,
+           item_count=0, figures={}, next_created=False, attempt=1, heartbeat_at=AT, error="", path="reviews/x.zip",
+           sha256="ef")
 insert("django_celery_beat_intervalschedule", id=1, every=5, period="seconds")
 insert("django_celery_beat_periodictask", name="runs_sweep", task="analytics.runs_sweep", args="[]", kwargs="{}",
        enabled=True, total_run_count=0, date_changed=AT, description="", one_off=False, headers="{}", interval_id=1)
@@ -85,6 +91,9 @@ from django.test import Client
 client = Client()
 client.force_login(User.objects.create_user("ada", role=Role.ADMINISTRATOR, is_principal=False))
 report["rest"] = client.get("/api/v1/runs/7").json()
+from grants.models.reviews import Campaign
+report["reviews"] = [[review.pk, str(review.state), review.path, review.job and review.job.type]
+                     for review in Campaign.objects.order_by("pk")]
 report["evidence"] = client.get("/api/v1/evidence").json()["items"]
 from authzconsole.common.webhooks.delivery import dispatch_webhooks
 from authzconsole.models import Webhook
@@ -161,14 +170,25 @@ def test_evidence_keeps_its_numbers_and_files(report):
     assert (newest["number"], newest["state"]) == (8, "waiting")
 
 
+def test_unfinished_reviews_have_a_job(report):
+    assert report["reviews"] == [
+        [3, "preparing", "reviews/x.zip", "review-preparation"],
+        [4, "finishing", "reviews/x.zip", "review-finishing"],
+        [5, "finished", "reviews/x.zip", None],
+    ]
+
+
 def test_a_webhook_continues_at_its_position(report):
     assert report["webhook"] == [1, 2, 1, "webhook-delivery", "waiting"]
 
 
 def test_waiting_runs_are_sent_and_those_of_a_stopped_worker_start_again(report):
-    evidence = 14
-    assert report["sent"] == [["grants.run_job", number, "runs"] for number in (9, 12, evidence)]
-    assert report["states"] == ["done", "waiting", "waiting", "done", "waiting"]
+    # the other numbers are those of the jobs of the reviews and of the evidence
+    assert [task for task in report["sent"] if task[1] < 13] == [
+        ["grants.run_job", number, "runs"] for number in (9, 12)
+    ]
+    assert len(report["sent"]) == 5
+    assert report["states"][:3] == ["done", "waiting", "waiting"]
 
 
 def test_the_scheduler_has_no_task_that_does_not_exist(report):

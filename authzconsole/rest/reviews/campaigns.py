@@ -19,9 +19,10 @@ from authzconsole.rest.framework.operations import FILE, LOCATION, api_operation
 from authzconsole.rest.framework.problems import Problem
 from authzconsole.rest.framework.renderers import ZipRenderer
 from authzconsole.rest.reviews.serializers import ReviewCreationSerializer
-from authzconsole.reviews.execution import finish_review, retry_review, start_review
+from authzconsole.reviews.execution import retry_review
 from grants.models.reviews import Campaign, CampaignState
-from grants.reviews.campaigns import CampaignOptions, cancel_campaign
+from grants.reviews.campaigns import CampaignOptions, cancel_campaign, create_campaign
+from grants.reviews.finishing import request_finish
 from grants.reviews.selection import visible_campaigns
 
 TAG = "Reviews"
@@ -69,7 +70,7 @@ class ReviewList(ListEndpoint):
         data = dict(self.body(ReviewCreationSerializer))
         author = author_of(request, data.pop("reason"))
         data["recurrence"] = RECURRENCES[data["recurrence"]].value
-        campaign = start_review(author=author, options=CampaignOptions(**data))
+        campaign = create_campaign(author=author, options=CampaignOptions(**data))
         response = created_response(_shown(request, campaign), f"{ROOT}/reviews/{campaign.pk}")
         response.status_code = 202
         return response
@@ -150,7 +151,7 @@ class ReviewFinish(Endpoint):
     )
     def post(self, request: Request, number: int) -> Response:
         author = author_of(request, self.body(ReviewReasonSerializer)["reason"])
-        campaign = finish_review(author=author, number=number)
+        campaign = request_finish(author=author, number=number)
         return Response(_shown(request, campaign), status=202)
 
 

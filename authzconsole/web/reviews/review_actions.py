@@ -10,7 +10,7 @@ from django.utils import timezone
 from django.utils.http import url_has_allowed_host_and_scheme
 
 from authzconsole.common.messages import as_sentence
-from authzconsole.reviews.execution import finish_review, retry_review, sign_off_share, start_review
+from authzconsole.reviews.execution import retry_review, sign_off_share
 from authzconsole.web.forms import (
     ConsoleForm,
     FlagField,
@@ -44,9 +44,9 @@ from grants.reviews.answers import (
     assign_items,
     preview_answer,
 )
-from grants.reviews.campaigns import CampaignOptions, cancel_campaign
+from grants.reviews.campaigns import CampaignOptions, cancel_campaign, create_campaign
 from grants.reviews.errors import ReviewError
-from grants.reviews.finishing import figures
+from grants.reviews.finishing import figures, request_finish
 from grants.reviews.selection import parse_filter
 from grants.roles.capabilities import Capability
 
@@ -152,7 +152,7 @@ class NewReview(ForAdministrators, FormPage):
         return defaults | super().get_initial()
 
     def perform(self, form: NewReviewForm) -> HttpResponse:
-        campaign = start_review(author=request_author(self.request), options=form.options())
+        campaign = create_campaign(author=request_author(self.request), options=form.options())
         messages.success(self.request, f"Review {campaign.pk} is being prepared.")
         return see_other(review_url(campaign))
 
@@ -213,7 +213,7 @@ class FinishReview(ForAdministrators, ReviewStep):
     template_name = "reviews/finish.html"
 
     def take_step(self, author: Author, campaign: Campaign) -> str:
-        finish_review(author=author, number=campaign.pk)
+        request_finish(author=author, number=campaign.pk)
         return f"Review {campaign.pk} is finished. Its plan and its evidence are being written."
 
     def get_context_data(self, **context) -> dict:

@@ -22,7 +22,7 @@ from authzconsole.web.shared.times.periods import exact_time
 from entities.vocabulary import KINDS, Privilege
 from grants.evidence.signing import public_key
 from grants.journal import read_only_reason
-from grants.models import Plan, User, privilege_of
+from grants.models import JobState, Plan, User, privilege_of
 from grants.models.reviews import (
     Answer,
     Campaign,
@@ -326,9 +326,13 @@ def preparation_context(account: User, campaign: Campaign) -> dict | None:
     if run is not None and not run.is_finished:
         return {"run": run, "details": run_progress(run)}
     return {
-        "waiting_reason": waiting_reason("The preparation") if campaign.heartbeat_at is None else "",
+        "waiting_reason": waiting_reason("The preparation") if _is_waiting(campaign) else "",
         "item_count": campaign.item_count,
     }
+
+
+def _is_waiting(campaign: Campaign) -> bool:
+    return campaign.job is not None and campaign.job.state == JobState.WAITING
 
 
 REVIEWERS_PER_PAGE = 50

@@ -4,6 +4,8 @@ from django.db import models
 from django.db.models import Q, Value
 from django.utils import timezone
 
+from grants.models.jobs import Job
+
 
 class CampaignState(models.TextChoices):
     """Items are written while a campaign is preparing, and can be answered while it is open."""
@@ -54,7 +56,7 @@ class Campaign(models.Model):
     open items are escalated; 0 means never. base_revision: the revision from which the items were read.
     checked_revision: the revision up to which the items contain what was removed; 0 before the first check.
     previous: the campaign before this one in a recurrence. next_created: whether the next campaign exists.
-    sent_at, heartbeat_at, attempt: of the task that prepares or finishes the campaign.
+    job: the job that prepares or finishes the campaign, or did so last.
     path, sha256: the evidence bundle below SNAPSHOT_URI; empty before it is written.
     creator_ids: the keys of the accounts of the person who created it, or the first campaign of the
     recurrence; maker_ids: of the persons who decided that access ends (grants.authority.persons).
@@ -91,9 +93,7 @@ class Campaign(models.Model):
     maker_ids = models.JSONField(default=list, db_default=Value([], output_field=models.JSONField()))
     previous = models.ForeignKey("self", models.PROTECT, null=True, related_name="following")
     next_created = models.BooleanField(default=False)
-    sent_at = models.DateTimeField(null=True)
-    heartbeat_at = models.DateTimeField(null=True)
-    attempt = models.PositiveSmallIntegerField(default=0)
+    job = models.OneToOneField(Job, models.PROTECT, null=True)
     error = models.TextField(blank=True, default="")
     path = models.CharField(max_length=200, blank=True, default="")
     sha256 = models.CharField(max_length=64, blank=True, default="")

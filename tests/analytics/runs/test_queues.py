@@ -11,8 +11,6 @@ from grants.jobs.lifecycle import RUN_TASK
 
 LONG_TASKS = {
     "authzconsole.journal_verify",
-    "authzconsole.review_prepare",
-    "authzconsole.review_finish",
 }
 
 

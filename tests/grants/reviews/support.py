@@ -5,9 +5,9 @@ from datetime import timedelta
 from django.utils import timezone
 
 from grants.models import User, privilege_of
-from grants.models.reviews import Campaign, ReviewItem
+from grants.models.reviews import Campaign, CampaignState, ReviewItem
 from grants.reviews.campaigns import CampaignOptions, create_campaign
-from grants.reviews.preparation import claim_preparation, prepare_campaign
+from grants.reviews.preparation import prepare_campaign
 from tests.support.authors import COMMAND
 
 
@@ -20,9 +20,8 @@ def open_campaign(*, author=COMMAND, rows_per_batch: int = 1_000, **options) -> 
 
 
 def prepare(campaign: Campaign, **options) -> Campaign:
-    claimed = claim_preparation(campaign.pk)
-    assert claimed is not None
-    return prepare_campaign(claimed, **options)
+    assert campaign.state == CampaignState.PREPARING
+    return prepare_campaign(campaign, **options)
 
 
 def item_of(campaign: Campaign, principal: str, target: str, privilege: str = "") -> ReviewItem:

@@ -9,7 +9,7 @@ from authzconsole.reviews.evidence_lines import evidence_lines
 from entities.address import parse_address
 from grants.errors import NotAdministrator, PlanError
 from grants.journal import Author
-from grants.models import Membership, PlanItem, UserGrant
+from grants.models import Job, JobState, Membership, PlanItem, UserGrant
 from grants.models.reviews import Campaign, CampaignState, ReviewItem
 from grants.plans.apply import apply_plan
 from grants.plans.renew import renew_plan
@@ -18,7 +18,6 @@ from grants.reviews.answers import ItemSelection, answer_items, sign_off
 from grants.reviews.campaigns import months_later
 from grants.reviews.errors import ReviewError
 from grants.reviews.finishing import (
-    claim_finish,
     close_campaign,
     create_result_plans,
     gone_items,
@@ -54,7 +53,7 @@ def answer(campaign: Campaign, items, value: str) -> None:
 def finish(campaign: Campaign):
     """Return the plans of a campaign after it is finished."""
     request_finish(author=COMMAND, number=campaign.pk)
-    claimed = claim_finish(campaign.pk)
+    claimed = Campaign.objects.get(pk=campaign.pk)
     plans = create_result_plans(claimed)
     close_campaign(claimed)
     campaign.refresh_from_db()
@@ -86,7 +85,7 @@ def test_the_result_is_a_plan_that_ends_what_was_revoked():
         "grp"
     ).groups.exists()
     # a second task does not create plans again
-    assert create_result_plans(campaign) == [plan] and claim_finish(campaign.pk) is None
+    assert create_result_plans(campaign) == [plan]
 
 
 def test_access_that_ended_is_marked_and_can_be_removed():
@@ -301,17 +300,26 @@ def test_months_end_on_an_existing_day(start, months, end):
     assert months_later(at, months).date().isoformat() == end
 
 
-def test_a_campaign_that_was_being_prepared_is_prepared_again():
+def test_a_preparation_fails_after_its_last_attempt():
     campaign = open_campaign()
-    old = timezone.now() - DAY
-    # in the second case, the clock was set back
-    for heartbeat in (old, timezone.now() + DAY):
-        Campaign.objects.update(state=CampaignState.PREPARING, heartbeat_at=heartbeat, attempt=1)
-        sweep_campaigns()
-        assert prepare(campaign).is_open and campaign.item_count == ReviewItem.objects.count()
-    Campaign.objects.update(state=CampaignState.PREPARING, heartbeat_at=old, attempt=3)
+    Campaign.objects.update(state=CampaignState.PREPARING)
+    Job.objects.update(state=JobState.FAILED, error="The worker ended during the run, 3 times in a row")
     sweep_campaigns()
-    assert Campaign.objects.get().state == CampaignState.FAILED
+    campaign.refresh_from_db()
+    assert campaign.state == CampaignState.FAILED and "3 times" in campaign.error
+    assert not ReviewItem.objects.exists()
+
+
+def test_a_result_that_could_not_be_written_is_written_again_later():
+    campaign = open_campaign()
+    request_finish(author=COMMAND, number=campaign.pk)
+    campaign.refresh_from_db()
+    Job.objects.update(state=JobState.FAILED, finished_at=timezone.now())
+    sweep_campaigns()
+    assert Job.objects.get(pk=campaign.job_id).state == JobState.FAILED
+    Job.objects.update(finished_at=timezone.now() - timedelta(hours=2))
+    sweep_campaigns()
+    assert Job.objects.get(pk=campaign.job_id).state == JobState.WAITING
 
 
 def test_a_filter_selects_items_with_another_answer_than_before():

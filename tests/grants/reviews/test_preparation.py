@@ -16,7 +16,6 @@ from grants.models import GroupGrant, Membership, User, UserGrant, permission_id
 from grants.models.reviews import CampaignState, ItemSource, ReviewItem, UsageDay
 from grants.principals.services import add_group
 from grants.reviews.errors import ReviewError
-from grants.reviews.preparation import claim_preparation
 from grants.reviews.reviewers import concern_condition, set_manager
 from tests.grants.reviews.support import item_of, open_campaign, user
 from tests.support.authors import COMMAND
@@ -331,10 +330,6 @@ def test_a_scope_without_items_fails_with_a_message(cast):
     campaign = open_campaign(scope={"user": "out"})
     assert campaign.state == CampaignState.FAILED and "no grants" in campaign.error
     assert not ReviewItem.objects.exists()
-
-
-def test_a_second_message_does_not_prepare_a_campaign_again(cast):
-    assert claim_preparation(open_campaign().pk) is None
 
 
 def test_inactive_members_cannot_review(cast):

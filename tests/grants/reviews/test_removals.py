@@ -9,7 +9,6 @@ from grants.plans.apply import apply_plan
 from grants.reviews.answers import ItemSelection, answer_items, assign_items, preview_answer, sign_off
 from grants.reviews.errors import ReviewError
 from grants.reviews.finishing import (
-    claim_finish,
     close_campaign,
     create_result_plans,
     reason_without_plan,
@@ -61,7 +60,7 @@ def answer(campaign: Campaign, items, value: str) -> int:
 def finish(campaign: Campaign):
     """Return the plans of a campaign after it is finished."""
     request_finish(author=COMMAND, number=campaign.pk)
-    claimed = claim_finish(campaign.pk)
+    claimed = Campaign.objects.get(pk=campaign.pk)
     plans = create_result_plans(claimed)
     close_campaign(claimed)
     campaign.refresh_from_db()

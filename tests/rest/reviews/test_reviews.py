@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from django.core.management import CommandError, call_command
 
-from authzconsole.reviews.execution import execute_finish, execute_preparation
 from entities.address import parse_address
 from grants.models import JournalLine
 from grants.models.reviews import Campaign
@@ -17,6 +16,7 @@ from tests.grants.reviews.support import item_of
 from tests.rest.conftest import problem
 from tests.support.authors import COMMAND
 from tests.support.changes import change_grants
+from tests.support.jobs import execute_finish, execute_preparation
 
 pytestmark = pytest.mark.django_db
 REVIEW = {

@@ -6,11 +6,12 @@ from zoneinfo import ZoneInfo
 import pytest
 from django.utils import timezone
 
-from authzconsole.reviews.execution import execute_preparation, start_review, sweep_reviews
+from authzconsole.reviews.execution import sweep_reviews
 from grants.models import User
 from grants.models.reviews import Campaign
-from grants.reviews.campaigns import CampaignOptions
+from grants.reviews.campaigns import CampaignOptions, create_campaign
 from tests.support.authors import COMMAND
+from tests.support.jobs import execute_preparation
 
 pytestmark = pytest.mark.django_db
 
@@ -19,7 +20,7 @@ pytestmark = pytest.mark.django_db
 def number(cast) -> int:
     """Return the number of a review in which ned has three items and administrators have the others."""
     User.objects.filter(username__in=["ned", "dee"]).update(email="reviewer@example.com")
-    return start_review(
+    return create_campaign(
         author=COMMAND,
         options=CampaignOptions(
             "Quarterly review",

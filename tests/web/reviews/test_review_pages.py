@@ -7,11 +7,10 @@ import pytest
 
 from analytics.models import AnalysisRun
 from analytics.runs.services import request_review_items
-from authzconsole.reviews.execution import execute_finish, execute_preparation
 from entities.address import parse_address
 from grants.evidence.signing import public_key
 from grants.journal import Author
-from grants.models import JobState, JournalLine, Plan
+from grants.models import Job, JobState, JournalLine, Plan
 from grants.models.reviews import Campaign, ReviewItem
 from grants.reviews.answers import ItemSelection, answer_items
 from grants.reviews.selection import ItemFilter
@@ -19,6 +18,7 @@ from grants.reviews.sweep import sweep_campaigns
 from tests.grants.reviews.support import item_of, open_campaign
 from tests.support.authors import COMMAND
 from tests.support.changes import change_grants
+from tests.support.jobs import execute_finish, execute_preparation
 
 pytestmark = pytest.mark.django_db
 FORM = {
@@ -300,8 +300,9 @@ def test_the_page_shows_the_run_that_prepares_a_large_review(
         page
     )
     assert "Computing 3 of 12 tasks" in text_of(ada.get(url, headers=htmx("review")))
+    Job.objects.update(state=JobState.RUNNING)
     AnalysisRun.objects.update(state=JobState.DONE)
-    Campaign.objects.update(heartbeat_at=campaign.created_at, item_count=2)
+    Campaign.objects.update(item_count=2)
     assert "The items are being prepared: 2 so far." in text_of(ada.get(url)) and "Cancel review" in text_of(
         ada.get(url)
     )
