@@ -22,8 +22,11 @@ class ConsoleConfig(AppConfig):
         from authzconsole.sessions import account_removal, services, store
         from authzconsole.sessions.token_persons import service_accounts_of, token_creators
         from grants.authority.persons import register_token_lookups
-        from grants.principals.access_ending import register_access_ender
-        from grants.principals.removal_hooks import register_account_cleaner, register_name_guard
+        from grants.principals.hooks import (
+            register_access_ender,
+            register_account_cleaner,
+            register_name_guard,
+        )
 
         user_logged_in.connect(recent_authentication.record_sign_in)
         user_logged_in.connect(store.record_sign_in)

@@ -32,7 +32,7 @@ class GrantsConfig(AppConfig):
         for fault in filter(None, map(place_fault, settings.JOURNAL_ANCHOR)):
             raise ImproperlyConfigured(f"JOURNAL_ANCHOR: {fault}")
 
-        from grants.principals.removal_hooks import register_account_cleaner
+        from grants.principals.hooks import register_account_cleaner
         from grants.requests.expiry import cancel_requests_of
 
         register_account_cleaner(cancel_requests_of)

@@ -7,9 +7,10 @@ from typing import ClassVar, Protocol
 from analytics.analyses import AnalysisError
 from grants.active_generation import active_generation
 from grants.change_set import UnknownChange, change_from_text
-from grants.effects.changes import EffectChange, changes_of_plan, evaluable_changes
+from grants.effects.changes import EffectChange, evaluable_changes
 from grants.effects.purposes import NamedChanges, Purpose
 from grants.models import Plan
+from grants.plans.items import changes_of_plan
 from grants.plans.permission_effect import purpose_of_plan
 
 

@@ -15,13 +15,14 @@ from entities.vocabulary import Privilege
 from grants.effects.effect import RowFilter
 from grants.models import GRANT_VERBS, Plan, PlanItem, PlanState, PlanVerb
 from grants.plans.create import PlanOrigin
-from grants.plans.dry_run import MAX_STRANDED
 from grants.plans.effect import PrincipalEffects, Tally, plan_counts
 from grants.plans.regrants.kept_not import kept_not_of_plan
 from grants.plans.staleness import invalidating_line, line_summary
 from grants.plans.stranding import stranded_entities
 from grants.roles.capabilities import Capability
 
+# how many stranded entities a plan or a dry run lists
+MAX_STRANDED = 50
 ORIGINS = tuple(origin.value for origin in PlanOrigin)
 PRIVILEGES = list(map(str, Privilege))
 RECIPE_EXAMPLE = {

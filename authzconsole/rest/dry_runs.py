@@ -4,6 +4,7 @@ Change sets report the counts of a plan (`change_set_outcome`), single changes o
 (`apply_or_forecast`).
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TypeVar
@@ -12,7 +13,7 @@ from django.db import transaction
 from rest_framework import serializers
 
 from authzconsole.common.fields import Boolean, QueryBoolean, StrictSerializer
-from authzconsole.lists.plans import PlanEffectSerializer, StrandedSerializer
+from authzconsole.lists.plans import MAX_STRANDED, PlanEffectSerializer, StrandedSerializer
 from authzconsole.rest.permission_effects import (
     PermissionEffectSerializer,
     effect_digest_field,
@@ -20,10 +21,14 @@ from authzconsole.rest.permission_effects import (
     expected_effect,
     preview_as_json,
 )
-from grants.administrators import Stranded
+from grants.administrators import Stranded, Strandings
+from grants.change_set import principals_of
 from grants.changes import ChangeSet, Outcome, Shown, apply, check_shown, preview
+from grants.effects.changes import changes_at, evaluable_changes
+from grants.effects.strandings import strandings_of
 from grants.journal import Author, current_revision, lock_journal
-from grants.plans.dry_run import MAX_STRANDED, dry_run
+from grants.plans.effect import VERB_COUNTS
+from grants.validity import at_time
 
 T = TypeVar("T")
 DRY_RUN_HELP = "Report the effect without changing anything."
@@ -196,10 +201,11 @@ def change_set_outcome(
             **apply_options,
         )
         if is_dry_run and sees_effects:
-            counts = dry_run(author=author, change_set=change_set)
+            with at_time() as now:
+                stranded = strandings_of(changes_at(evaluable_changes(change_set), now), MAX_STRANDED)
             effect = {
-                "effect": counts.counts | preview_as_json(preview(change_set)),
-                "stranded": _stranded_as_json(counts.stranded),
+                "effect": _counts(outcome, stranded) | preview_as_json(preview(change_set)),
+                "stranded": _stranded_as_json(stranded.entities),
             }
     return outcome, {
         "dry_run": is_dry_run,
@@ -209,6 +215,20 @@ def change_set_outcome(
         "unchanged": list(outcome.unchanged),
         "principals": list(outcome.principals),
         **effect,
+    }
+
+
+def _counts(outcome: Outcome, stranded: Strandings) -> dict[str, int]:
+    """Return the members of PlanEffectSerializer for changes that were rehearsed."""
+    verbs = Counter(change.verb for change in outcome.changes)
+    return {
+        **{name: verbs[verb] for verb, name in VERB_COUNTS.items()},
+        "periods_removed": sum(not change.validity.is_limited for change in outcome.changed_periods),
+        "already": len(outcome.unchanged),
+        "principals": len({principals_of(change)[0] for change in outcome.changes}),
+        "planned": len(outcome.planned),
+        "stranded_none": stranded.without_admin_count,
+        "stranded_one": stranded.one_admin_count,
     }
 
 

@@ -7,7 +7,6 @@ from rest_framework.response import Response
 
 from analytics.analyses import AnalysisError, AnalysisName
 from analytics.models import AnalysisRun
-from analytics.plan_effects.stored import computed_effect
 from analytics.regrant_plans import create_regrant_plan
 from analytics.results.manifest import ReportChanged
 from analytics.storage import StorageError
@@ -39,8 +38,9 @@ from authzconsole.rest.plan_serializers import (
     memberships_of,
 )
 from grants.change_set import Activate, ChangeSet, Deactivate
+from grants.changes import Shown
 from grants.models import JobState, Plan
-from grants.plans.apply import EffectConfirmation, apply_plan, create_inverse_plan, discard_plan
+from grants.plans.apply import apply_plan, create_inverse_plan, discard_plan
 from grants.plans.create import PlanOrigin
 from grants.plans.renew import renew_plan
 from grants.plans.sources.changes import create_plan_from_changes
@@ -219,12 +219,8 @@ class PlanApplication(Endpoint):
     )
     def post(self, request: Request, number: int) -> Response:
         data = self.body(ApplySerializer)
-        confirmation = EffectConfirmation(
-            data.get("effect"), confirms_beyond=data["confirm_beyond"], computed=computed_effect
-        )
-        applied = apply_plan(
-            author=author_of(request, data["reason"]), plan_id=self.object.pk, confirmation=confirmation
-        )
+        shown = Shown(data.get("effect") or "", accepts_beyond=data["confirm_beyond"])
+        applied = apply_plan(author=author_of(request, data["reason"]), plan_id=self.object.pk, shown=shown)
         return Response(PlanSerializer.data_of(applied))
 
 

@@ -13,7 +13,7 @@ from grants.authority.transactions import administrator_transaction
 from grants.journal import Author, JournalEntry, append_to_journal
 from grants.models import User
 from grants.outcomes import Outcome
-from grants.principals.access_ending import AccessCounts
+from grants.principals.hooks import AccessCounts
 from grants.roles.capabilities import Capability
 
 
@@ -79,7 +79,7 @@ def end_sessions_of(*, author: Author, user: User, only_id: str = "") -> Outcome
 def end_access(user_ids: Sequence[int], with_tokens: bool) -> list[JournalEntry]:
     """End the sessions of the accounts, and their tokens if requested. Return the changes for the journal.
 
-    Called in the transaction of the change (see grants.principals.access_ending).
+    Called in the transaction of the change (see grants.principals.hooks).
     """
     changes = []
     if with_tokens:

@@ -19,8 +19,7 @@ from grants.journal import Author, JournalEntry, append_to_journal
 from grants.models import GRANT_TABLES, JournalHead, User, privilege_of
 from grants.outcomes import Outcome
 from grants.principal_names import parse_principal
-from grants.principals.access_ending import end_access
-from grants.principals.removal_hooks import name_guard_fault, remove_account_data
+from grants.principals.hooks import end_access, name_guard_fault, remove_account_data
 from grants.principals.services import (
     check_another_administrator,
     group_by_name,

@@ -47,15 +47,17 @@ from grants.roles.capabilities import Capability
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """The effect that was shown to the author of a change.
+    """The effect that was shown to the author of changes, and what the author accepts.
 
     digest: of the effect; empty if none was shown. identity: of the change set for which it was shown; None
-    for the one that is made. is_required: refuse changes with an effect that is not obvious and was not shown.
+    for the one that is made. is_required: refuse changes with an effect that was not shown, unless it is
+    obvious. accepts_beyond: accept permissions beyond the purpose of a plan.
     """
 
     digest: str = ""
     identity: str | None = None
     is_required: bool = False
+    accepts_beyond: bool = False
 
 
 def apply(

@@ -1,4 +1,4 @@
-"""Divide changes into the parts that can be evaluated, and read the changes of a plan.
+"""Divide changes into the parts that can be evaluated.
 
 A deletion, for example, changes the states of all live entities inside, and in some generations revokes the
 grants on them.
@@ -37,16 +37,12 @@ from grants.errors import EffectTooLarge
 from grants.lifecycle.forecast import grants_on, live_subtree
 from grants.models import (
     NAME_COLUMNS,
-    Plan,
-    PlanItem,
-    PlanVerb,
     User,
     privilege_of,
 )
 from grants.principal_names import parse_principal
 from grants.validity import question_time
 
-ITEMS_PER_READ = 2_000
 ROWS_PER_READ = 5_000
 # the time of the question and the first beginnings
 MAX_TIMES = 4
@@ -66,29 +62,6 @@ class StateChange:
 EffectChange = (
     Grant | Revoke | Join | Leave | Activate | Deactivate | MakePrincipal | StateChange | ActivateGeneration
 )
-
-
-def changes_of_plan(plan: Plan) -> Iterator[EffectChange]:
-    """Yield the change of each item of a plan, in order. Runs one query."""
-    for item in plan.items.order_by("position").iterator(chunk_size=ITEMS_PER_READ):
-        yield change_of_item(item)
-
-
-def change_of_item(item: PlanItem) -> Grant | Revoke | Join | Leave | Activate | Deactivate:
-    """Return the change of a plan item."""
-    name, group = item.principal_name, item.group_name
-    match item.verb:
-        case PlanVerb.GRANT:
-            return Grant(item.principal, item.address, item.privilege, item.validity)
-        case PlanVerb.REVOKE:
-            return Revoke(item.principal, item.address, item.privilege)
-        case PlanVerb.JOIN:
-            return Join(name, group, item.validity)
-        case PlanVerb.LEAVE:
-            return Leave(name, group)
-        case PlanVerb.ACTIVATE:
-            return Activate(name)
-    return Deactivate(name)
 
 
 def evaluable_changes(changes: Iterable[Change], *, is_limited: bool = True) -> list[EffectChange]:

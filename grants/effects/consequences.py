@@ -12,7 +12,7 @@ from grants.change_set import Change, Deactivate, Delete, Grant, Recreate, Regis
 from grants.lifecycle.forecast import grants_on, lifecycle_forecast
 from grants.models import GRANT_TABLES, NAME_COLUMNS, User, privilege_of
 from grants.principal_names import parse_principal
-from grants.principals.access_ending import count_access
+from grants.principals.hooks import count_access
 
 
 class Consequences(NamedTuple):

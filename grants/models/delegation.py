@@ -1,4 +1,4 @@
-"""The model of the limits of delegation. `grants.authority.delegation_limits` is its only writer."""
+"""The model of the limits of delegation. `grants.authority.limits` is its only writer."""
 
 from django.db import models
 

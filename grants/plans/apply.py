@@ -1,7 +1,6 @@
 """Apply a plan as a whole, discard it, or create the inverse plan that undoes it."""
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 
 from django.db import transaction
 from django.utils import timezone
@@ -10,15 +9,15 @@ from grants.authority.four_eyes import check_application
 from grants.authority.transactions import administrator_transaction
 from grants.bulk_rows import database_time, update_rows
 from grants.change_set import Change, Grant, Join, Leave, Revoke, inverse_of, with_current_names
-from grants.changes import write_changes
-from grants.effects.changes import change_of_item
+from grants.changes import Shown, write_changes
 from grants.errors import ChangeRefused, PlanError, PrincipalError, StalePlan
 from grants.grant_attributes import GrantAttributes
 from grants.journal import Author, JournalEntry, append_to_journal, current_revision
 from grants.models import JournalHead, Plan, PlanItem, PlanState, PlanVerb
 from grants.plans.create import PlanDraft, PlanOrigin, create_plan
 from grants.plans.effect import VERB_COUNTS, PrincipalEffects, change_count, changing_items
-from grants.plans.permission_effect import ComputedEffect, check_effect
+from grants.plans.items import change_of_item
+from grants.plans.permission_effect import check_effect
 from grants.plans.staleness import invalidating_line, line_summary
 from grants.principals.renaming import names_since
 from grants.validity import VALIDITY_COLUMNS, Validity
@@ -27,25 +26,11 @@ ITEMS_PER_BATCH = 2_000
 ENDED_ACCESS = "API tokens and sessions that ended with the deactivation do not come back: create new tokens, and sign in again."
 
 
-@dataclass(frozen=True, slots=True)
-class EffectConfirmation:
-    """What the author of a change knows about its effect and accepts.
-
-    digest: of the effect that was shown to the author; None if none was shown.
-    confirms_beyond: whether the author accepts permissions beyond the purpose of the change.
-    computed: returns the effect of a plan above the limits, as a run computed it; None if it is not known.
-    """
-
-    digest: str | None = None
-    confirms_beyond: bool = False
-    computed: Callable[[Plan], ComputedEffect | None] | None = None
-
-
-def apply_plan(*, author: Author, plan_id: int, confirmation: EffectConfirmation | None = None) -> Plan:
+def apply_plan(*, author: Author, plan_id: int, shown: Shown | None = None) -> Plan:
     """Make all changes of a plan in one transaction, in batches of ITEMS_PER_BATCH, with the author's reason.
 
-    confirmation: is compared with the effect, which is computed again; None applies the plan without
-    computing its effect. Raise StalePlan if the plan is stale, PlanError if it is not proposed or the reason
+    shown: is compared with the effect, which is computed again; None applies the plan without computing its
+    effect. Raise StalePlan if the plan is stale, PlanError if it is not proposed or the reason
     is missing, EffectChanged if the effect is not the one that was shown, EffectUnconfirmed if it is not
     accepted, SecondPersonRequired if another person must apply it.
     """
@@ -54,26 +39,17 @@ def apply_plan(*, author: Author, plan_id: int, confirmation: EffectConfirmation
     with administrator_transaction(author) as head:
         plan = _proposed_plan(plan_id)
         check_application(author, plan)
-        write_plan(head, author, plan, confirmation)
+        write_plan(head, author, plan, shown)
     return plan
 
 
-def write_plan(
-    head: JournalHead, author: Author, plan: Plan, confirmation: EffectConfirmation | None = None
-) -> None:
+def write_plan(head: JournalHead, author: Author, plan: Plan, shown: Shown | None = None) -> None:
     """Apply a proposed plan like `apply_plan`, for a caller that holds the lock of the journal and has
     checked the author.
     """
     if (line := invalidating_line(plan)) is not None:
         raise StalePlan(str(plan), plan.base_revision, head.revision, line_summary(line))
-    permissions = {}
-    if confirmation:
-        permissions = check_effect(
-            plan,
-            confirmation.digest,
-            confirms_beyond=confirmation.confirms_beyond,
-            computed=confirmation.computed,
-        )
+    permissions = check_effect(plan, shown) if shown else {}
     counts = _write_items(head, author, plan)
     if change_count(counts):
         append_to_journal(head, [JournalEntry("plan-apply", detail=f"{plan}: {plan.title}")], author=author)

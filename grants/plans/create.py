@@ -1,6 +1,6 @@
 """Store a plan: its items, and its effect on the data of one revision."""
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import islice
@@ -8,47 +8,26 @@ from itertools import islice
 from django.db import transaction
 from django.utils import timezone
 
-from entities.services import instance_fault
 from grants.authority.persons import accounts_of
 from grants.authority.transactions import check_administrator
-from grants.bulk_rows import database_time, insert_rows
 from grants.change_set import (
-    Activate,
     Change,
-    Deactivate,
     Grant,
     Join,
-    Leave,
-    Revoke,
     principals_of,
 )
 from grants.errors import PlanError
 from grants.journal import Author
-from grants.models import Plan, PlanBreadth, PlanItem, permission_ids
+from grants.models import Plan, PlanBreadth
 from grants.plans.effect import effect_counts, mark_noop_items, revision_before
+from grants.plans.items import insert_items
 from grants.plans.stranding import delete_restored_strandings, store_strandings
-from grants.principal_names import parse_principal
 from grants.principal_rows import principals_by_name
-from grants.validity import VALIDITY_COLUMNS, Validity, time_in_words
+from grants.validity import time_in_words
 
 MAX_PLAN_ITEMS = 100_000
 ITEMS_PER_BATCH = 900
 MAX_TITLE_LENGTH = 300
-# database columns of PlanItem; `is_so` is the column of `is_noop`
-_COLUMNS = (
-    "plan_id",
-    "position",
-    "verb",
-    "principal_type",
-    "principal_name",
-    "kind",
-    "key",
-    "namespace",
-    "permission_id",
-    "group_name",
-    *VALIDITY_COLUMNS,
-    "is_so",
-)
 
 
 class PlanOrigin(StrEnum):
@@ -146,7 +125,8 @@ def _insert_items(plan: Plan, changes: Iterable[Change]) -> int:
         principals = {name for change in batch for name in principals_of(change)} - known_principals
         _check_principals(principals)
         known_principals |= principals
-        insert_rows(PlanItem, _COLUMNS, list(_rows(plan, batch, first_position=count + 1)))
+        _check_periods(plan, batch)
+        insert_items(plan, batch, first_position=count + 1)
         count += len(batch)
     return count
 
@@ -157,28 +137,13 @@ def _check_principals(principals: set[str]) -> None:
         raise PlanError(f"{unknown[0]} does not exist: add it first, or correct the name")
 
 
-def _rows(plan: Plan, batch: list[Change], first_position: int) -> Iterator[tuple]:
-    """Yield the values of _COLUMNS for each change: the stored form that `change_of_item` reads."""
-    permissions, now = permission_ids(), timezone.now()
-    for position, change in enumerate(batch, first_position):
-        validity = change.validity if isinstance(change, Grant | Join) else Validity()
-        if validity.is_over(now) and plan.origin != PlanOrigin.INVERSE:
+def _check_periods(plan: Plan, batch: list[Change]) -> None:
+    """Raise PlanError if a period has ended. Only a plan that undoes another one may restore it."""
+    now = timezone.now()
+    for change in batch:
+        over = change.validity if isinstance(change, Grant | Join) and change.validity.is_over(now) else None
+        if over is not None and plan.origin != PlanOrigin.INVERSE:
             raise PlanError(
-                f"the period of {change} ended {time_in_words(validity.valid_until)}: choose a later end, or "
-                "leave it out"
+                f"the period of {change} ended {time_in_words(over.valid_until)}: choose a later end, or leave "
+                "it out"
             )
-        row: tuple
-        match change:
-            case Grant(principal, address, privilege) | Revoke(principal, address, privilege):
-                if fault := instance_fault(address):
-                    raise PlanError(fault)
-                namespace = address.namespace.key if address.namespace else ""
-                entity = address.kind, address.key, namespace, permissions[privilege]
-                row = (*parse_principal(principal), *entity, "")
-            case Join(user, group) | Leave(user, group):
-                row = "user", user, "", "", "", None, group
-            case Activate(user) | Deactivate(user):
-                row = "user", user, "", "", "", None, ""
-            case _:
-                raise PlanError(f"a plan cannot contain the change {change}")
-        yield plan.pk, position, change.verb, *row, *map(database_time, validity), False

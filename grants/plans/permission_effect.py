@@ -13,7 +13,8 @@ from django.db.models import Count, Exists, OuterRef
 from entities.address import parse_address
 from entities.models import Entity, State
 from grants.active_generation import active_generation
-from grants.effects.changes import EffectChange, changes_of_plan
+from grants.changes import Shown
+from grants.effects.changes import EffectChange
 from grants.effects.consequences import Consequences
 from grants.effects.effect import TOO_LARGE, Effect, effect_of
 from grants.effects.purposes import (
@@ -31,9 +32,10 @@ from grants.journal import current_revision
 from grants.models import GRANT_VERBS, Plan, PlanState, PlanVerb
 from grants.plans.create import PlanOrigin
 from grants.plans.effect import changing_items, plan_counts, revision_before
+from grants.plans.items import changes_of_plan
 from grants.policies.catalogue import GENERATIONS, generation_by_name
 from grants.policies.policy import Generation
-from grants.principals.access_ending import count_access
+from grants.principals.hooks import count_access
 from grants.principals.renaming import names_since
 from grants.validity import question_time
 
@@ -49,6 +51,18 @@ class ComputedEffect:
     digest: str
     summary: dict
     max_gained_beyond: int
+
+
+# (plan) -> its effect as a run computed it for the current data; None if it is not known
+_effects_of_runs: list[Callable[[Plan], ComputedEffect | None]] = []
+
+
+def register_plan_effect_of_run(function: Callable[[Plan], ComputedEffect | None]) -> None:
+    """Register the function that returns the effect of a plan that a run computed. Runs belong to the layer
+    above.
+    """
+    if function not in _effects_of_runs:
+        _effects_of_runs.append(function)
 
 
 def plan_effect(plan: Plan, generation: Generation | str | None = None, at: datetime | None = None) -> Effect:
@@ -184,44 +198,38 @@ def _purpose_in(plan: Plan, generation: Generation, changes: Sequence[EffectChan
     )
 
 
-def check_effect(
-    plan: Plan,
-    digest: str | None,
-    *,
-    confirms_beyond: bool,
-    computed: Callable[[Plan], ComputedEffect | None] | None = None,
-) -> dict:
+def check_effect(plan: Plan, shown: Shown) -> dict:
     """Check the effect of a plan before it is applied. Return its summary, to be stored with the plan.
 
-    digest: of the effect that was shown; None if none was shown. computed: returns the effect of a plan above
-    the limits. Raise EffectChanged if the effect is not the one that was shown. Raise EffectUnconfirmed if it
-    gives permissions beyond the purpose of the plan, or cannot be computed, and `confirms_beyond` is false.
+    Raise EffectChanged if the effect is not the one that was shown. Raise EffectUnconfirmed if it gives
+    permissions beyond the purpose of the plan, or cannot be computed, and the author does not accept this.
     """
     try:
-        effect = plan_effect(plan)
+        computed = plan_effect(plan)
     except EffectTooLarge as error:
-        from_run = computed(plan) if computed else None
-        if from_run is not None:
-            return _check_known(plan, digest, from_run, confirms_beyond=confirms_beyond)
-        if digest not in (None, TOO_LARGE):
-            raise EffectChanged(str(plan)) from None
-        if not confirms_beyond:
-            raise EffectUnconfirmed(
-                f"{error}; or confirm that {plan} is applied without knowing its effect"
-            ) from None
-        return {}
-    known = ComputedEffect(
-        effect.digest, effect.summary | {"generation": effect.generation}, effect.max_gained_beyond
-    )
-    return _check_known(plan, digest, known, confirms_beyond=confirms_beyond)
-
-
-def _check_known(plan: Plan, digest: str | None, effect: ComputedEffect, *, confirms_beyond: bool) -> dict:
-    if digest not in (None, effect.digest):
-        raise EffectChanged(str(plan))
-    if effect.max_gained_beyond and not confirms_beyond:
+        known = next(filter(None, (effect_of_run(plan) for effect_of_run in _effects_of_runs)), None)
+        if known is None:
+            _check_digest(plan, shown, TOO_LARGE)
+            if not shown.accepts_beyond:
+                raise EffectUnconfirmed(
+                    f"{error}; or confirm that {plan} is applied without knowing its effect"
+                ) from None
+            return {}
+    else:
+        known = ComputedEffect(
+            computed.digest,
+            computed.summary | {"generation": computed.generation},
+            computed.max_gained_beyond,
+        )
+    _check_digest(plan, shown, known.digest)
+    if known.max_gained_beyond and not shown.accepts_beyond:
         raise EffectUnconfirmed(
-            f"{plan} also gives {effect.max_gained_beyond:,} permissions beyond its purpose: look at its "
+            f"{plan} also gives {known.max_gained_beyond:,} permissions beyond its purpose: look at its "
             "effect, and confirm it"
         )
-    return effect.summary | {"revision": current_revision(), **plan_consequences(plan)._asdict()}
+    return known.summary | {"revision": current_revision(), **plan_consequences(plan)._asdict()}
+
+
+def _check_digest(plan: Plan, shown: Shown, digest: str) -> None:
+    if (shown.digest or shown.is_required) and shown.digest != digest:
+        raise EffectChanged(str(plan))

@@ -3,7 +3,7 @@ links follow.
 
 Journal lines keep the old names. Plans keep them too: a proposed plan becomes stale, and an applied plan can
 still be undone, because `names_since` follows the renames. Security events, reports and the creators of
-plans, tokens and webhooks are records of the past and keep the old names. `removal_hooks` refuses to rename
+plans, tokens and webhooks are records of the past and keep the old names. `hooks` refuses to rename
 what other systems know by name.
 """
 
@@ -20,8 +20,8 @@ from grants.journal import Author, JournalEntry, append_to_journal
 from grants.models import JournalLine, Role, User
 from grants.outcomes import Outcome
 from grants.principal_names import name_fault
+from grants.principals.hooks import name_guard_fault
 from grants.principals.new_names import new_name_fault
-from grants.principals.removal_hooks import name_guard_fault
 
 RENAME_ACTIONS = {"user": "user-rename", "group": "group-rename"}
 

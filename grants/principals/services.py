@@ -28,7 +28,7 @@ from grants.journal import Author, JournalEntry, append_to_journal
 from grants.models import JournalHead, Role, User
 from grants.outcomes import Outcome
 from grants.principal_names import control_character_fault, name_fault
-from grants.principals.access_ending import end_access
+from grants.principals.hooks import end_access
 from grants.principals.new_names import invisible_character_fault, new_name_fault
 from grants.roles.capabilities import Capability
 

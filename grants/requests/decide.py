@@ -11,6 +11,7 @@ from django.db.models import Q
 
 from grants.active_generation import active_generation
 from grants.authority.four_eyes import check_approval
+from grants.changes import Shown
 from grants.errors import EffectChanged, NotApprover, RequestError
 from grants.journal import Author, current_revision
 from grants.models import (
@@ -23,7 +24,7 @@ from grants.models import (
     UserGrant,
     privilege_of,
 )
-from grants.plans.apply import EffectConfirmation, write_plan
+from grants.plans.apply import write_plan
 from grants.plans.create import PlanDraft, PlanOrigin, store_plan
 from grants.principal_names import MAX_REASON_CHARACTERS
 from grants.querysets import memberships
@@ -46,13 +47,13 @@ class Approval:
     choices: the id of the chosen proposal, by position of the part; an empty id chooses the narrowest. The
     other parts about which the approver may decide are denied. valid_until: the end of the access; None for
     the requested end.
-    confirmation: the effect that the approver has seen.
+    shown: the effect that the approver has seen.
     """
 
     choices: Mapping[int, str]
     comment: str = ""
     valid_until: datetime | None = None
-    confirmation: EffectConfirmation = field(default_factory=EffectConfirmation)
+    shown: Shown = field(default_factory=Shown)
 
 
 def approve_request(*, author: Author, request_id: int, approval: Approval) -> AccessRequest:
@@ -80,7 +81,7 @@ def approve_request(*, author: Author, request_id: int, approval: Approval) -> A
         for part, proposal in chosen:
             if fault := scope.grant_fault(proposal.grants, Validity(None, valid_until)):
                 raise NotApprover(f"{part.title} needs {proposal.words}: {fault}")
-        plan = _apply(head, author, request, chosen, comment, valid_until, approval.confirmation)
+        plan = _apply(head, author, request, chosen, comment, valid_until, approval.shown)
         for part in approved:
             part.state, part.decided_by, part.valid_until, part.plan = (
                 RequestState.APPROVED,
@@ -194,7 +195,7 @@ def _apply(
     chosen: Iterable[tuple[AccessRequestPart, Proposal]],
     comment: str,
     valid_until: datetime | None,
-    confirmation: EffectConfirmation,
+    shown: Shown,
 ) -> Plan | None:
     """Create and apply the plan of the chosen proposals; return None if nothing is missing any more."""
     chosen = list(chosen)
@@ -221,7 +222,7 @@ def _apply(
             },
         ),
     )
-    write_plan(head, replace(author, reason=reason[:MAX_REASON_CHARACTERS]), plan, confirmation)
+    write_plan(head, replace(author, reason=reason[:MAX_REASON_CHARACTERS]), plan, shown)
     return plan
 
 

@@ -16,7 +16,7 @@ from grants.journal import JournalEntry
 from grants.journal_details import period_detail
 from grants.models import Role, User
 from grants.principal_rows import PRINCIPAL_TABLES
-from grants.principals.access_ending import end_access
+from grants.principals.hooks import end_access
 from grants.principals.new_names import invisible_character_fault
 from grants.tenant.faults import Fault
 from grants.tenant.lines import GroupLine, UserLine

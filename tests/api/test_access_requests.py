@@ -10,8 +10,8 @@ from django.utils import timezone
 
 from authzconsole.common.tokens import create_token
 from entities.address import parse_address
+from grants.changes import Shown
 from grants.models import AccessRequest, RequestState, UserGrant
-from grants.plans.apply import EffectConfirmation
 from grants.principals.services import add_user
 from grants.requests.decide import Approval, approve_request
 from tests.api.conftest import Api
@@ -143,7 +143,7 @@ def test_a_request_is_submitted_followed_approved_and_reevaluated(pep):
     approve_request(
         author=administrator(),
         request_id=request.pk,
-        approval=Approval({1: ""}, confirmation=EffectConfirmation(confirms_beyond=True)),
+        approval=Approval({1: ""}, shown=Shown(accepts_beyond=True)),
     )
     status = pep.client.get(path, headers=pep.headers).json()
     assert status["task"]["status"] == "approved" and status["result"]["mode"] == "reevaluate"

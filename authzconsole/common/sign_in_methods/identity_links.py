@@ -7,7 +7,7 @@ from grants.errors import GrantError
 from grants.journal import Author, JournalEntry, append_to_journal
 from grants.models import JournalHead, User
 from grants.outcomes import Outcome
-from grants.principals.access_ending import end_access
+from grants.principals.hooks import end_access
 from grants.roles.capabilities import Capability
 
 

@@ -10,7 +10,7 @@ from grants.authority.transactions import administrator_transaction
 from grants.journal import Author, JournalEntry, append_to_journal
 from grants.management.console_command import ConsoleCommand
 from grants.models import User
-from grants.principals.access_ending import end_access
+from grants.principals.hooks import end_access
 
 
 class Command(ConsoleCommand, changepassword.Command):

@@ -10,8 +10,7 @@ from authzconsole.rest.framework.callers import author_of, changeable_with, chec
 from authzconsole.rest.framework.endpoint import Endpoint
 from authzconsole.rest.framework.operations import api_operation
 from entities.vocabulary import KINDS, Privilege
-from grants.authority.delegation_limits import MAX_DAYS, set_delegation_limits
-from grants.authority.limits import DelegationLimits
+from grants.authority.limits import MAX_DAYS, DelegationLimits, set_delegation_limits
 from grants.roles.capabilities import Capability
 
 TAG = "Delegation"

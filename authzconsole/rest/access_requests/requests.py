@@ -27,7 +27,7 @@ from authzconsole.rest.framework.lists import Download, ListEndpoint
 from authzconsole.rest.framework.locations import access_request_location
 from authzconsole.rest.framework.operations import LOCATION, api_operation
 from authzconsole.rest.framework.problems import Problem
-from grants.plans.apply import EffectConfirmation
+from grants.changes import Shown
 from grants.requests.approvers import set_namespace_approvers, visible_requests
 from grants.requests.background import PartBackground, can_see_effect, part_background
 from grants.requests.create import RequestDraft, WantedAccess, create_request, request_subject
@@ -226,7 +226,7 @@ class AccessRequestApproval(Step):
     def post(self, request: Request, number: int) -> Response:
         view, data = self.object, self.body(ApproveSerializer)
         parts = data.get("parts") or [{"position": part.position} for part in view.decidable]
-        confirmation = EffectConfirmation(data.get("effect"), confirms_beyond=data["confirm_beyond"])
+        shown = Shown(data.get("effect") or "", accepts_beyond=data["confirm_beyond"])
         approve_request(
             author=author_of(request),
             request_id=number,
@@ -234,7 +234,7 @@ class AccessRequestApproval(Step):
                 {part["position"]: part.get("proposal", "") for part in parts},
                 data["comment"],
                 end_of(data),
-                confirmation,
+                shown,
             ),
         )
         return Response(RequestSerializer.data_of(self.resource.object_or_404(request, number)))

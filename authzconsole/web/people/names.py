@@ -31,8 +31,8 @@ from grants.change_set import RemovePrincipal
 from grants.changes import ChangeSet, Outcome
 from grants.models import PlanItem, PlanState, User
 from grants.principals.administrator_loss import loss_if_removed
+from grants.principals.hooks import name_guard_fault
 from grants.principals.principal_lists import MAX_COUNTED, capped_count
-from grants.principals.removal_hooks import name_guard_fault
 from grants.principals.renaming import rename_group, rename_user
 
 

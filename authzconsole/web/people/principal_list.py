@@ -29,10 +29,10 @@ from authzconsole.web.shared.parameters import choice_parameter, text_parameter
 from authzconsole.web.shared.principal_input import name_from_input
 from authzconsole.web.shared.rendering import render_page, requested_section, see_other, show_outcome
 from authzconsole.web.shared.roles import ROLE_CHOICES, ROLE_LABELS
-from grants.changes.outcomes import Outcome
 from grants.errors import PrincipalError
 from grants.journal import Author
 from grants.models import Role, User, UserGrant
+from grants.outcomes import Outcome
 from grants.principal_rows import principals_by_name
 from grants.principals.principal_lists import MAX_COUNTED, groups_with_counts, users_with_counts
 from grants.principals.services import add_group, add_user, set_full_name

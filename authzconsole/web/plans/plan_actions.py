@@ -6,7 +6,7 @@ from urllib.parse import urlencode
 from django.contrib import messages
 from django.http import HttpResponse
 
-from analytics.plan_effects.stored import computed_effect, latest_plan_run
+from analytics.plan_effects.stored import latest_plan_run
 from analytics.runs.services import cancel_run, request_plan_effect
 from authzconsole.web.forms import (
     ConsoleForm,
@@ -27,9 +27,10 @@ from authzconsole.web.plans.plan_pages import (
 )
 from authzconsole.web.shared.guard import request_author
 from authzconsole.web.shared.rendering import see_other
+from grants.changes import Shown
 from grants.errors import StaleBase
 from grants.models import Plan
-from grants.plans.apply import EffectConfirmation, apply_plan, create_inverse_plan, discard_plan
+from grants.plans.apply import apply_plan, create_inverse_plan, discard_plan
 from grants.plans.permission_effect import generation_of_plan
 from grants.plans.renew import renew_plan
 from grants.plans.sources.copy import create_plan_from_copy
@@ -82,11 +83,9 @@ class ApplyPlan(PlanAction):
         if plan.is_proposed and stranded_count(plan) and not values["strand"]:
             form.add_error(None, UNCONFIRMED)
             return self.form_invalid(form)
-        confirmation = EffectConfirmation(
-            values["effect"] or None, confirms_beyond=values["beyond"], computed=computed_effect
-        )
+        shown = Shown(values["effect"], accepts_beyond=values["beyond"])
         author = request_author(self.request, values["reason"])
-        applied = apply_plan(author=author, plan_id=plan.pk, confirmation=confirmation)
+        applied = apply_plan(author=author, plan_id=plan.pk, shown=shown)
         messages.success(self.request, f"Plan {applied.pk} is applied: {_change_summary(applied)}.")
         return see_other(plan_url(applied))
 

@@ -18,8 +18,7 @@ from authzconsole.web.forms import (
 from authzconsole.web.shared.guard import request_author
 from authzconsole.web.shared.rendering import see_other
 from entities.vocabulary import KINDS, Privilege, quantity
-from grants.authority.delegation_limits import set_delegation_limits
-from grants.authority.limits import DelegationLimits
+from grants.authority.limits import DelegationLimits, set_delegation_limits
 from grants.roles.capabilities import Capability
 
 

@@ -18,10 +18,10 @@ from authzconsole.web.shared.links import address_link_to, principal_link_from_t
 from authzconsole.web.shared.rendering import render_page, requested_section, see_other
 from entities.address import Address
 from entities.vocabulary import quantity
+from grants.changes import Shown
 from grants.effects.effect import TOO_LARGE, Effect
 from grants.journal import Author
 from grants.models import AccessRequest, AccessRequestPart, RequestState
-from grants.plans.apply import EffectConfirmation
 from grants.requests.approvers import visible_requests
 from grants.requests.background import PartBackground, can_see_effect, part_background
 from grants.requests.decide import Approval, approve_request, ask_back, deny_request
@@ -305,12 +305,11 @@ class Approve(RequestStep):
 
     def take_step(self, author: Author, pk: int, form: ApprovalForm) -> AccessRequest:
         values = form.cleaned_data
-        confirmation = EffectConfirmation(
-            None if values["effect"] == TOO_LARGE else values["effect"], confirms_beyond=values["beyond"]
+        is_known = values["effect"] != TOO_LARGE
+        shown = Shown(
+            values["effect"] if is_known else "", is_required=is_known, accepts_beyond=values["beyond"]
         )
-        approval = Approval(
-            form.proposals or {}, values["comment"], form.end(self.view.request), confirmation
-        )
+        approval = Approval(form.proposals or {}, values["comment"], form.end(self.view.request), shown)
         return approve_request(author=author, request_id=pk, approval=approval)
 
     def message_after(self, done: AccessRequest) -> str:

@@ -2,10 +2,10 @@
 
 from grants.change_set import ChangeSet, with_current_names
 from grants.changes.validation import validated_principals
-from grants.effects.changes import changes_of_plan
 from grants.journal import Author, current_revision
 from grants.models import Plan, PlanVerb
 from grants.plans.create import PlanDraft, PlanOrigin, create_plan
+from grants.plans.items import changes_of_plan
 from grants.principals.renaming import names_since
 
 

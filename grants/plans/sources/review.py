@@ -5,11 +5,11 @@ from collections.abc import Iterator
 from django.utils import timezone
 
 from grants.change_set import Change, Grant, Join, ending_of, with_current_names
-from grants.effects.changes import change_of_item
 from grants.journal import Author, current_revision
 from grants.models import Plan
 from grants.models.reviews import ReviewPlan
 from grants.plans.create import PlanDraft, create_plan
+from grants.plans.items import change_of_item
 from grants.principals.renaming import names_since
 
 ITEMS_PER_READ = 2_000

@@ -6,8 +6,7 @@ import pytest
 from django.utils import timezone
 
 from entities.address import parse_address
-from grants.authority.delegation_limits import set_delegation_limits
-from grants.authority.limits import DelegationLimits
+from grants.authority.limits import DelegationLimits, set_delegation_limits
 from grants.authority.rights import grantable_privileges, is_approver
 from grants.errors import DelegationError, GrantError, NotAdministrator
 from grants.journal import Author

@@ -14,10 +14,11 @@ from entities.address import parse_address
 from entities.vocabulary import Privilege
 from grants.authority.four_eyes import application_fault, check_approval
 from grants.change_set import Join
+from grants.changes import Shown
 from grants.errors import GrantError, ReasonMissing, SecondPersonRequired
 from grants.journal import Author
 from grants.models import GroupGrant, Plan, Role, User, UserGrant
-from grants.plans.apply import EffectConfirmation, apply_plan, create_inverse_plan, discard_plan
+from grants.plans.apply import apply_plan, create_inverse_plan, discard_plan
 from grants.plans.renew import renew_plan
 from grants.principals.renaming import rename_user
 from grants.principals.services import add_user, renew_user_password, set_user_role
@@ -356,7 +357,7 @@ def test_a_service_account_is_no_second_person_for_requests(is_on, author, cast,
     rename_user(author=SETUP, name="robot", new_name="android")
     with pytest.raises(SecondPersonRequired):
         approve_request(author=ada, request_id=requests[0].pk, approval=Approval({1: ""}))
-    approval = Approval({1: ""}, confirmation=EffectConfirmation(confirms_beyond=True))
+    approval = Approval({1: ""}, shown=Shown(accepts_beyond=True))
     assert approve_request(author=author("bob"), request_id=requests[0].pk, approval=approval).decided_at
 
 

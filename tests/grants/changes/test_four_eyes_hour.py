@@ -12,11 +12,12 @@ from authzconsole.common.tokens import create_token
 from entities.address import parse_address
 from grants.active_generation import active_generation, propose_generation
 from grants.authority.break_glass import start_break_glass
-from grants.authority.recent_changes import recent_change_count
+from grants.authority.four_eyes import recent_change_count
+from grants.changes import Shown
 from grants.errors import SecondPersonRequired
 from grants.journal import Author
 from grants.models import JournalLine, Role, User
-from grants.plans.apply import EffectConfirmation, apply_plan
+from grants.plans.apply import apply_plan
 from grants.policies.catalogue import GENERATIONS
 from grants.policies.grammar import AllOf
 from grants.principals.renaming import rename_user
@@ -105,7 +106,7 @@ def test_approvals_of_requests_do_not_count(cast):
         approve_request(
             author=author("ada"),
             request_id=request.pk,
-            approval=Approval({1: ""}, confirmation=EffectConfirmation(confirms_beyond=True)),
+            approval=Approval({1: ""}, shown=Shown(accepts_beyond=True)),
         )
     assert recent_change_count({cast["ada"].pk}) == 0 and grant("grp", "WRITE").has_changed
 

@@ -5,7 +5,7 @@ import pytest
 from entities.address import parse_address
 from entities.vocabulary import READ
 from grants.change_set import Grant, Revoke
-from grants.effects.changes import changes_of_plan
+from grants.plans.items import changes_of_plan
 from tests.support.cast import SETUP, create_sample_tenant
 from tests.support.changes import create_plan_from_changes
 

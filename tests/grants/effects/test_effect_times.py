@@ -10,13 +10,13 @@ from django.utils import timezone
 from entities.address import parse_address
 from entities.vocabulary import ANY, READ, WRITE
 from grants.change_set import Grant, Join, UnknownChange, as_text, change_from_text
-from grants.changes import ChangeSet, preview
+from grants.changes import ChangeSet, Shown, preview
 from grants.effects.changes import MAX_TIMES
 from grants.effects.effect import effect_of
 from grants.errors import EffectUnconfirmed
 from grants.journal import Author
 from grants.models import GroupGrant, Plan, User, UserGrant, permission_ids
-from grants.plans.apply import EffectConfirmation, apply_plan
+from grants.plans.apply import apply_plan
 from grants.policies.catalogue import GENERATIONS
 from grants.querysets import memberships
 from grants.validity import VALIDITY_COLUMNS, Validity, at_time
@@ -159,7 +159,7 @@ def test_a_later_effect_changes_the_digest_and_must_be_confirmed():
     )
     author = Author("the tests", reason="because")
     with pytest.raises(EffectUnconfirmed, match="permissions beyond its purpose"):
-        apply_plan(author=author, plan_id=plan.pk, confirmation=EffectConfirmation())
+        apply_plan(author=author, plan_id=plan.pk, shown=Shown())
     # the change of the later effect alone
     change_grants(author=SETUP, grant=[("user:out", parse_address("dataset:sales.customers"), "READ")])
     assert (

@@ -6,9 +6,10 @@ from django.test.utils import CaptureQueriesContext
 
 from entities.address import parse_address
 from entities.vocabulary import ANY
+from grants.changes import Shown
 from grants.effects.effect import RowFilter
 from grants.models import JournalLine, Plan, UserGrant
-from grants.plans.apply import EffectConfirmation, apply_plan, create_inverse_plan, discard_plan
+from grants.plans.apply import apply_plan, create_inverse_plan, discard_plan
 from grants.plans.permission_effect import plan_effect
 from grants.plans.renew import renew_plan
 from grants.plans.sources.off_boarding import OffBoarding, create_off_boarding_plan
@@ -31,7 +32,7 @@ NAMESPACE, SHOP, DAILY, ORDERS, LEDGER = (
         "dataset:sales.ledger",
     )
 )
-CONFIRMED = EffectConfirmation(confirms_beyond=True)
+CONFIRMED = Shown(accepts_beyond=True)
 
 
 @pytest.fixture(autouse=True)
@@ -60,7 +61,7 @@ def off_board(**choices) -> Plan:
     plan = create_off_boarding_plan(
         author=COMMAND, choices=OffBoarding("lea", accepts_no_administrator=True, **choices)
     )
-    return apply_plan(author=COMMAND, plan_id=plan.pk, confirmation=CONFIRMED)
+    return apply_plan(author=COMMAND, plan_id=plan.pk, shown=CONFIRMED)
 
 
 def changed(plan: Plan, change: str) -> set[tuple]:
@@ -81,9 +82,7 @@ def test_an_undo_restores_permissions_without_going_beyond_its_purpose():
         changed(plan, "lost"),
         changed(plan, "gained"),
     )
-    undo = apply_plan(
-        author=COMMAND, plan_id=undo.pk, confirmation=EffectConfirmation(plan_effect(undo).digest)
-    )
+    undo = apply_plan(author=COMMAND, plan_id=undo.pk, shown=Shown(plan_effect(undo).digest))
     assert all_grants() == before and plan_effect(undo).tally.beyond == 0
 
 
@@ -91,7 +90,7 @@ def test_without_what_the_plan_took_the_same_grants_go_beyond_their_purpose():
     """The test above proves something only if the changed grants themselves are a narrower purpose."""
     revoked = [("user:lea", SHOP, "ADMIN")]
     plan = create_plan_from_changes(author=COMMAND, revoke=revoked)
-    apply_plan(author=COMMAND, plan_id=plan.pk, confirmation=CONFIRMED)
+    apply_plan(author=COMMAND, plan_id=plan.pk, shown=CONFIRMED)
     again = create_plan_from_changes(author=COMMAND, grant=revoked)
     undo = create_inverse_plan(author=COMMAND, plan_id=plan.pk)
     assert (
@@ -103,7 +102,7 @@ def test_without_what_the_plan_took_the_same_grants_go_beyond_their_purpose():
 
 def test_permissions_that_the_plan_did_not_take_are_beyond_the_purpose_of_its_undo():
     plan = create_plan_from_changes(author=COMMAND, revoke=[("user:lea", SHOP, "ADMIN")])
-    apply_plan(author=COMMAND, plan_id=plan.pk, confirmation=CONFIRMED)
+    apply_plan(author=COMMAND, plan_id=plan.pk, shown=CONFIRMED)
     report = parse_address("program:sales.shop.workflow.report")
     register_entity(author=COMMAND, address=report)
     undo = create_inverse_plan(author=COMMAND, plan_id=plan.pk)
@@ -137,7 +136,7 @@ def test_entities_with_fewer_administrators_than_before_the_undone_plan_must_be_
     plan = create_plan_from_changes(
         author=COMMAND, grant=[("user:tom", ORDERS, "ADMIN"), ("user:tom", LEDGER, "ADMIN")]
     )
-    apply_plan(author=COMMAND, plan_id=plan.pk, confirmation=CONFIRMED)
+    apply_plan(author=COMMAND, plan_id=plan.pk, shown=CONFIRMED)
     change_grants(author=COMMAND, revoke=[("user:kim", ORDERS, "ADMIN")])
     undo = create_inverse_plan(author=COMMAND, plan_id=plan.pk)
     assert stranded(undo) == {str(ORDERS): 1} and undo.effect["stranded_one"] == 1
@@ -150,7 +149,7 @@ def test_the_number_of_queries_does_not_grow_with_the_undone_plan():
             register_entity(author=COMMAND, address=address)
         items = [(f"user:{user}", address, "ADMIN") for address in addresses for user in ("lea", "tom")]
         plan = create_plan_from_changes(author=COMMAND, grant=items)
-        apply_plan(author=COMMAND, plan_id=plan.pk, confirmation=CONFIRMED)
+        apply_plan(author=COMMAND, plan_id=plan.pk, shown=CONFIRMED)
         plan_effect(plan := Plan.objects.get(pk=plan.pk))
         with CaptureQueriesContext(connection) as captured:
             assert plan_effect(undo := create_inverse_plan(author=COMMAND, plan_id=plan.pk)).tally.beyond == 0
@@ -166,7 +165,7 @@ def test_restored_grants_name_the_undo_and_the_undone_plan_as_their_reason():
     undo = apply_plan(
         author=COMMAND,
         plan_id=create_inverse_plan(author=COMMAND, plan_id=plan.pk).pk,
-        confirmation=CONFIRMED,
+        shown=CONFIRMED,
     )
     reason = f"{COMMAND.reason} (restored by {undo}, which undid {plan})"
     grants = UserGrant.objects.filter(user__username="lea")

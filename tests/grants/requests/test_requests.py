@@ -9,6 +9,7 @@ from django.utils import timezone
 from entities.address import parse_address
 from entities.services import ensure_entities
 from entities.vocabulary import Privilege
+from grants.changes import Shown
 from grants.errors import (
     AlreadyPermitted,
     DuplicateRequest,
@@ -21,7 +22,6 @@ from grants.errors import (
 from grants.evaluation.engine import check
 from grants.journal import Author, current_revision, first_break
 from grants.models import AccessRequest, AccessRequestPart, Plan, RequestState, User, UserGrant
-from grants.plans.apply import EffectConfirmation
 from grants.policies.question import Question
 from grants.requests.approvers import (
     approver_accounts,
@@ -44,7 +44,7 @@ pytestmark = pytest.mark.django_db
 ORDERS, SALARIES, UNKNOWN = map(
     parse_address, ("dataset:sales.orders", "dataset:hr.salaries", "dataset:nowhere.nothing")
 )
-CONFIRMED = EffectConfirmation(confirms_beyond=True)
+CONFIRMED = Shown(accepts_beyond=True)
 
 
 @pytest.fixture(autouse=True)
@@ -73,7 +73,7 @@ def approve(
     return approve_request(
         author=author(name),
         request_id=request.pk,
-        approval=Approval(choices, **{"confirmation": CONFIRMED} | fields),
+        approval=Approval(choices, **{"shown": CONFIRMED} | fields),
     )
 
 
@@ -323,7 +323,7 @@ def test_an_approval_of_a_changed_effect_is_refused():
     digest = effect_of_proposals(request.subject, [(part, proposal)]).digest
     change_grants(author=COMMAND, grant=[("user:out", ORDERS, "ADMIN")])
     with pytest.raises(EffectChanged):
-        approve(request, choices={1: proposal.id}, confirmation=EffectConfirmation(digest))
+        approve(request, choices={1: proposal.id}, shown=Shown(digest))
     assert approve(request).state == RequestState.APPROVED and not Plan.objects.exists()
 
 

@@ -8,7 +8,7 @@ from django.utils import timezone
 
 from authzconsole.common.tokens import create_token
 from entities.address import parse_address
-from grants.authority.recent_changes import recent_change_count
+from grants.authority.four_eyes import recent_change_count
 from grants.errors import SecondPersonRequired
 from grants.journal import Author
 from grants.models import Role, User

@@ -211,8 +211,8 @@ def test_an_account_that_sees_no_grants_gets_no_effect(by_session, cast):
         ("member-add", 48),
         ("member-remove", 49),
         ("deactivate", 60),
-        ("remove-user", 90),
-        ("remove-group", 66),
+        ("remove-user", 95),
+        ("remove-group", 70),
         ("generation", 50),
     ],
 )

@@ -10,10 +10,10 @@ from django.utils.html import escape
 from entities.address import parse_address
 from entities.vocabulary import ANY
 from grants.change_set import ActivateGeneration
-from grants.effects.changes import changes_of_plan
 from grants.effects.effect import effect_of
 from grants.journal import current_revision
 from grants.models import Plan
+from grants.plans.items import changes_of_plan
 from grants.plans.permission_effect import plan_effect
 from grants.plans.regrants.compute import Prefer
 from grants.plans.regrants.create import create_plan_of_regrants
