@@ -76,6 +76,7 @@ def test_spark_and_the_database_compute_the_same_items(spark, settings, seed, ru
     finish_half(earlier)
     campaigns = [new_campaign(reviewer_rule=rule, escalation_group=group.name, scope=scope) for _ in range(2)]
     Campaign.objects.filter(pk__in=[campaign.pk for campaign in campaigns]).update(previous=earlier)
+    campaigns[0].refresh_from_db()
     prepare(campaigns[0], rows_per_batch=50)
     execute_preparation(number=campaigns[1].pk)
     by_database, by_spark = (Campaign.objects.get(pk=campaign.pk) for campaign in campaigns)
