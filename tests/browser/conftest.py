@@ -1,7 +1,7 @@
 import pytest
 from django.conf import settings
 from django.test import Client
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import expect, sync_playwright
 
 from authzconsole.ops import machine
 from grants.models import User
@@ -15,6 +15,8 @@ OPTIONS = [
     "--disable-sync",
     "--no-first-run",
 ]
+# a worker, Spark and other passes share the cores, so an answer of the console may take more than 5 seconds
+expect.set_options(timeout=20_000)
 
 
 @pytest.fixture(scope="module")
