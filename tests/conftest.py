@@ -11,6 +11,7 @@ from entities.address import address_of, parse_address
 from entities.kinds_file import register_kinds
 from entities.vocabulary import KINDS
 from tests.passes import TESTS_WITHOUT_PASS, add_marks, passes_of
+from tests.support.migrated_database import copy_template, save_template
 from tests.support.workers import run_celery_worker, run_redis
 
 # Spark's Java processes live for minutes at most: optimized machine code takes longer to compile than it
@@ -38,6 +39,18 @@ def pytest_collection_finish(session):
 
 def pytest_sessionfinish(session):
     gc.unfreeze()
+
+
+@pytest.fixture(scope="session")
+def django_db_keepdb(django_db_modify_db_settings):
+    return copy_template()
+
+
+@pytest.fixture(scope="session")
+def django_db_setup(django_db_setup, django_db_keepdb, django_db_blocker):
+    if not django_db_keepdb:
+        with django_db_blocker.unblock():
+            save_template()
 
 
 @pytest.fixture(autouse=True)
