@@ -305,9 +305,8 @@ def analysis_by_name(name: str) -> Analysis:
     )
 
 
-# the names of the runs that compute the effect of a plan, the effect of single changes, and the items of a
-# review
-PLAN_EFFECT, CHANGE_EFFECT, REVIEW_ITEMS = "plan-effect", "change-effect", "review-items"
+# the names of the runs that compute the effect of a plan, and the effect of single changes
+PLAN_EFFECT, CHANGE_EFFECT = "plan-effect", "change-effect"
 # These are requested for one object, such as a plan, and shown on its page. They are in no list of analyses.
 INTERNAL_ANALYSES: dict[str, Analysis] = {
     PLAN_EFFECT: Analysis(
@@ -326,15 +325,6 @@ INTERNAL_ANALYSES: dict[str, Analysis] = {
         # generation
         options=("changes", "generation", "active"),
         outputs=tuple(Output(table, "", "Which decisions change?") for table in PLAN_EFFECT_TABLES),
-        figures=MappingProxyType({}),
-    ),
-    # its tables are those of `analytics.review_items`, which only that package reads
-    REVIEW_ITEMS: Analysis(
-        name=REVIEW_ITEMS,
-        title="Items of a review",
-        question="Which grants and memberships are reviewed?",
-        options=("review",),
-        outputs=(),
         figures=MappingProxyType({}),
     ),
 }

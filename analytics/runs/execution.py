@@ -15,7 +15,6 @@ from analytics.analyses import (
     CHANGE_EFFECT,
     INTERNAL_ANALYSES,
     PLAN_EFFECT,
-    REVIEW_ITEMS,
     Analysis,
     AnalysisError,
     Output,
@@ -32,7 +31,6 @@ from analytics.results.compare import compare_with_previous
 from analytics.results.files import write_index
 from analytics.results.manifest import write_report_manifest
 from analytics.results.read import figures, sum_of_rows
-from analytics.review_items.compute import compute_review_items
 from analytics.runs.failure import failure_message, interruption_message
 from analytics.snapshots.snapshot import lease_snapshot
 from analytics.snapshots.spark_tables import tables_of_snapshot
@@ -92,8 +90,6 @@ def _compute(run: Job, folder: str, progress: Progress) -> ComputedReport:
         return compute_effect(
             source, folder=folder, max_rows=settings.RUN_DETAIL_ROWS_MOST, progress=progress
         )
-    if run.type == REVIEW_ITEMS:
-        return compute_review_items(number=int(run.options["review"]), folder=folder, progress=progress)
     return compute_report(
         analysis=analysis_by_name(run.type),
         options=run.options,

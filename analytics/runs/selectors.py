@@ -5,7 +5,7 @@ from django.conf import settings
 from django.db.models import Max, Q
 from django.utils import timezone
 
-from analytics.analyses import ANALYSES, CHANGE_EFFECT, PLAN_EFFECT, REVIEW_ITEMS
+from analytics.analyses import ANALYSES, CHANGE_EFFECT, PLAN_EFFECT
 from analytics.models import AnalysisRun, RunStage
 from grants.jobs.queue import is_worker_present, redis_problem
 from grants.journal import decision_changes_after
@@ -15,12 +15,8 @@ from grants.validity import has_change_of_time
 
 # a running run normally has a heartbeat every second
 SILENT_AFTER_SECONDS = 5
-# Runs without a report. The items of a review are stored after its run.
-_LAST_STAGES = {
-    PLAN_EFFECT: "Writing the effect",
-    CHANGE_EFFECT: "Writing the effect",
-    REVIEW_ITEMS: "Storing the items",
-}
+# of runs without a report
+_LAST_STAGES = dict.fromkeys((PLAN_EFFECT, CHANGE_EFFECT), "Writing the effect")
 
 
 def latest_run(

@@ -7,14 +7,12 @@ from django.db import transaction
 from analytics.analyses import (
     CHANGE_EFFECT,
     PLAN_EFFECT,
-    REVIEW_ITEMS,
     Analysis,
     AnalysisError,
     analysis_by_name,
 )
 from analytics.models import AnalysisRun
 from analytics.plan_effects.stored import change_effect_options, latest_plan_run, newest_run
-from analytics.review_items.stored import items_run
 from entities.address import Address, AddressError, address_of
 from entities.models import Entity, State
 from entities.vocabulary import clip
@@ -26,7 +24,6 @@ from grants.errors import PlanError
 from grants.jobs import cancel_job, request_job
 from grants.journal import Author, JournalEntry, append_to_journal
 from grants.models import Plan
-from grants.models.reviews import Campaign
 from grants.plans.permission_effect import generation_of_plan
 from grants.policies.catalogue import GENERATIONS, UnknownGeneration, generation_by_name
 from grants.roles.capabilities import Capability
@@ -128,21 +125,6 @@ def request_change_effect(
         author=author,
         capability=capability_to_make(changes.changes[0]),
     )
-
-
-def request_review_items(campaign: Campaign, *, is_retry: bool = False) -> AnalysisRun:
-    """Return the run that computes the items of a review, and request it if there is none. It has no journal
-    line.
-
-    is_retry: request another run, because the one before it failed.
-    """
-    with transaction.atomic():
-        # two messages about the same review must not request two runs
-        Campaign.objects.select_for_update().get(pk=campaign.pk)
-        run = None if is_retry else items_run(campaign)
-        return run or store_run(
-            analysis=REVIEW_ITEMS, options={"review": str(campaign.pk)}, requested_by=None
-        )
 
 
 def _run_text(run: AnalysisRun) -> str:

@@ -64,5 +64,3 @@ RUN_ATTEMPTS_MOST = env.int("RUN_ATTEMPTS_MOST", default=3)
 RUN_DETAIL_ROWS_MOST = env.int("RUN_DETAIL_ROWS_MOST", default=5_000_000)
 # each analysis runs once as soon as there are entities, so that a new console has reports
 FIRST_ANALYSES = env.bool("FIRST_ANALYSES", default=True)
-# Spark prepares reviews with more items than this; the database prepares the others
-REVIEW_RUN_ITEMS = env.int("REVIEW_RUN_ITEMS", default=500_000)

@@ -1,6 +1,6 @@
 """Build the parts of the statement for items that assign them to reviewers.
 
-Aliases: see `grants.reviews.preparation_sql`.
+Aliases: see `grants.reviews.items_sql`.
 """
 
 from collections.abc import Sequence

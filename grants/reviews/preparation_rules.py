@@ -2,13 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from django.conf import settings
 from django.contrib.auth.models import Group
-from django.utils import timezone
 
-from entities.address import Address, instance_address
+from entities.address import instance_address
 from entities.models import Entity
 from entities.selectors import entity_at
 from entities.vocabulary import Privilege
@@ -18,14 +17,12 @@ from grants.models.history import HistoryPrincipal, MembershipPeriod
 from grants.models.reviews import (
     Campaign,
     CampaignState,
-    ItemSource,
     ReviewerRule,
     ReviewItem,
     UsageDay,
     UserManagerLink,
 )
 from grants.reviews.reviewers import reviewers_of_group
-from grants.reviews.scope import ReviewScope, check_scope_names
 
 ITEM_TABLE, CAMPAIGN_TABLE = ReviewItem._meta.db_table, Campaign._meta.db_table
 ENTITY_TABLE, USER_TABLE, MEMBER_TABLE = Entity._meta.db_table, User._meta.db_table, Membership._meta.db_table
@@ -38,24 +35,16 @@ USER_GRANT_TABLE, GROUP_GRANT_TABLE = UserGrant._meta.db_table, GroupGrant._meta
 PERIOD_TABLE, KNOWN_TABLE, LINE_TABLE = (
     model._meta.db_table for model in (MembershipPeriod, HistoryPrincipal, JournalLine)
 )
-GRANT_TABLES = {
-    ItemSource.USER: (USER_GRANT_TABLE, "user_id"),
-    ItemSource.GROUP: (GROUP_GRANT_TABLE, "group_id"),
-}
 
 
 @dataclass(frozen=True, slots=True)
 class PreparationRules:
-    """The options of a campaign with primary keys instead of names.
+    """The options of a campaign with primary keys instead of names. The values are written into the SQL.
 
-    The values are written into the SQL, except `kinds` and `unused_before`, which are parameters of the
-    statements.
-    namespace, user, group: primary keys. reviewers, escalation: primary keys of users; empty means
-    administrators.
+    reviewers, escalation: primary keys of users; empty means administrators.
     has_reviews: whether any campaign is finished; if not, no earlier items are read.
-    unused_before: review only what was granted before this time and not used since.
-    at: the time of the review, as an SQL literal. Grants that ended before it are not reviewed. Evidence
-    consists of the grants and memberships in force at this time.
+    at: the time of the review, as an SQL literal. Evidence consists of the grants and memberships in force at
+    this time.
     delegation: whether holders of ADMIN on containers review what is inside. instance: the primary key of its
     row, or 0.
     """
@@ -67,46 +56,30 @@ class PreparationRules:
     at: str
     reviewers: Sequence[int] = ()
     escalation: Sequence[int] = ()
-    namespace: int | None = None
-    kinds: Sequence[str] = ()
-    user: int | None = None
-    group: int | None = None
-    permissions: Sequence[int] = ()
-    unused_before: datetime | None = None
     has_reviews: bool = True
     delegation: bool = False
     instance: int = 0
 
 
-def preparation_rules(campaign: Campaign, scope: ReviewScope) -> PreparationRules:
-    """Return the rules of a campaign, with the primary keys of the names in it.
+def preparation_rules(campaign: Campaign, at: datetime) -> PreparationRules:
+    """Return the rules of a campaign, with the primary keys of the names in it. at: the time of the review.
 
     Raise ReviewError if a name does not exist.
     """
-    check_scope_names(scope)
-    namespace = entity_at(Address("namespace", scope.namespace)) if scope.namespace else None
     instance = entity_at(instance_address())
-    permissions = permission_ids()
-    now = timezone.now().replace(microsecond=0)
     return PreparationRules(
-        at=f"'{database_time(now)}'",
         campaign=campaign.pk,
         previous=campaign.previous_id,
-        has_reviews=Campaign.objects.filter(state=CampaignState.FINISHED).exists(),
-        admin=permissions[Privilege.ADMIN],
+        admin=permission_ids()[Privilege.ADMIN],
         rule=ReviewerRule(campaign.reviewer_rule),
+        at=f"'{database_time(at)}'",
         reviewers=reviewers_of_group(campaign.reviewer_group, field="reviewer_group")
         if campaign.reviewer_group
         else (),
         escalation=reviewers_of_group(campaign.escalation_group, field="escalation_group")
         if campaign.escalation_group
         else (),
-        namespace=namespace.pk if namespace else None,
-        kinds=scope.kinds,
-        user=User.objects.get(username=scope.user).pk if scope.user else None,
-        group=Group.objects.get(name=scope.group).pk if scope.group else None,
-        permissions=[permissions[Privilege(name)] for name in scope.privileges],
+        has_reviews=Campaign.objects.filter(state=CampaignState.FINISHED).exists(),
         delegation=settings.DELEGATION,
         instance=instance.pk if instance else 0,
-        unused_before=now - timedelta(days=scope.unused_days) if scope.unused_days else None,
     )

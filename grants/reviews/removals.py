@@ -6,26 +6,22 @@ Pages and files compute this for their rows. Totals, filters and answers use the
 take.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from django.db import transaction
 from django.db.models import Case, CharField, Exists, F, OuterRef, Q, QuerySet, Value, When
 
 from entities.models import Entity, State
 from grants.journal import current_revision, lock_journal
-from grants.models import GroupGrant, JournalLine, Membership, UserGrant
+from grants.models import JournalLine
 from grants.models.reviews import Campaign, ItemSource, Removal, ReviewItem
+from grants.reviews.scope import REVIEWED_ROWS
 from grants.reviews.shares import change_shares, count_changes, counts_by_reviewer
 
 # the journal is locked for each batch, and other changes wait
 ITEMS_PER_BATCH = 20_000
 # the actions after which an item can be removed, or its entity be live again
 ACTIONS = ("revoke", "member-remove", "group-remove", "user-remove", "delete", "recreate", "register")
-_ROWS: Mapping[str, QuerySet] = {
-    ItemSource.USER: UserGrant.objects,
-    ItemSource.GROUP: GroupGrant.objects,
-    ItemSource.MEMBERSHIP: Membership.objects,
-}
 _IS_DELETED = ~Q(entity_state=State.DELETED) & Q(
     Exists(Entity.objects.filter(pk=OuterRef("entity_id"), state=State.DELETED))
 )
@@ -33,7 +29,7 @@ _IS_DELETED = ~Q(entity_state=State.DELETED) & Q(
 
 def missing_condition(source: str) -> Q:
     """Return the condition that an item of this source has no row any more."""
-    return Q(source=source) & ~Exists(_ROWS[source].filter(pk=OuterRef("grant_id")).order_by())
+    return Q(source=source) & ~Exists(REVIEWED_ROWS[source].filter(pk=OuterRef("grant_id")))
 
 
 def with_current_removal(items: QuerySet[ReviewItem], campaign: Campaign) -> QuerySet[ReviewItem]:

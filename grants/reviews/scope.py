@@ -2,18 +2,25 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from datetime import datetime, timedelta
 
 from django.contrib.auth.models import Group
+from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from entities.address import Address
 from entities.selectors import entity_at
 from entities.vocabulary import KINDS, Privilege, privilege_by_name
-from grants.models import User
-from grants.models.reviews import ItemSource
+from grants.models import GroupGrant, Membership, User, UserGrant, permission_ids
+from grants.models.reviews import ItemSource, UsageDay
 from grants.reviews.errors import ReviewError
 
 MAX_UNUSED_DAYS = 3_650
 SOURCES_OF_ENTITIES = (ItemSource.USER, ItemSource.GROUP)
+REVIEWED_ROWS: Mapping[str, QuerySet] = {
+    ItemSource.USER: UserGrant.objects.order_by(),
+    ItemSource.GROUP: GroupGrant.objects.order_by(),
+    ItemSource.MEMBERSHIP: Membership.objects.order_by(),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,3 +135,42 @@ def check_scope_names(scope: ReviewScope) -> None:
         raise ReviewError(f"user:{scope.user} does not exist: correct the name", field="user")
     if scope.group and not Group.objects.filter(name=scope.group).exists():
         raise ReviewError(f"group:{scope.group} does not exist: correct the name", field="group")
+
+
+def reviewed_rows(scope: ReviewScope, source: ItemSource, at: datetime) -> QuerySet:
+    """Return the grants or memberships of this source that a scope contains. at: the time of the review."""
+    rows: QuerySet = REVIEWED_ROWS[source]
+    if scope.user:
+        rows = rows.filter(user__username=scope.user)
+    if scope.group:
+        rows = rows.filter(group__name=scope.group)
+    if scope.namespace:
+        rows = rows.filter(namespace__key=scope.namespace)
+    if scope.kinds:
+        rows = rows.filter(content_object__kind__in=scope.kinds)
+    if scope.privileges:
+        ids = permission_ids()
+        rows = rows.filter(permission__in=[ids[Privilege(name)] for name in scope.privileges])
+    if scope.unused_days:
+        unused_since = at - timedelta(days=scope.unused_days)
+        uses = UsageDay.objects.filter(_USE[source], day__gte=unused_since.date()).order_by()
+        rows = rows.exclude(Exists(uses))
+        if source != ItemSource.MEMBERSHIP:
+            rows = rows.filter(granted_at__lt=unused_since)
+    return rows
+
+
+# of a reviewed row: uses of the user, or of a member of the group
+_USE = {
+    ItemSource.USER: Q(user=OuterRef("user"), entity=OuterRef("content_object")),
+    ItemSource.GROUP: Q(
+        entity=OuterRef("content_object"),
+        user__in=Membership.objects.filter(group=OuterRef(OuterRef("group"))).order_by().values("user"),
+    ),
+    ItemSource.MEMBERSHIP: Q(
+        user=OuterRef("user"),
+        entity__in=GroupGrant.objects.filter(group=OuterRef(OuterRef("group")))
+        .order_by()
+        .values("content_object"),
+    ),
+}

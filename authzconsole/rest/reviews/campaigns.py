@@ -19,9 +19,8 @@ from authzconsole.rest.framework.operations import FILE, LOCATION, api_operation
 from authzconsole.rest.framework.problems import Problem
 from authzconsole.rest.framework.renderers import ZipRenderer
 from authzconsole.rest.reviews.serializers import ReviewCreationSerializer
-from authzconsole.reviews.execution import retry_review
 from grants.models.reviews import Campaign, CampaignState
-from grants.reviews.campaigns import CampaignOptions, cancel_campaign, create_campaign
+from grants.reviews.campaigns import CampaignOptions, cancel_campaign, create_campaign, retry_campaign
 from grants.reviews.finishing import request_finish
 from grants.reviews.selection import visible_campaigns
 
@@ -109,7 +108,7 @@ class ReviewRetry(Endpoint):
     )
     def post(self, request: Request, number: int) -> Response:
         author = author_of(request, self.body(ReviewReasonSerializer)["reason"])
-        campaign = retry_review(author=author, number=number)
+        campaign = retry_campaign(author=author, number=number)
         return Response(_shown(request, campaign), status=202)
 
 

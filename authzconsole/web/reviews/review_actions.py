@@ -10,7 +10,7 @@ from django.utils import timezone
 from django.utils.http import url_has_allowed_host_and_scheme
 
 from authzconsole.common.messages import as_sentence
-from authzconsole.reviews.execution import retry_review, sign_off_share
+from authzconsole.reviews.execution import sign_off_share
 from authzconsole.web.forms import (
     ConsoleForm,
     FlagField,
@@ -44,7 +44,7 @@ from grants.reviews.answers import (
     assign_items,
     preview_answer,
 )
-from grants.reviews.campaigns import CampaignOptions, cancel_campaign, create_campaign
+from grants.reviews.campaigns import CampaignOptions, cancel_campaign, create_campaign, retry_campaign
 from grants.reviews.errors import ReviewError
 from grants.reviews.finishing import figures, request_finish
 from grants.reviews.selection import parse_filter
@@ -202,7 +202,7 @@ class RetryReview(ForAdministrators, ReviewStep):
     """Prepare a review again after its preparation failed."""
 
     def take_step(self, author: Author, campaign: Campaign) -> str:
-        retry_review(author=author, number=campaign.pk)
+        retry_campaign(author=author, number=campaign.pk)
         return f"Review {campaign.pk} is being prepared again."
 
 

@@ -5,8 +5,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
-from analytics.review_items.stored import items_run
-from analytics.runs.selectors import run_progress, waiting_reason
+from analytics.runs.selectors import waiting_reason
 from analytics.storage import StorageError
 from authzconsole.common.downloads.zip_files import zip_response
 from authzconsole.evidence.bundles import bundle_chunks
@@ -317,14 +316,10 @@ def preparation_context(account: User, campaign: Campaign) -> dict | None:
     """Return the context of `reviews/_preparation.html`; None for reviewers, and for a review that is not
     being prepared.
 
-    Runs one query. While the preparation waits, it runs one more query and two calls of Redis.
-    run: the run that computes the items of a large review, while it is not finished.
+    While the preparation waits, it runs one query and two calls of Redis.
     """
     if campaign.state != CampaignState.PREPARING or not account.can_see_all:
         return None
-    run = items_run(campaign)
-    if run is not None and not run.is_finished:
-        return {"run": run, "details": run_progress(run)}
     return {
         "waiting_reason": waiting_reason("The preparation") if _is_waiting(campaign) else "",
         "item_count": campaign.item_count,

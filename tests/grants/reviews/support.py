@@ -13,10 +13,12 @@ from tests.support.authors import COMMAND
 
 def open_campaign(*, author=COMMAND, rows_per_batch: int = 1_000, **options) -> Campaign:
     """Return a prepared campaign. options: fields of CampaignOptions."""
+    return prepare(new_campaign(author=author, **options), rows_per_batch=rows_per_batch)
+
+
+def new_campaign(*, author=COMMAND, **options) -> Campaign:
     values = {"title": "Quarterly review", "deadline": timezone.now() + timedelta(days=14)} | options
-    return prepare(
-        create_campaign(author=author, options=CampaignOptions(**values)), rows_per_batch=rows_per_batch
-    )
+    return create_campaign(author=author, options=CampaignOptions(**values))
 
 
 def prepare(campaign: Campaign, **options) -> Campaign:

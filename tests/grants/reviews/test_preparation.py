@@ -17,7 +17,7 @@ from grants.models.reviews import CampaignState, ItemSource, ReviewItem, UsageDa
 from grants.principals.services import add_group
 from grants.reviews.errors import ReviewError
 from grants.reviews.reviewers import concern_condition, set_manager
-from tests.grants.reviews.support import item_of, open_campaign, user
+from tests.grants.reviews.support import item_of, new_campaign, open_campaign, prepare, user
 from tests.support.authors import COMMAND
 from tests.support.cast import SALES, create_sample_tenant
 from tests.support.changes import add_member, change_grants, set_user_active
@@ -330,6 +330,13 @@ def test_a_scope_without_items_fails_with_a_message(cast):
     campaign = open_campaign(scope={"user": "out"})
     assert campaign.state == CampaignState.FAILED and "no grants" in campaign.error
     assert not ReviewItem.objects.exists()
+
+
+def test_a_preparation_that_was_killed_starts_from_its_beginning(cast):
+    count = open_campaign().item_count
+    campaign = new_campaign()
+    ReviewItem.objects.create(campaign=campaign, source="user", grant_id=1, principal_id=1)
+    assert prepare(campaign, rows_per_batch=3).item_count == campaign.items.count() == count
 
 
 def test_inactive_members_cannot_review(cast):

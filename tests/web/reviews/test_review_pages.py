@@ -5,8 +5,6 @@ import re
 
 import pytest
 
-from analytics.models import AnalysisRun
-from analytics.runs.services import request_review_items
 from entities.address import parse_address
 from grants.evidence.signing import public_key
 from grants.journal import Author
@@ -277,62 +275,41 @@ def test_the_page_updates_itself_while_the_worker_prepares_and_finishes_the_revi
     assert "every 2s" not in ada.get(url).content.decode()
 
 
-def test_the_page_shows_the_run_that_prepares_a_large_review(
-    browse, htmx, monkeypatch, django_assert_num_queries
-):
+def test_the_page_shows_why_the_preparation_waits_and_how_far_it_is(browse, monkeypatch):
     monkeypatch.setattr(
         "analytics.runs.selectors.redis_problem", lambda: "Redis does not answer at redis://here"
     )
     ada, url = browse("ada"), browse("ada").post("/reviews/new", FORM).headers["Location"]
-    campaign = Campaign.objects.get()
     assert (
         "Redis does not answer at redis://here. The preparation is kept and starts when it does."
         in text_of(ada.get(url))
     )
-    run = request_review_items(campaign)
-    assert "Redis does not answer at redis://here. The run is kept" in text_of(ada.get(url))
-    AnalysisRun.objects.update(state=JobState.RUNNING, stage="computing", steps_done=3, steps_total=12)
-    with django_assert_num_queries(10):
-        page = ada.get(url)
-    assert f"prepared by run {run.pk} with Spark" in text_of(page)
-    assert "Computing 3 of 12 tasks Storing the items" in text_of(page)
-    assert '<progress value="225" max="400"' in page.content.decode() and "items answered" not in text_of(
-        page
-    )
-    assert "Computing 3 of 12 tasks" in text_of(ada.get(url, headers=htmx("review")))
     Job.objects.update(state=JobState.RUNNING)
-    AnalysisRun.objects.update(state=JobState.DONE)
     Campaign.objects.update(item_count=2)
-    assert "The items are being prepared: 2 so far." in text_of(ada.get(url)) and "Cancel review" in text_of(
-        ada.get(url)
-    )
+    text = text_of(ada.get(url))
+    assert "The items are being prepared: 2 so far." in text and "Cancel review" in text
+    assert "items answered" not in text
 
 
-def test_a_failed_preparation_shows_its_error_and_is_tried_again(browse):
+def test_a_failed_preparation_shows_its_error_and_is_tried_again(browse, monkeypatch):
     ada, url = browse("ada"), browse("ada").post("/reviews/new", FORM).headers["Location"]
     campaign = Campaign.objects.get()
     assert ada.post(f"{url}retry").status_code == 400
-    failed = request_review_items(campaign)
-    AnalysisRun.objects.update(state=JobState.FAILED, error="the storage is full")
-    execute_preparation(number=campaign.pk)
+    with monkeypatch.context() as broken:
+        broken.setattr("grants.reviews.preparation.MAX_ITEMS", 0)
+        execute_preparation(number=campaign.pk)
     page = ada.get(url)
     text = text_of(page)
     assert (
-        "The storage is full" in text
+        "more than 0 items, which is the limit" in text
         and "Prepare again" in text
         and 'id="items"' not in page.content.decode()
     )
     assert "Prepare again" not in text_of(browse("aud").get(url))
     assert ada.post(f"{url}retry").status_code == 303
     campaign.refresh_from_db()
-    run = AnalysisRun.objects.latest("pk")
-    assert (campaign.state, campaign.error, run.state) == (
-        "preparing",
-        "",
-        JobState.WAITING,
-    ) and run != failed
+    assert (campaign.state, campaign.error, campaign.job.state) == ("preparing", "", JobState.WAITING)
     assert JournalLine.objects.latest("pk").action == "review-retry"
-    assert f"prepared by run {run.pk}" in text_of(ada.get(url))
     Campaign.objects.update(state="failed", deadline=campaign.created_at)
     assert "The deadline has passed" in text_of(ada.post(f"{url}retry"))
 

@@ -1,7 +1,12 @@
-"""Build the parts of the statement for items that contain their evidence. Aliases: see
-`grants.reviews.preparation_sql`.
+"""The statement that writes the items of a campaign with their evidence: one INSERT for each batch of reviewed
+rows.
 
-The queries by name:
+A batch is a range of entities, or of memberships. The cost of the statement is proportional to the grants in
+its range: evidence that compares grants (other administrators, peers) is computed with joins in the range,
+not with a query for each grant.
+
+Aliases: `g` a row of the batch, `b` the same with the names of its principal and entity, `s` a source of
+ADMIN, `t` one of the first two active members of a group. The queries by name:
 
 - `used`: the last day of use of each reviewed row.
 - `two`, `sizes`: of each group, the first two active members, and the number of active members.
@@ -14,19 +19,22 @@ The queries by name:
 - `pairs`, `left_on`: for memberships, the entities on which the group has ADMIN, with the administrators
 before and after.
 - `grant_counts`: for memberships, the number of grants of the group.
+- `last_answers`: the last answered item of the same row in a finished campaign.
 """
 
-from collections.abc import Sequence
+from django.db.models import QuerySet
 
 from entities.models import State
 from entities.vocabulary import MIN_ADMINISTRATORS
-from grants.models.reviews import ItemSource
+from grants.models.reviews import CampaignState, ItemSource
 from grants.querysets import active_principal_sql
+from grants.reviews.assignment_sql import Assignment
 from grants.reviews.preparation_rules import (
+    CAMPAIGN_TABLE,
     ENTITY_TABLE,
-    GRANT_TABLES,
     GROUP_GRANT_TABLE,
     GROUP_TABLE,
+    ITEM_TABLE,
     KNOWN_TABLE,
     LINE_TABLE,
     MEMBER_TABLE,
@@ -38,10 +46,108 @@ from grants.reviews.preparation_rules import (
 )
 from grants.validity import in_force_sql
 
+# the columns of an item with the SQL of values that have no evidence
+_NO_EVIDENCE = {
+    "group_name": "''",
+    "entity_id": "NULL",
+    "kind": "''",
+    "key": "''",
+    "namespace": "''",
+    "permission_id": "NULL",
+    "entity_state": "''",
+    "redundant_through": "''",
+    "peers": "0",
+    "peer_holders": "0",
+    "peer_group": "''",
+    "reach": "0",
+    "is_new": "FALSE",
+    "last_reviewed_at": "NULL",
+    "previous_answer": "''",
+    "answer": "''",
+    "comment": "''",
+    "answered_by": "''",
+}
+
+
+def insert_items_sql(rules: PreparationRules, source: ItemSource, batch: QuerySet) -> tuple[str, list]:
+    """Return the INSERT for a batch of reviewed rows, with its parameters."""
+    rows, parameters = batch.order_by().query.sql_with_params()
+    evidence = MembershipEvidence(rules) if source == ItemSource.MEMBERSHIP else GrantEvidence(rules, source)
+    assignment, earlier = Assignment(rules, source), EarlierReviews(rules, source)
+    queries = {
+        "b": evidence.rows(f"({rows}) g"),
+        "used": _last_use(source),
+        **earlier.queries(),
+        **evidence.queries(),
+        **assignment.ctes(),
+    }
+    values = {
+        **_NO_EVIDENCE,
+        "campaign_id": str(rules.campaign),
+        "source": f"'{source.value}'",
+        "grant_id": "b.id",
+        "principal_id": "b.principal_id",
+        "principal_name": "b.name",
+        "granted_at": "b.granted_at",
+        "valid_until": "b.valid_until",
+        "is_ended": f"(b.valid_until IS NOT NULL AND b.valid_until <= {rules.at})",
+        "last_used_on": "used.day",
+        **earlier.values(),
+        **evidence.values(),
+        **assignment.values(),
+    }
+    with_ = ",\n".join(f"{name} AS ({sql})" for name, sql in queries.items())
+    return (
+        f"INSERT INTO {ITEM_TABLE} ({', '.join(values)})\nWITH {with_}\n"
+        f"SELECT {', '.join(f'{value} AS {name}' for name, value in values.items())}\n"
+        f"FROM b LEFT JOIN used ON used.id = b.id {evidence.joins()} {assignment.joins()} {earlier.joins()}\n"
+        f"ORDER BY {evidence.order}",
+        list(parameters),
+    )
+
+
+class EarlierReviews:
+    """The parts of the statement that compare with earlier campaigns."""
+
+    def __init__(self, rules: PreparationRules, source: ItemSource):
+        self.rules, self.source = rules, source
+
+    def queries(self) -> dict[str, str]:
+        if not self.rules.has_reviews:
+            return {}
+        return {
+            "last_answers": f"SELECT b.id, max(q.id) AS item_id FROM b JOIN {ITEM_TABLE} q "
+            f"ON q.source = '{self.source.value}' AND q.grant_id = b.id AND q.answer <> '' "
+            f"JOIN {CAMPAIGN_TABLE} c ON c.id = q.campaign_id "
+            f"AND c.state = '{CampaignState.FINISHED.value}' GROUP BY b.id"
+        }
+
+    def joins(self) -> str:
+        joins = ""
+        if self.rules.has_reviews:
+            joins += (
+                f"LEFT JOIN last_answers la ON la.id = b.id LEFT JOIN {ITEM_TABLE} p ON p.id = la.item_id "
+            )
+        if self.rules.previous is not None:
+            joins += (
+                f"LEFT JOIN {ITEM_TABLE} before_ ON before_.campaign_id = {self.rules.previous} "
+                f"AND before_.source = '{self.source.value}' AND before_.grant_id = b.id "
+            )
+        return joins
+
+    def values(self) -> dict[str, str]:
+        values = {}
+        if self.rules.previous is not None:
+            values["is_new"] = "(before_.id IS NULL)"
+        if self.rules.has_reviews:
+            values |= {"last_reviewed_at": "p.answered_at", "previous_answer": "coalesce(p.answer, '')"}
+        return values
+
+
 _IS_ACTIVE = active_principal_sql("u")
 
 
-def last_use(source: ItemSource) -> str:
+def _last_use(source: ItemSource) -> str:
     """Return the query for the last day of use of each row of the batch."""
     last = f"SELECT b.id, max(d.day) AS day FROM b JOIN {USAGE_TABLE} d"
     if source == ItemSource.USER:
@@ -89,14 +195,16 @@ def _admin_sources(rules: PreparationRules, entities: str) -> str:
     )
 
 
-class GrantParts:
+class GrantEvidence:
     """The parts of the statement for grants to users, or to groups."""
 
-    def __init__(self, rules: PreparationRules, source: ItemSource):
-        self.rules, self.source, self.is_user = rules, source, source == ItemSource.USER
+    order = "b.entity_id, b.principal_id, b.permission_id"
 
-    def rows(self, scope: Sequence[str]) -> str:
-        table, principal = GRANT_TABLES[self.source]
+    def __init__(self, rules: PreparationRules, source: ItemSource):
+        self.rules, self.is_user = rules, source == ItemSource.USER
+
+    def rows(self, batch: str) -> str:
+        principal = "user_id" if self.is_user else "group_id"
         name, join = (
             ("pu.username", f"JOIN {USER_TABLE} pu ON pu.id = g.user_id")
             if self.is_user
@@ -104,17 +212,15 @@ class GrantParts:
         )
         is_active = active_principal_sql("pu") if self.is_user else "FALSE"
         counts = f"{is_active} AND {in_force_sql('g', self.rules.at)}"
-        conditions = ["g.content_object_id > %s", "g.content_object_id <= %s", *scope]
         return (
             f"SELECT g.id, g.{principal} AS principal_id, {name} AS name, g.permission_id, g.granted_at, g.reason, "
             f"g.valid_until, CASE WHEN {is_active} THEN 1 ELSE 0 END AS is_active, CASE WHEN {counts} THEN 1 ELSE 0 END "
             f"AS counts, coalesce(gu.username, '') AS granted_by, e.id AS entity_id, e.kind, e.key, e.state, "
-            f"coalesce(n.key, '') AS namespace FROM {table} g {join} JOIN {ENTITY_TABLE} e ON e.id = g.content_object_id "
-            f"LEFT JOIN {ENTITY_TABLE} n ON n.id = e.namespace_id LEFT JOIN {USER_TABLE} gu ON gu.id = g.granted_by_id "
-            f"WHERE {' AND '.join(conditions)}"
+            f"coalesce(n.key, '') AS namespace FROM {batch} {join} JOIN {ENTITY_TABLE} e ON e.id = g.content_object_id "
+            f"LEFT JOIN {ENTITY_TABLE} n ON n.id = e.namespace_id LEFT JOIN {USER_TABLE} gu ON gu.id = g.granted_by_id"
         )
 
-    def ctes(self) -> dict[str, str]:
+    def queries(self) -> dict[str, str]:
         type_, at = 0 if self.is_user else 1, self.rules.at
         # more administrators than these remain, whichever grant ends
         limit = MIN_ADMINISTRATORS + (0 if self.is_user else MIN_ADMINISTRATORS) + 1
@@ -149,51 +255,35 @@ class GrantParts:
             "ORDER BY peer_holders * 1.0 / peers DESC, peers DESC, group_id) AS place FROM peers) r WHERE r.place = 1",
         }
 
-    def joins(self) -> list[str]:
-        joins = ["LEFT JOIN losses l ON l.id = b.id"]
+    def joins(self) -> str:
+        losses = "LEFT JOIN losses l ON l.id = b.id"
         if self.is_user:
-            return [
-                *joins,
-                f"LEFT JOIN best k ON k.id = b.id LEFT JOIN {GROUP_TABLE} ko ON ko.id = k.group_id",
-                f"LEFT JOIN redundant rt ON rt.id = b.id LEFT JOIN {GROUP_TABLE} ro ON ro.id = rt.group_id",
-            ]
-        return [*joins, "LEFT JOIN sizes z ON z.group_id = b.principal_id"]
+            return (
+                f"{losses} LEFT JOIN best k ON k.id = b.id LEFT JOIN {GROUP_TABLE} ko ON ko.id = k.group_id "
+                f"LEFT JOIN redundant rt ON rt.id = b.id LEFT JOIN {GROUP_TABLE} ro ON ro.id = rt.group_id"
+            )
+        return f"{losses} LEFT JOIN sizes z ON z.group_id = b.principal_id"
 
     def values(self) -> dict[str, str]:
-        values = {
-            "principal_id": "b.principal_id",
-            "principal_name": "b.name",
-            "group_name": "''",
+        of_grants = {
             "entity_id": "b.entity_id",
             "kind": "b.kind",
             "key": "b.key",
             "namespace": "b.namespace",
             "permission_id": "b.permission_id",
             "entity_state": "b.state",
-            "granted_at": "b.granted_at",
             "granted_by": "b.granted_by",
             "reason": "b.reason",
-            "valid_until": "b.valid_until",
-            "redundant_through": "coalesce(ro.name, '')" if self.is_user else "''",
             "admins_left": _admin_count_sql("l"),
-            "last_used_on": "used.day",
         }
-        if self.is_user:
-            return values | {
-                "peers": "coalesce(k.peers, 0)",
-                "peer_holders": "coalesce(k.peer_holders, 0)",
-                "peer_group": "coalesce(ko.name, '')",
-                "reach": "0",
-            }
-        return values | {
-            "peers": "0",
-            "peer_holders": "0",
-            "peer_group": "''",
-            "reach": "coalesce(z.size, 0)",
+        if not self.is_user:
+            return of_grants | {"reach": "coalesce(z.size, 0)"}
+        return of_grants | {
+            "redundant_through": "coalesce(ro.name, '')",
+            "peers": "coalesce(k.peers, 0)",
+            "peer_holders": "coalesce(k.peer_holders, 0)",
+            "peer_group": "coalesce(ko.name, '')",
         }
-
-    def order(self) -> str:
-        return "b.entity_id, b.principal_id, b.permission_id"
 
 
 def _admin_count_sql(alias: str) -> str:
@@ -203,25 +293,26 @@ def _admin_count_sql(alias: str) -> str:
     )
 
 
-class MembershipParts:
+class MembershipEvidence:
     """The parts of the statement for memberships. Only the history knows who added a member, and when."""
+
+    order = "b.group_id, b.principal_id"
 
     def __init__(self, rules: PreparationRules):
         self.rules = rules
 
-    def rows(self, scope: Sequence[str]) -> str:
-        conditions = ["g.id > %s", "g.id <= %s", *scope]
+    def rows(self, batch: str) -> str:
         return (
             f"SELECT g.id, g.user_id AS principal_id, u.username AS name, g.group_id, o.name AS group_name, "
             f"CASE WHEN {_IS_ACTIVE} THEN 1 ELSE 0 END AS is_active, i.at AS granted_at, i.actor, i.reason, g.valid_until "
-            f"FROM {MEMBER_TABLE} g JOIN {USER_TABLE} u ON u.id = g.user_id JOIN {GROUP_TABLE} o ON o.id = g.group_id "
+            f"FROM {batch} JOIN {USER_TABLE} u ON u.id = g.user_id JOIN {GROUP_TABLE} o ON o.id = g.group_id "
             f"LEFT JOIN {KNOWN_TABLE} hu ON hu.type = 'user' AND hu.name = u.username "
             f"LEFT JOIN {KNOWN_TABLE} hg ON hg.type = 'group' AND hg.name = o.name "
             f'LEFT JOIN {PERIOD_TABLE} mp ON mp."user" = hu.id AND mp."group" = hg.id AND mp.until_revision IS NULL '
-            f"LEFT JOIN {LINE_TABLE} i ON i.revision = mp.from_revision WHERE {' AND '.join(conditions)}"
+            f"LEFT JOIN {LINE_TABLE} i ON i.revision = mp.from_revision"
         )
 
-    def ctes(self) -> dict[str, str]:
+    def queries(self) -> dict[str, str]:
         admin = self.rules.admin
         return {
             **_group_ctes(self.rules.at),
@@ -243,29 +334,14 @@ class MembershipParts:
             f"WHERE g.group_id IN (SELECT group_id FROM b) GROUP BY g.group_id",
         }
 
-    def joins(self) -> list[str]:
-        return ["LEFT JOIN losses l ON l.id = b.id LEFT JOIN grant_counts gc ON gc.group_id = b.group_id"]
+    def joins(self) -> str:
+        return "LEFT JOIN losses l ON l.id = b.id LEFT JOIN grant_counts gc ON gc.group_id = b.group_id"
 
     def values(self) -> dict[str, str]:
-        empty = dict.fromkeys(
-            ("kind", "key", "namespace", "entity_state", "redundant_through", "peer_group"), "''"
-        )
-        return empty | {
-            "principal_id": "b.principal_id",
-            "principal_name": "b.name",
+        return {
             "group_name": "b.group_name",
-            "entity_id": "NULL",
-            "permission_id": "NULL",
-            "granted_at": "b.granted_at",
             "granted_by": "coalesce(b.actor, '')",
             "reason": "coalesce(b.reason, '')",
-            "valid_until": "b.valid_until",
             "admins_left": "l.admins_left",
-            "peers": "0",
-            "peer_holders": "0",
             "reach": "coalesce(gc.size, 0)",
-            "last_used_on": "used.day",
         }
-
-    def order(self) -> str:
-        return "b.group_id, b.principal_id"
