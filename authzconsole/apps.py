@@ -18,7 +18,7 @@ class ConsoleConfig(AppConfig):
         from django.contrib.auth.signals import user_logged_in
 
         from authzconsole.common import recent_authentication
-        from authzconsole.common.security_events.sources import connect_sources
+        from authzconsole.common.security_events.record import connect_sources
         from authzconsole.sessions import account_removal, services, store
         from authzconsole.sessions.token_persons import service_accounts_of, token_creators
         from grants.authority.persons import register_token_lookups

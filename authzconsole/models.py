@@ -104,7 +104,7 @@ class ProvisionedGroup(models.Model):
 class AppendOnlyQuerySet(models.QuerySet):
     """A queryset that refuses to change or delete rows.
 
-    `authzconsole.common.security_events.retention` deletes old rows.
+    `authzconsole.common.security_events.record` deletes old rows.
     """
 
     def update(self, **values):
@@ -117,7 +117,7 @@ class AppendOnlyQuerySet(models.QuerySet):
 class SecurityEvent(models.Model):
     """One security event, such as a sign-in. Written only by `authzconsole.common.security_events.record`.
 
-    kind: a value of `security_events.kinds.EventKind`. account: the account that acted; for a failed sign-in,
+    kind: a value of `security_events.record.EventKind`. account: the account that acted; for a failed sign-in,
     the entered name.
     address: the client address; empty for commands. target: the principal, path or file that the event is
     about.

@@ -8,7 +8,7 @@ import logging
 from celery import shared_task
 
 from authzconsole.common.monitoring.maintenance import record_maintenance, verify_journal_if_due
-from authzconsole.common.security_events.retention import clean_security_events
+from authzconsole.common.security_events.record import clean_security_events
 from authzconsole.common.security_events.shipping import start_shipping
 from authzconsole.common.webhooks.delivery import dispatch_webhooks
 from authzconsole.evidence.services import delete_old_evidence

@@ -88,10 +88,10 @@ class FailureCounter:
         Only a count that has reached the limit takes a query, for the clearances in this window.
         """
         key, seconds = self.window()
-        total = _with_cache(lambda cache: cache.get(key, 0))
+        total = with_shared_cache(lambda cache: cache.get(key, 0))
         if total >= self.limit and (clearances := self._clearances(seconds)):
             key = f"{key}:{clearances}"
-            total = _with_cache(lambda cache: cache.get(key, 0))
+            total = with_shared_cache(lambda cache: cache.get(key, 0))
         return total, key, seconds
 
     def _clearances(self, seconds: int) -> int:
@@ -195,7 +195,7 @@ def count_failure(*counters: FailureCounter) -> None:
     for counter in counters:
         _, key, seconds = counter.count()
         # logged once per window, so that an attacker cannot fill the log
-        if _with_cache(lambda cache, key=key: _increment(cache, key)) == counter.limit:
+        if with_shared_cache(lambda cache, key=key: increment(cache, key)) == counter.limit:
             logger.warning(
                 "%d wrong %s %r: further attempts wait for %d s",
                 counter.limit,
@@ -208,7 +208,7 @@ def count_failure(*counters: FailureCounter) -> None:
 def reset_counters(*counters: FailureCounter) -> None:
     """Delete the counts of the current window."""
     keys = [counter.count()[1] for counter in counters]
-    _with_cache(lambda cache: cache.delete_many(keys))
+    with_shared_cache(lambda cache: cache.delete_many(keys))
 
 
 def wait_in_words(seconds: int) -> str:
@@ -216,7 +216,7 @@ def wait_in_words(seconds: int) -> str:
     return f"{seconds} seconds" if seconds <= 60 else f"{minutes} minutes"
 
 
-def _increment(cache: BaseCache, key: str) -> int:
+def increment(cache: BaseCache, key: str) -> int:
     cache.add(key, 0, WINDOW_SECONDS)
     try:
         return cache.incr(key)
@@ -225,7 +225,7 @@ def _increment(cache: BaseCache, key: str) -> int:
         return 1
 
 
-def _with_cache(operation: Callable[[BaseCache], Result]) -> Result:
+def with_shared_cache(operation: Callable[[BaseCache], Result]) -> Result:
     """Run the operation on the shared cache, or on the cache of this process while Redis is not reachable."""
     try:
         return operation(caches["shared"])

@@ -19,8 +19,8 @@ from authzconsole.common.fields import (
     Time,
 )
 from authzconsole.common.past import AsOf
-from authzconsole.common.security_events.kinds import EventKind
-from authzconsole.common.security_events.output import SecurityEventSerializer
+from authzconsole.common.security_events.record import EventKind
+from authzconsole.common.security_events.shipping import SecurityEventSerializer
 from authzconsole.lists.base import List
 from authzconsole.models import DeadLetter, Evidence, SecurityEvent
 from grants.history.differences import GAINED, LOST, Span, all_differences, as_differences, difference_parts

@@ -8,7 +8,7 @@ from django.core.exceptions import ImproperlyConfigured
 from authzconsole.logs import logging_configuration
 
 from .environment import env
-from .servers import CELERY_BEAT_SCHEDULE
+from .servers import CELERY_BEAT_SCHEDULE, every
 
 LOGGING = logging_configuration(
     level=env.str("LOG_LEVEL", default="INFO"), log_format=env.str("LOG_FORMAT", default="text")
@@ -54,19 +54,7 @@ for name, networks in (
 # the console is not ready while less is free in STATE_DIR
 DISK_FREE_MIN_MB = env.int("DISK_FREE_MIN_MB", default=500)
 
-CELERY_BEAT_SCHEDULE["webhooks_dispatch"] = {
-    "task": "authzconsole.webhooks_dispatch",
-    "schedule": 5.0,
-    "options": {"expire_seconds": 5},
-}
-CELERY_BEAT_SCHEDULE["security_events_clean"] = {
-    "task": "authzconsole.security_events_clean",
-    "schedule": 3_600.0,
-    "options": {"expire_seconds": 3_600},
-}
+CELERY_BEAT_SCHEDULE["webhooks_dispatch"] = every(5, "authzconsole.webhooks_dispatch")
+CELERY_BEAT_SCHEDULE["security_events_clean"] = every(3_600, "authzconsole.security_events_clean")
 if SECURITY_EVENTS_SYSLOG or SECURITY_EVENTS_FILE:
-    CELERY_BEAT_SCHEDULE["security_events_ship"] = {
-        "task": "authzconsole.security_events_ship",
-        "schedule": 5.0,
-        "options": {"expire_seconds": 5},
-    }
+    CELERY_BEAT_SCHEDULE["security_events_ship"] = every(5, "authzconsole.security_events_ship")

@@ -72,66 +72,33 @@ CELERY_BROKER_TRANSPORT_OPTIONS = {
     "visibility_timeout": 43_200,
 }
 
+
+def every(seconds: int, task: str) -> dict:
+    """Return an entry of the schedule. A delayed message can expire, because the next one does the same
+    work.
+    """
+    return {"task": task, "schedule": float(seconds), "options": {"expire_seconds": seconds}}
+
+
 CELERY_BEAT_SCHEDULER = "analytics.runs.beat:Scheduler"
 CELERY_BEAT_SCHEDULE = {
-    # a delayed sweep can expire, because the next sweep does the same work
-    "jobs_sweep": {"task": "grants.sweep_jobs", "schedule": 5.0, "options": {"expire_seconds": 5}},
-    "results_clean": {
-        "task": "analytics.results_clean",
-        "schedule": 3_600.0,
-        "options": {"expire_seconds": 3_600},
-    },
+    "jobs_sweep": every(5, "grants.sweep_jobs"),
+    "results_clean": every(3_600, "analytics.results_clean"),
     # verifies the journal once a day; at other times it does nothing
-    "journal_verify": {
-        "task": "authzconsole.journal_verify",
-        "schedule": 600.0,
-        "options": {"expire_seconds": 600},
-    },
-    "evidence_sweep": {
-        "task": "authzconsole.evidence_sweep",
-        "schedule": 3_600.0,
-        "options": {"expire_seconds": 3_600},
-    },
-    "reviews_sweep": {
-        "task": "authzconsole.reviews_sweep",
-        "schedule": 30.0,
-        "options": {"expire_seconds": 30},
-    },
+    "journal_verify": every(600, "authzconsole.journal_verify"),
+    "evidence_sweep": every(3_600, "authzconsole.evidence_sweep"),
+    "reviews_sweep": every(30, "authzconsole.reviews_sweep"),
     # expires access requests, reminds approvers, and sends e-mail
-    "access_requests_sweep": {
-        "task": "authzconsole.access_requests_sweep",
-        "schedule": 30.0,
-        "options": {"expire_seconds": 30},
-    },
-    "sessions_clean": {
-        "task": "authzconsole.sessions_clean",
-        "schedule": 3_600.0,
-        "options": {"expire_seconds": 3_600},
-    },
+    "access_requests_sweep": every(30, "authzconsole.access_requests_sweep"),
+    "sessions_clean": every(3_600, "authzconsole.sessions_clean"),
     # a journal line for each grant and membership that began or ended; a later task does the work of one that
     # expired
-    "period_lines": {
-        "task": "authzconsole.period_lines",
-        "schedule": 30.0,
-        "options": {"expire_seconds": 30},
-    },
-    "history_catch_up": {
-        "task": "authzconsole.history_catch_up",
-        "schedule": 60.0,
-        "options": {"expire_seconds": 60},
-    },
+    "period_lines": every(30, "authzconsole.period_lines"),
+    "history_catch_up": every(60, "authzconsole.history_catch_up"),
 }
 
 if FIRST_ANALYSES:
     # a tenant may be imported long after the start; there is nothing to do once each analysis had a run
-    CELERY_BEAT_SCHEDULE["first_runs"] = {
-        "task": "analytics.first_runs",
-        "schedule": 60.0,
-        "options": {"expire_seconds": 60},
-    }
+    CELERY_BEAT_SCHEDULE["first_runs"] = every(60, "analytics.first_runs")
 if JOURNAL_ANCHOR:
-    CELERY_BEAT_SCHEDULE["journal_anchor"] = {
-        "task": "authzconsole.journal_anchor",
-        "schedule": 60.0,
-        "options": {"expire_seconds": 60},
-    }
+    CELERY_BEAT_SCHEDULE["journal_anchor"] = every(60, "authzconsole.journal_anchor")

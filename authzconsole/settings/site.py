@@ -70,7 +70,7 @@ MIDDLEWARE = [
     "whitenoise.middleware.WhiteNoiseMiddleware",
     # after WhiteNoise, because browsers may cache static files
     "authzconsole.web.middleware.NoStoreMiddleware",
-    "authzconsole.common.security_events.middleware.SecurityEventMiddleware",
+    "authzconsole.common.security_events.record.SecurityEventMiddleware",
     "csp.middleware.CSPMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",

@@ -13,8 +13,7 @@ from analytics.models import AnalysisRun
 from analytics.runs.beat import Scheduler
 from authzconsole.api.token_fast_path import TokenFastPath
 from authzconsole.common.monitoring import readiness as checks
-from authzconsole.common.security_events.kinds import EventKind
-from authzconsole.common.security_events.record import record_event
+from authzconsole.common.security_events.record import EventKind, record_event
 from authzconsole.common.tokens import create_token
 from authzconsole.models import SecurityEvent, SecurityEventTarget
 from grants.jobs import queue

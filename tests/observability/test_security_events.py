@@ -13,9 +13,8 @@ from django.test import Client
 from django.utils import timezone
 
 from analytics.models import AnalysisRun
-from authzconsole.common.security_events import limits, record
-from authzconsole.common.security_events.kinds import EventKind
-from authzconsole.common.security_events.retention import clean_security_events
+from authzconsole.common.security_events import record
+from authzconsole.common.security_events.record import EventKind, clean_security_events
 from authzconsole.common.tokens import create_token
 from authzconsole.models import SecurityEvent
 from entities.address import parse_address
@@ -168,7 +167,7 @@ def test_a_flood_of_wrong_tokens_from_one_address_fills_a_bounded_number_of_rows
 
 
 def test_a_flood_from_many_addresses_is_bounded_too(db, rf, monkeypatch):
-    monkeypatch.setattr(limits, "MAX_ROWS_PER_KIND", 50)
+    monkeypatch.setattr(record, "MAX_ROWS_PER_KIND", 50)
     for number in range(300):
         record.record_event(
             EventKind.SIGN_IN_FAILURE,

@@ -1,27 +1,32 @@
 """Write security events in the Open Cybersecurity Schema Framework (OCSF) 1.3.0.
 
-Each event is a dict with all required attributes of its class: Account Change (3001), Authentication (3002),
-Authorize Session
-(3003), Entity Management (3004), User Access Management (3005) and API Activity (6003).
+Each event is a dict with all required attributes of its class.
 """
 
 from collections.abc import Callable
 
-from authzconsole.common.security_events.kinds import FAILURES, EventKind
+from authzconsole.common.security_events.record import FAILURES, EventKind
 from authzconsole.models import SecurityEvent
 
 VERSION = "1.3.0"
 PRODUCT = {"name": "Authorization console", "vendor_name": "authzconsole"}
 SUCCESS, FAILURE = (1, "Success"), (2, "Failure")
 INFORMATIONAL, MEDIUM = 1, 3
+# the classes: Account Change, Authentication, Authorize Session, Entity Management, User Access Management,
+# and API Activity
+ACCOUNT, AUTHENTICATION, SESSION, ENTITY, ACCESS, API = 3001, 3002, 3003, 3004, 3005, 6003
 CREATE, READ, UPDATE, DELETE, OTHER = 1, 2, 3, 4, 99
 _READ_METHODS = ("GET", "HEAD", "OPTIONS")
 UNKNOWN = "unknown"
+# the members of an event that belong to its class
+Members = Callable[[SecurityEvent], dict]
 
 
 def ocsf_event(event: SecurityEvent) -> dict:
     """Return the event as an OCSF object."""
-    class_uid, activity_id, members = _CLASSES[EventKind(event.kind)](event)
+    class_uid, activity_id, activity_name, members = _CLASSES[EventKind(event.kind)]
+    if event.kind == EventKind.DENIAL and event.detail in _READ_METHODS:
+        activity_id = READ
     status_id, status = FAILURE if event.kind in FAILURES else SUCCESS
     severity_id = (
         MEDIUM
@@ -48,7 +53,10 @@ def ocsf_event(event: SecurityEvent) -> dict:
             "correlation_uid": event.request_id,
             "logged_time": at,
         },
-        **members,
+        "src_endpoint": {"ip": event.address} if event.address else {"name": UNKNOWN},
+        **({"actor": {"user": _user(event.account)}} if class_uid != AUTHENTICATION else {}),
+        **({"activity_name": activity_name} if activity_name else {}),
+        **members(event),
     }
 
 
@@ -69,148 +77,84 @@ def _user(name: str) -> dict:
     return {"name": name.removeprefix("user:") or UNKNOWN, "type_id": 1}
 
 
-def _source(event: SecurityEvent) -> dict:
-    return {"ip": event.address} if event.address else {"name": UNKNOWN}
+def _sign_in(event: SecurityEvent) -> dict:
+    return {
+        "user": _user(event.account),
+        "service": {"name": PRODUCT["name"]},
+        "status_detail": event.detail,
+    }
 
 
-def _with_context(event: SecurityEvent, members: dict) -> dict:
-    return {"actor": {"user": _user(event.account)}, "src_endpoint": _source(event), **members}
+def _seen_user(event: SecurityEvent) -> dict:
+    return {"user": _user(event.account), "privileges": [f"see as {event.target}"]}
 
 
-def _authentication(activity_id: int) -> Callable[[SecurityEvent], tuple[int, int, dict]]:
-    return lambda event: (
-        3002,
-        activity_id,
-        {
-            "user": _user(event.account),
-            "service": {"name": PRODUCT["name"]},
-            "src_endpoint": _source(event),
-            "status_detail": event.detail,
-        },
-    )
+def _target_user(event: SecurityEvent) -> dict:
+    return {"user": _user(event.target)}
 
 
-def _session(activity_name: str) -> Callable[[SecurityEvent], tuple[int, int, dict]]:
-    return lambda event: (
-        3003,
-        OTHER,
-        _with_context(
-            event,
-            {
-                "activity_name": activity_name,
-                "user": _user(event.account),
-                "privileges": [f"see as {event.target}"],
-            },
-        ),
-    )
+def _role(event: SecurityEvent) -> dict:
+    return _target_user(event) | {"privileges": [event.detail.rpartition(" to ")[2] or UNKNOWN]}
 
 
-def _account(activity_name: str) -> Callable[[SecurityEvent], tuple[int, int, dict]]:
-    return lambda event: (
-        3001,
-        OTHER,
-        _with_context(event, {"activity_name": activity_name, "user": _user(event.target)}),
-    )
+def _steward(event: SecurityEvent) -> dict:
+    return _target_user(event) | {"privileges": [f"data steward of {event.detail or UNKNOWN}"]}
 
 
-def _entity(
-    activity_id: int, type_: str, activity_name: str = ""
-) -> Callable[[SecurityEvent], tuple[int, int, dict]]:
-    return lambda event: (
-        3004,
-        activity_id,
-        _with_context(
-            event,
-            {
-                "entity": {"name": event.detail or event.target or type_, "type": type_},
-                **({"activity_name": activity_name} if activity_name else {}),
-            },
-        ),
-    )
+def _entity(type_: str) -> Members:
+    return lambda event: {"entity": {"name": event.detail or event.target or type_, "type": type_}}
 
 
-def _stewardship(activity_id: int) -> Callable[[SecurityEvent], tuple[int, int, dict]]:
-    return lambda event: (
-        3005,
-        activity_id,
-        _with_context(
-            event, {"user": _user(event.target), "privileges": [f"data steward of {event.detail or UNKNOWN}"]}
-        ),
-    )
+def _request(event: SecurityEvent) -> dict:
+    name = "download" if event.kind == EventKind.DOWNLOAD else event.detail
+    return {
+        "api": {"operation": f"{name} {event.target}", "request": {"uid": event.request_id}},
+        "resources": [{"name": event.target}],
+    }
 
 
-def _api(
-    operation: Callable[[SecurityEvent], tuple[int, str]],
-) -> Callable[[SecurityEvent], tuple[int, int, dict]]:
-    def members(event: SecurityEvent) -> tuple[int, int, dict]:
-        activity_id, name = operation(event)
-        return (
-            6003,
-            activity_id,
-            _with_context(
-                event,
-                {
-                    "api": {"operation": name, "request": {"uid": event.request_id}},
-                    "resources": [{"name": event.target}],
-                },
-            ),
-        )
-
-    return members
-
-
-def _denied_operation(event: SecurityEvent) -> tuple[int, str]:
-    return READ if event.detail in _READ_METHODS else UPDATE, f"{event.detail} {event.target}"
-
-
-_CLASSES: dict[EventKind, Callable[[SecurityEvent], tuple[int, int, dict]]] = {
-    EventKind.SIGN_IN: _authentication(1),
-    EventKind.SIGN_IN_FAILURE: _authentication(1),
-    EventKind.BREAK_GLASS: _authentication(1),
-    EventKind.BREAK_GLASS_START: _account("Start break-glass access"),
-    EventKind.BREAK_GLASS_END: _account("End break-glass access"),
-    EventKind.BREAK_GLASS_REVIEW: _account("Review break-glass access"),
-    EventKind.SIGN_OUT: _authentication(2),
-    EventKind.TOKEN_REJECTED: _authentication(1),
-    EventKind.SEE_AS_START: _session("Start to see as another user"),
-    EventKind.SEE_AS_STOP: _session("Stop to see as another user"),
-    EventKind.DENIAL: _api(_denied_operation),
-    EventKind.DOWNLOAD: _api(lambda event: (READ, f"download {event.target}")),
-    EventKind.TOKEN_ADD: _entity(CREATE, "API token"),
-    EventKind.TOKEN_REVOKE: _entity(DELETE, "API token"),
-    EventKind.ROLE_SET: lambda event: (
-        3005,
-        1,
-        _with_context(
-            event,
-            {"user": _user(event.target), "privileges": [event.detail.rpartition(" to ")[2] or UNKNOWN]},
-        ),
-    ),
-    EventKind.STEWARD_ADD: _stewardship(1),
-    EventKind.STEWARD_REMOVE: _stewardship(2),
-    EventKind.PASSWORD_SET: lambda event: (3001, 4, _with_context(event, {"user": _user(event.target)})),
-    EventKind.FACTOR_ADD: lambda event: (3001, 10, _with_context(event, {"user": _user(event.target)})),
-    EventKind.FACTOR_REMOVE: lambda event: (3001, 11, _with_context(event, {"user": _user(event.target)})),
-    EventKind.FACTOR_RESET: lambda event: (3001, 11, _with_context(event, {"user": _user(event.target)})),
-    EventKind.IDENTITY_LINK: _account("Link identity"),
-    EventKind.IDENTITY_UNLINK: _account("Unlink identity"),
-    EventKind.GENERATION_ACTIVATE: _entity(UPDATE, "active generation"),
-    EventKind.SCHEDULE_ON: _entity(UPDATE, "schedule"),
-    EventKind.SCHEDULE_OFF: _entity(UPDATE, "schedule"),
-    EventKind.SCHEDULE_CHANGE: _entity(UPDATE, "schedule"),
-    EventKind.RUN_START: _entity(CREATE, "analysis run"),
-    EventKind.RUN_CANCEL: _entity(OTHER, "analysis run", "Cancel"),
-    EventKind.PLAN_DISCARD: _entity(DELETE, "plan"),
-    EventKind.SEAL: _entity(UPDATE, "journal"),
-    EventKind.STORAGE_IDENTITY: _entity(UPDATE, "storage"),
-    EventKind.SESSIONS_END: _account("End sessions"),
-    EventKind.SIGN_IN_LIMITS_CLEAR: _account("Clear sign-in limits"),
-    EventKind.WEBHOOK_ADD: _entity(CREATE, "webhook"),
-    EventKind.WEBHOOK_CHANGE: _entity(UPDATE, "webhook"),
-    EventKind.WEBHOOK_DELETE: _entity(DELETE, "webhook"),
-    EventKind.REQUEST_APPROVE: _entity(OTHER, "access request", "Approve"),
-    EventKind.REQUEST_DENY: _entity(OTHER, "access request", "Deny"),
-    EventKind.APPROVERS_SET: _entity(UPDATE, "approvers of a namespace"),
-    EventKind.DELEGATION_SET: _entity(UPDATE, "limits of delegation"),
-    EventKind.GENERATION_PROPOSE: _entity(OTHER, "active generation", "Propose"),
+# class, activity, name of the activity, members
+_CLASSES: dict[EventKind, tuple[int, int, str, Members]] = {
+    EventKind.SIGN_IN: (AUTHENTICATION, 1, "", _sign_in),
+    EventKind.SIGN_IN_FAILURE: (AUTHENTICATION, 1, "", _sign_in),
+    EventKind.BREAK_GLASS: (AUTHENTICATION, 1, "", _sign_in),
+    EventKind.BREAK_GLASS_START: (ACCOUNT, OTHER, "Start break-glass access", _target_user),
+    EventKind.BREAK_GLASS_END: (ACCOUNT, OTHER, "End break-glass access", _target_user),
+    EventKind.BREAK_GLASS_REVIEW: (ACCOUNT, OTHER, "Review break-glass access", _target_user),
+    EventKind.SIGN_OUT: (AUTHENTICATION, 2, "", _sign_in),
+    EventKind.TOKEN_REJECTED: (AUTHENTICATION, 1, "", _sign_in),
+    EventKind.SEE_AS_START: (SESSION, OTHER, "Start to see as another user", _seen_user),
+    EventKind.SEE_AS_STOP: (SESSION, OTHER, "Stop to see as another user", _seen_user),
+    EventKind.DENIAL: (API, UPDATE, "", _request),
+    EventKind.DOWNLOAD: (API, READ, "", _request),
+    EventKind.TOKEN_ADD: (ENTITY, CREATE, "", _entity("API token")),
+    EventKind.TOKEN_REVOKE: (ENTITY, DELETE, "", _entity("API token")),
+    EventKind.ROLE_SET: (ACCESS, 1, "", _role),
+    EventKind.STEWARD_ADD: (ACCESS, 1, "", _steward),
+    EventKind.STEWARD_REMOVE: (ACCESS, 2, "", _steward),
+    EventKind.PASSWORD_SET: (ACCOUNT, 4, "", _target_user),
+    EventKind.FACTOR_ADD: (ACCOUNT, 10, "", _target_user),
+    EventKind.FACTOR_REMOVE: (ACCOUNT, 11, "", _target_user),
+    EventKind.FACTOR_RESET: (ACCOUNT, 11, "", _target_user),
+    EventKind.IDENTITY_LINK: (ACCOUNT, OTHER, "Link identity", _target_user),
+    EventKind.IDENTITY_UNLINK: (ACCOUNT, OTHER, "Unlink identity", _target_user),
+    EventKind.GENERATION_ACTIVATE: (ENTITY, UPDATE, "", _entity("active generation")),
+    EventKind.SCHEDULE_ON: (ENTITY, UPDATE, "", _entity("schedule")),
+    EventKind.SCHEDULE_OFF: (ENTITY, UPDATE, "", _entity("schedule")),
+    EventKind.SCHEDULE_CHANGE: (ENTITY, UPDATE, "", _entity("schedule")),
+    EventKind.RUN_START: (ENTITY, CREATE, "", _entity("analysis run")),
+    EventKind.RUN_CANCEL: (ENTITY, OTHER, "Cancel", _entity("analysis run")),
+    EventKind.PLAN_DISCARD: (ENTITY, DELETE, "", _entity("plan")),
+    EventKind.SEAL: (ENTITY, UPDATE, "", _entity("journal")),
+    EventKind.STORAGE_IDENTITY: (ENTITY, UPDATE, "", _entity("storage")),
+    EventKind.SESSIONS_END: (ACCOUNT, OTHER, "End sessions", _target_user),
+    EventKind.SIGN_IN_LIMITS_CLEAR: (ACCOUNT, OTHER, "Clear sign-in limits", _target_user),
+    EventKind.WEBHOOK_ADD: (ENTITY, CREATE, "", _entity("webhook")),
+    EventKind.WEBHOOK_CHANGE: (ENTITY, UPDATE, "", _entity("webhook")),
+    EventKind.WEBHOOK_DELETE: (ENTITY, DELETE, "", _entity("webhook")),
+    EventKind.REQUEST_APPROVE: (ENTITY, OTHER, "Approve", _entity("access request")),
+    EventKind.REQUEST_DENY: (ENTITY, OTHER, "Deny", _entity("access request")),
+    EventKind.APPROVERS_SET: (ENTITY, UPDATE, "", _entity("approvers of a namespace")),
+    EventKind.DELEGATION_SET: (ENTITY, UPDATE, "", _entity("limits of delegation")),
+    EventKind.GENERATION_PROPOSE: (ENTITY, OTHER, "Propose", _entity("active generation")),
 }

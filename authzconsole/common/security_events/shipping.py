@@ -7,16 +7,17 @@ after a failure, the events of one batch can arrive twice.
 import json
 import logging
 import os
-from collections.abc import Sequence
+import socket
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 
 from django.conf import settings
 from django.db.models import F
 from django.utils import timezone
 
+from authzconsole.common import output
 from authzconsole.common.security_events.ocsf import event_sentence, ocsf_event
-from authzconsole.common.security_events.output import SecurityEventSerializer
-from authzconsole.common.security_events.syslog import send_to_syslog, syslog_message
+from authzconsole.common.security_events.record import FAILURES
 from authzconsole.models import SecurityEvent, SecurityEventTarget
 from grants.jobs import JobContext, JobResult, repeat_job
 
@@ -27,6 +28,27 @@ EVENTS_PER_BATCH = 200
 MAX_SECONDS = 20
 # numbers are assigned before the transaction commits, so a row with a higher number can become visible first
 SETTLE_SECONDS = 2
+SYSLOG_SECONDS = 5
+AUTHPRIV, WARNING, NOTICE = 10, 4, 5
+APP_NAME = "authzconsole"
+# the example number of RFC 5612, because this product has no enterprise number
+STRUCTURED_DATA_ID = "authzconsole@32473"
+DATA_MEMBERS = ("kind", "account", "address", "target", "request_id", "token", "count")
+
+
+class SecurityEventSerializer(output.Output):
+    """An event, in REST, in downloads and in shipped JSON Lines."""
+
+    id = output.Integer(source="pk", example=41)
+    at = output.Time(timespec="milliseconds")
+    kind = output.Text(example="sign-in-failure")
+    account = output.Text(help_text="The account that acted; for a failed sign-in, the entered name.")
+    address = output.Text(example="192.0.2.7", help_text="The client address; empty for commands.")
+    target = output.Text(help_text="The principal, path or file that the event is about.")
+    detail = output.Text()
+    request_id = output.Text(help_text="The id that the console gave to the request.")
+    token = output.Integer(allow_null=True, help_text="The number of the API token of the request.")
+    count = output.Integer(example=1, help_text="The number of equal events that this one stands for.")
 
 
 def start_shipping() -> None:
@@ -101,3 +123,45 @@ def _send(name: str, events: Sequence[SecurityEvent]) -> None:
         file.write(lines)
         file.flush()
         os.fsync(file.fileno())
+
+
+def syslog_message(event: SecurityEvent, text: str) -> bytes:
+    """Return the message of an event: header, structured data and text."""
+    priority = AUTHPRIV * 8 + (WARNING if event.kind in FAILURES else NOTICE)
+    at = event.at.isoformat(timespec="microseconds").replace("+00:00", "Z")
+    header = f"<{priority}>1 {at} {socket.gethostname()[:255] or '-'} {APP_NAME} {os.getpid()} {event.kind}"
+    values = {"id": event.pk, **{name: getattr(event, name) for name in DATA_MEMBERS}}
+    data = " ".join(
+        f'{name}="{_escape(str(value))}"' for name, value in values.items() if value not in ("", None)
+    )
+    return f"{header} [{STRUCTURED_DATA_ID} {data}] \N{BYTE ORDER MARK}{text}".encode()
+
+
+def _escape(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("]", "\\]")
+
+
+def send_to_syslog(target: str, messages: Iterable[bytes]) -> None:
+    """Send the messages. target: `udp:HOST:PORT`, `tcp:HOST:PORT` or `unix:/PATH`.
+
+    Raise OSError on failure.
+    """
+    protocol, _, address = target.partition(":")
+    with _connected_socket(protocol, address) as connection:
+        for message in messages:
+            # octet counting (RFC 6587), because a message can contain line feeds
+            connection.sendall(f"{len(message)} ".encode() + message if protocol == "tcp" else message)
+
+
+def _connected_socket(protocol: str, address: str) -> socket.socket:
+    host, _, port = address.rpartition(":")
+    if protocol == "tcp":
+        return socket.create_connection((host.strip("[]"), int(port)), SYSLOG_SECONDS)
+    family, destination = socket.AF_UNIX, address
+    if protocol == "udp":
+        family, *_, destination = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_DGRAM)[0]
+    datagrams = socket.socket(family, socket.SOCK_DGRAM)
+    datagrams.settimeout(SYSLOG_SECONDS)
+    # connected, so that a closed port is reported by the next message
+    datagrams.connect(destination)
+    return datagrams

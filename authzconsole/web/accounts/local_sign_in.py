@@ -5,8 +5,7 @@ import logging
 from django.conf import settings
 from django.http import HttpRequest
 
-from authzconsole.common.security_events.kinds import EventKind
-from authzconsole.common.security_events.record import record_event
+from authzconsole.common.security_events.record import EventKind, record_event
 from authzconsole.settings.accounts import LOCAL_BACKEND
 from grants.models import User
 

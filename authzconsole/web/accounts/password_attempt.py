@@ -7,8 +7,7 @@ from django.core.exceptions import ValidationError
 from django.http import HttpRequest
 
 from authzconsole.common import login_throttle
-from authzconsole.common.security_events.kinds import EventKind
-from authzconsole.common.security_events.record import record_event
+from authzconsole.common.security_events.record import EventKind, record_event
 
 
 class PasswordAttemptForm:

@@ -5,8 +5,7 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods
 
-from authzconsole.common.security_events.kinds import EventKind
-from authzconsole.common.security_events.record import record_event
+from authzconsole.common.security_events.record import EventKind, record_event
 from authzconsole.sessions.services import active_sessions, end_own_sessions, end_sessions_of, session_id
 from authzconsole.web.accounts.account_pages import account_or_404
 from authzconsole.web.accounts.reauthentication import recent_authentication_required

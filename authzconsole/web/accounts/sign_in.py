@@ -14,8 +14,7 @@ from django.urls import reverse
 from django_htmx.http import HttpResponseClientRedirect
 
 from authzconsole.common.recent_authentication import record_authentication
-from authzconsole.common.security_events.kinds import EventKind
-from authzconsole.common.security_events.record import record_event
+from authzconsole.common.security_events.record import EventKind, record_event
 from authzconsole.sessions.services import end_own_sessions
 from authzconsole.settings.user_directory import LDAP_PROVIDER
 from authzconsole.web.accounts.local_sign_in import is_limited, is_password_accepted, record_break_glass

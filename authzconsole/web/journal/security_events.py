@@ -6,7 +6,7 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
-from authzconsole.common.security_events.kinds import EventKind
+from authzconsole.common.security_events.record import EventKind
 from authzconsole.lists.files import download_links, list_file
 from authzconsole.lists.journal import SecurityEvents
 from authzconsole.web.shared.guard import capability_required

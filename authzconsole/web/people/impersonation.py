@@ -6,8 +6,7 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 
 from authzconsole.common.api_caller import SEE_AS_KEY
-from authzconsole.common.security_events.kinds import EventKind
-from authzconsole.common.security_events.record import record_event
+from authzconsole.common.security_events.record import EventKind, record_event
 from authzconsole.web.forms import ConsoleForm, FormPage, TextField
 from authzconsole.web.shared.links import principal_url
 from authzconsole.web.shared.principal_input import principal_or_404

@@ -26,8 +26,7 @@ from django.db import transaction
 
 from authzconsole.common import login_throttle
 from authzconsole.common.login_throttle import FailureCounter
-from authzconsole.common.security_events.kinds import EventKind
-from authzconsole.common.security_events.record import record_event
+from authzconsole.common.security_events.record import EventKind, record_event
 from authzconsole.settings.accounts import LOCAL_BACKEND
 from authzconsole.web.accounts.local_sign_in import is_password_accepted
 from grants.models import User

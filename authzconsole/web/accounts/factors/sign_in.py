@@ -16,8 +16,7 @@ from django.urls import reverse
 from django.utils.decorators import method_decorator
 from django.views.decorators.debug import sensitive_post_parameters
 
-from authzconsole.common.security_events.kinds import EventKind
-from authzconsole.common.security_events.record import record_event
+from authzconsole.common.security_events.record import EventKind, record_event
 from authzconsole.settings.accounts import LOCAL_BACKEND
 from authzconsole.web.accounts.factors.forms import CodeForm, PasskeyForm, PasskeySignInForm
 from authzconsole.web.accounts.local_sign_in import record_break_glass

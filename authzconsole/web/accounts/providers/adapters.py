@@ -14,8 +14,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
 
-from authzconsole.common.security_events.kinds import EventKind
-from authzconsole.common.security_events.record import record_event
+from authzconsole.common.security_events.record import EventKind, record_event
 from authzconsole.settings.accounts import LOCAL_BACKEND
 from authzconsole.web.accounts.providers.identities import Identity, SignInRefused, sign_in_account
 from authzconsole.web.accounts.providers.session import record_provider_sign_in

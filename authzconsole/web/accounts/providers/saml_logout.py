@@ -22,8 +22,7 @@ from django.utils.decorators import method_decorator
 from django.views.decorators.http import require_GET
 
 from authzconsole.common.recent_authentication import PROVIDER_SESSION_KEY
-from authzconsole.common.security_events.kinds import EventKind
-from authzconsole.common.security_events.record import record_event
+from authzconsole.common.security_events.record import EventKind, record_event
 from authzconsole.sessions.services import end_provider_sessions, provider_name_digest
 from authzconsole.web.accounts.providers.saml import ConsoleSamlProvider, provider_or_404, saml_client
 from authzconsole.web.accounts.providers.session import PROVIDER_STATE
