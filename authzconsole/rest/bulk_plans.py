@@ -35,7 +35,7 @@ from grants.plans.sources.bulk import (
 from grants.plans.sources.change_file import COLUMNS, SAMPLES, BadChangeFile
 from grants.plans.sources.file import create_plan_from_file
 from grants.plans.sources.ghosts import create_ghost_plan
-from grants.tenant.faults import Fault
+from grants.tenant.reading import Fault
 
 
 class ForManySerializer(PeriodSerializer):

@@ -6,18 +6,16 @@ change.
 """
 
 from collections import Counter
-from collections.abc import Callable
 
 from entities.address import ancestor_kinds, parse_address
 from entities.models import Entity, State
 from entities.vocabulary import CONTAINER_KINDS, KINDS
 from grants.bulk_rows import chunks, database_now, insert_rows, reserve_ids, update_rows
 from grants.journal import JournalEntry
-from grants.tenant.lines import EntityLine
 from grants.tenant.reading import Document
-from grants.tenant.report import ENTITIES_ADDED, ENTITIES_CHANGED, ImportReport
+from grants.tenant.report import ENTITIES_ADDED, ENTITIES_CHANGED, ImportRun
 
-ACTIONS = {State.LIVE: "register", State.PLANNED: "plan", State.DELETED: "delete"}
+ACTIONS: dict[str, str] = {State.LIVE: "register", State.PLANNED: "plan", State.DELETED: "delete"}
 COLUMNS = (
     "id",
     "kind",
@@ -56,9 +54,9 @@ def _add_containers(address: str, states: dict[str, str], listed: dict) -> None:
         container = container.parent
 
 
-def write_entities(document: Document, report: ImportReport, record: Callable) -> dict[str, int]:
+def write_entities(run: ImportRun) -> dict[str, int]:
     """Register and change the entities of the document. Return the primary key of each of its addresses."""
-    states = new_states(document)
+    states = new_states(run.document)
     by_kind: dict[str, list[str]] = {
         kind: [] for kind in sorted(KINDS, key=lambda kind: len(ancestor_kinds(kind)))
     }
@@ -66,11 +64,14 @@ def write_entities(document: Document, report: ImportReport, record: Callable) -
         by_kind[address.partition(":")[0]].append(address)
     # All look-ups come before the first insert, because PostgreSQL would reuse query plans that it made for
     # the smaller table.
-    ids = _change_existing(by_kind, states, document, report, record)
+    ids: dict[str, int] = {}
+    for kind, addresses in by_kind.items():
+        for chunk in chunks(addresses):
+            _change_existing(run, _stored_rows(kind, chunk), states, ids)
     for addresses in by_kind.values():
         for new in chunks([address for address in addresses if address not in ids]):
-            record(_insert(new, states, document, ids, report))
-    report.warnings += _warnings(
+            _insert(run, new, states, ids)
+    run.report.warnings += _warnings(
         {
             ids[address]: address
             for kind in CONTAINER_KINDS
@@ -82,28 +83,33 @@ def write_entities(document: Document, report: ImportReport, record: Callable) -
 
 
 def _change_existing(
-    by_kind: dict[str, list[str]],
-    states: dict[str, str],
-    document: Document,
-    report: ImportReport,
-    record: Callable,
-) -> dict[str, int]:
-    """Change registered entities and return their primary keys. `states` is updated: an entity that keeps its
-    state gets the stored one."""
-    ids: dict[str, int] = {}
-    for kind, addresses in by_kind.items():
-        for chunk in chunks(addresses):
-            stored = _stored_rows(kind, chunk)
-            ids.update((address, pk) for address, (pk, *_) in stored.items())
-            record(
-                [*_update(stored, document, report), *_make_containers_live(stored, states, document, report)]
-            )
-            states.update(
-                (address, state)
-                for address, (_, state, _) in stored.items()
-                if address not in document.entities and not _becomes_live(state, states[address])
-            )
-    return ids
+    run: ImportRun, stored: dict[str, tuple[int, str, str]], states: dict[str, str], ids: dict[str, int]
+) -> None:
+    """Change registered entities. Add their primary keys to `ids`, and the states that they keep to
+    `states`.
+    """
+    entries, rows, at = [], [], database_now()
+    for address, (pk, state, description) in stored.items():
+        ids[address] = pk
+        line = run.document.entities.get(address)
+        # of the containers that are not listed, only planned ones become live; deleted ones stay deleted
+        if line is None and not (state == State.PLANNED and states[address] == State.LIVE):
+            states[address] = state
+        new_state = str(states[address])
+        new_description = description if line is None or line.description is None else line.description
+        changes = []
+        if new_state != state:
+            changes.append(JournalEntry(ACTIONS[new_state], entity=address, detail=new_state))
+        if new_description != description:
+            changes.append(JournalEntry("describe", entity=address, detail=new_description))
+        if changes:
+            rows.append((new_state, new_description, at, pk))
+            run.report.changes[ENTITIES_CHANGED, f"{new_state} {address.partition(':')[0]}"] += 1
+        elif line is not None:
+            run.report.unchanged["entities"] += 1
+        entries += changes
+    update_rows(Entity, ("state", "description", "changed_at"), rows)
+    run.record(entries)
 
 
 def _stored_rows(kind: str, addresses: list[str]) -> dict[str, tuple[int, str, str]]:
@@ -115,20 +121,21 @@ def _stored_rows(kind: str, addresses: list[str]) -> dict[str, tuple[int, str, s
     }
 
 
-def _insert(
-    new: list[str], states: dict, document: Document, ids: dict[str, int], report: ImportReport
-) -> list[JournalEntry]:
+def _insert(run: ImportRun, new: list[str], states: dict[str, str], ids: dict[str, int]) -> None:
     at = database_now()
     ids.update(zip(new, reserve_ids(Entity, len(new)), strict=True))
-    insert_rows(Entity, COLUMNS, [_row(address, states[address], document, ids, at) for address in new])
+    insert_rows(Entity, COLUMNS, [_row(run.document, address, states[address], ids, at) for address in new])
     for address in new:
-        report.changes[ENTITIES_ADDED, f"{states[address]} {address.partition(':')[0]}"] += 1
-    return [
-        JournalEntry(ACTIONS[states[address]], entity=address, detail=str(states[address])) for address in new
-    ]
+        run.report.changes[ENTITIES_ADDED, f"{states[address]} {address.partition(':')[0]}"] += 1
+    run.record(
+        [
+            JournalEntry(ACTIONS[states[address]], entity=address, detail=str(states[address]))
+            for address in new
+        ]
+    )
 
 
-def _row(text: str, state: str, document: Document, ids: dict[str, int], at) -> tuple:
+def _row(document: Document, text: str, state: str, ids: dict[str, int], at) -> tuple:
     address, line = parse_address(text), document.entities.get(text)
     container_ids = [
         ids.get(str(container)) for container in (address.parent, address.namespace, address.application)
@@ -143,60 +150,6 @@ def _row(text: str, state: str, document: Document, ids: dict[str, int], at) -> 
         at,
         at,
     )
-
-
-def _update(
-    stored: dict[str, tuple[int, str, str]], document: Document, report: ImportReport
-) -> list[JournalEntry]:
-    changes, rows, at = [], [], database_now()
-    for address, (pk, state, description) in stored.items():
-        if (line := document.entities.get(address)) is None:
-            continue
-        new_description = description if line.description is None else line.description
-        entity_changes = _entity_changes(line, state, description, new_description)
-        if entity_changes:
-            rows.append((line.state, new_description, at, pk))
-            report.changes[ENTITIES_CHANGED, f"{line.state} {address.partition(':')[0]}"] += 1
-        else:
-            report.unchanged["entities"] += 1
-        changes += entity_changes
-    update_rows(Entity, ("state", "description", "changed_at"), rows)
-    return changes
-
-
-def _becomes_live(state: str, new_state: str) -> bool:
-    """Return whether an unlisted container becomes live.
-
-    Only planned containers do; deleted containers stay deleted.
-    """
-    return state == State.PLANNED and new_state == State.LIVE
-
-
-def _make_containers_live(
-    stored: dict[str, tuple[int, str, str]], states: dict[str, str], document: Document, report: ImportReport
-) -> list[JournalEntry]:
-    changed = {
-        address: pk
-        for address, (pk, state, _) in stored.items()
-        if address not in document.entities and _becomes_live(state, states[address])
-    }
-    update_rows(
-        Entity, ("state", "changed_at"), [(str(State.LIVE), database_now(), pk) for pk in changed.values()]
-    )
-    for address in changed:
-        report.changes[ENTITIES_CHANGED, f"live {address.partition(':')[0]}"] += 1
-    return [JournalEntry(ACTIONS[State.LIVE], entity=address, detail="live") for address in changed]
-
-
-def _entity_changes(
-    line: EntityLine, state: str, description: str, new_description: str
-) -> list[JournalEntry]:
-    changes = []
-    if line.state != state:
-        changes.append(JournalEntry(ACTIONS[line.state], entity=line.address, detail=line.state))
-    if new_description != description:
-        changes.append(JournalEntry("describe", entity=line.address, detail=new_description))
-    return changes
 
 
 def _warnings(deleted: dict[int, str]) -> list[str]:

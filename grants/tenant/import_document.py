@@ -4,7 +4,6 @@ INVARIANT: one transaction under the journal's lock reads the stored rows, and w
 journal lines. A second import of the same document changes nothing and adds no journal line.
 """
 
-from collections.abc import Callable
 from itertools import chain, starmap
 
 from django.db import transaction
@@ -13,7 +12,7 @@ from entities.models import Entity
 from grants.authority.transactions import administrator_transaction
 from grants.bulk_rows import chunks, database_now, database_time, refresh_statistics, update_rows
 from grants.changes.grants import StoredGrant, insert_grant_rows
-from grants.journal import Author, JournalEntry, append_to_journal
+from grants.journal import Author, JournalEntry
 from grants.journal_details import period_detail
 from grants.models import GRANT_TABLES, GroupGrant, User, UserGrant, permission_ids
 from grants.tenant.entities import write_entities
@@ -26,8 +25,8 @@ from grants.tenant.principals import (
     write_members,
     write_users,
 )
-from grants.tenant.reading import Document, read_document
-from grants.tenant.report import GRANT_PERIODS_REMOVED, GRANTS_ADDED, GRANTS_CHANGED, ImportReport
+from grants.tenant.reading import read_document
+from grants.tenant.report import GRANT_PERIODS_REMOVED, GRANTS_ADDED, GRANTS_CHANGED, ImportReport, ImportRun
 from grants.validity import VALIDITY_COLUMNS, Validity, format_time
 
 # With this many changes, outdated planner statistics would slow down other connections.
@@ -46,12 +45,7 @@ def import_tenant(*, stream, author: Author, dry_run: bool = False) -> ImportRep
             chain(unknown_principals(document), invisible_names(document), disabled_administrators(document))
         )
         report = ImportReport(lines=document.lines, dry_run=dry_run)
-
-        def record(changes: list[JournalEntry]) -> None:
-            if changes and not dry_run:
-                append_to_journal(head, changes, author=author)
-
-        _write(document, report, record, author)
+        _write(ImportRun(document, report, head, author))
         report.changes = +report.changes
         report.revision = head.revision
         if dry_run:
@@ -61,28 +55,24 @@ def import_tenant(*, stream, author: Author, dry_run: bool = False) -> ImportRep
     return report
 
 
-def _write(document: Document, report: ImportReport, record: Callable, author: Author) -> None:
-    entities = write_entities(document, report, record)
-    principals = {
-        "user": write_users(document, report, record),
-        "group": write_groups(document, report, record),
-    }
-    write_members(document, principals["user"], principals["group"], report, record)
-    for chunk in chunks(document.grants.items()):
+def _write(run: ImportRun) -> None:
+    entities = write_entities(run)
+    principals = {"user": write_users(run), "group": write_groups(run)}
+    write_members(run, principals["user"], principals["group"])
+    for chunk in chunks(run.document.grants.items()):
         for kind in GRANT_TABLES:
-            _write_grants(kind, chunk, principals[kind], entities, report, record, author)
+            _write_grants(run, kind, chunk, principals[kind], entities)
 
 
 def _write_grants(
+    run: ImportRun,
     kind: str,
     chunk: list[tuple[str, list[GrantLine]]],
     principals: dict[str, int],
     entities: dict[str, int],
-    report: ImportReport,
-    record: Callable,
-    author: Author,
 ) -> None:
     model, principal_column = GRANT_TABLES[kind]
+    report, user_id = run.report, run.author.user_id
     stored = model.objects.filter(content_object_id__in=[entities[address] for address, _ in chunk])
     columns = (principal_column, "content_object_id", "permission_id", "pk", "reason", *VALIDITY_COLUMNS)
     existing = {
@@ -100,7 +90,7 @@ def _write_grants(
     insert_grant_rows(
         kind,
         [
-            (*row, author.user_id, at, *line.attributes, *map(database_time, line.validity))
+            (*row, user_id, at, *line.attributes, *map(database_time, line.validity))
             for row, (line, _) in added.items()
         ],
     )
@@ -110,7 +100,7 @@ def _write_grants(
         [
             (
                 *map(database_time, line.validity),
-                author.user_id,
+                user_id,
                 at,
                 line.attributes.reason or existing[row].reason,
                 existing[row].pk,
@@ -118,7 +108,7 @@ def _write_grants(
             for row, (line, _) in changed.items()
         ],
     )
-    record(
+    run.record(
         [
             *starmap(_grant_change, added.values()),
             *(_grant_change(line, privilege, existing[row]) for row, (line, privilege) in changed.items()),

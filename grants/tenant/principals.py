@@ -4,23 +4,22 @@ A new user is a principal and an ordinary account without a password. The role a
 account never change.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from itertools import chain
 
 from django.contrib.auth.hashers import make_password
 from django.contrib.auth.models import Group
 
 from entities.vocabulary import clip
-from grants.bulk_rows import chunks, database_now, database_time, insert_rows, reserve_ids, update_rows
+from grants.bulk_rows import chunks, database_time, insert_rows, update_rows
 from grants.journal import JournalEntry
 from grants.journal_details import period_detail
 from grants.models import Role, User
 from grants.principal_rows import PRINCIPAL_TABLES
 from grants.principals.hooks import end_access
 from grants.principals.new_names import invisible_character_fault
-from grants.tenant.faults import Fault
 from grants.tenant.lines import GroupLine, UserLine
-from grants.tenant.reading import Document
+from grants.tenant.reading import Document, Fault
 from grants.tenant.report import (
     GROUPS_ADDED,
     MEMBER_PERIODS_REMOVED,
@@ -29,25 +28,11 @@ from grants.tenant.report import (
     MEMBERS_REMOVED,
     USERS_ADDED,
     USERS_CHANGED,
-    ImportReport,
+    ImportRun,
 )
 from grants.validity import VALIDITY_COLUMNS, Validity
 
 NO_LIMITS = Validity()
-USER_COLUMNS = (
-    "id",
-    "username",
-    "password",
-    "first_name",
-    "last_name",
-    "email",
-    "is_active",
-    "is_staff",
-    "is_superuser",
-    "date_joined",
-    "role",
-    "is_principal",
-)
 
 
 def unknown_principals(document: Document) -> Iterable[Fault]:
@@ -138,101 +123,81 @@ def _name_list(names: list[str]) -> str:
     )
 
 
-def write_users(document: Document, report: ImportReport, record: Callable) -> dict[str, int]:
+def write_users(run: ImportRun) -> dict[str, int]:
     """Add and change the users of the document. Return the primary key of each user in it, by name."""
     ids: dict[str, int] = {}
-    for chunk in chunks(dict.fromkeys([*document.users, *sorted(_user_names(document))])):
+    users = run.document.users
+    for chunk in chunks(dict.fromkeys([*users, *sorted(_user_names(run.document))])):
         rows = User.objects.filter(username__in=chunk).values_list(
             "username", "pk", "is_active", "email", "is_principal"
         )
         stored = {name: row for name, *row in rows}
         ids.update((name, row[0]) for name, row in stored.items())
-        record(_update_users(stored, document, report))
-    for new in chunks([line for line in document.users.values() if line.name not in ids]):
-        record(_insert_users(new, ids, report))
-    return ids
-
-
-def _insert_users(new: list[UserLine], ids: dict[str, int], report: ImportReport) -> list[JournalEntry]:
-    at = database_now()
-    ids.update(zip((line.name for line in new), reserve_ids(User, len(new)), strict=True))
-    insert_rows(
-        User,
-        USER_COLUMNS,
-        [
-            (
-                ids[line.name],
-                line.name,
-                make_password(None),
-                "",
-                "",
-                line.email or "",
-                line.active is not False,
-                False,
-                False,
-                at,
-                str(Role.ORDINARY),
-                True,
+        _update_users(run, stored)
+    for new in chunks([line for line in users.values() if line.name not in ids]):
+        rows = User.objects.bulk_create(
+            User(
+                username=line.name,
+                password=make_password(None),
+                email=line.email or "",
+                is_active=line.active is not False,
             )
             for line in new
-        ],
-    )
-    for line in new:
-        report.changes[USERS_ADDED, "inactive" if line.active is False else "active"] += 1
-    return [
-        JournalEntry(
-            "user-add", principal=f"user:{line.name}", detail="inactive" if line.active is False else ""
         )
-        for line in new
-    ]
-
-
-def _update_users(stored: dict[str, list], document: Document, report: ImportReport) -> list[JournalEntry]:
-    changes, rows = [], []
-    switched = []
-    for name, (pk, active, email, is_principal) in stored.items():
-        line = document.users.get(name) or UserLine(0, name, None, None)
-        new_active = active if line.active is None else line.active
-        new_email = email if line.email is None else line.email
-        action = "user-activate" if new_active else "user-deactivate"
-        user_changes = [JournalEntry(action, principal=f"user:{name}")] if new_active != active else []
-        if new_active != active:
-            switched.append(pk)
-        if new_email != email:
-            user_changes.append(
-                JournalEntry("user-change", principal=f"user:{name}", detail=f"email: {new_email}")
-            )
-        user_changes += [JournalEntry("principal-add", principal=f"user:{name}")] if not is_principal else []
-        if user_changes:
-            rows.append((new_active, new_email, True, pk))
-            changes += user_changes
-        elif line.line:
-            report.unchanged["users"] += 1
-    report.changes[USERS_CHANGED, ""] += len(rows)
-    update_rows(User, ("is_active", "email", "is_principal"), rows)
-    return [*changes, *end_access(switched)]
-
-
-def write_groups(document: Document, report: ImportReport, record: Callable) -> dict[str, int]:
-    """Add the groups of the document. Return the primary key of each group in it, by name."""
-    ids: dict[str, int] = {}
-    for chunk in chunks(dict.fromkeys([*document.groups, *sorted(_grantee_names(document, "group"))])):
-        stored = dict(Group.objects.filter(name__in=chunk).values_list("name", "pk"))
-        new = [name for name in chunk if name not in stored]
-        ids.update(stored | dict(zip(new, reserve_ids(Group, len(new)), strict=True)))
-        insert_rows(Group, ("id", "name"), [(ids[name], name) for name in new])
-        record([JournalEntry("group-add", principal=f"group:{name}") for name in new])
-        report.changes[GROUPS_ADDED, ""] += len(new)
-        report.unchanged["groups"] += len(stored.keys() & document.groups.keys())
+        ids.update((user.username, user.pk) for user in rows)
+        statuses = ["active" if user.is_active else "inactive" for user in rows]
+        run.report.changes.update((USERS_ADDED, status) for status in statuses)
+        run.record(
+            [
+                JournalEntry("user-add", principal=str(user), detail="" if user.is_active else "inactive")
+                for user in rows
+            ]
+        )
     return ids
 
 
-def write_members(
-    document: Document, users: dict[str, int], groups: dict[str, int], report: ImportReport, record: Callable
-) -> None:
+def _update_users(run: ImportRun, stored: dict[str, list]) -> None:
+    entries, rows, switched = [], [], []
+    for name, (pk, active, email, is_principal) in stored.items():
+        principal, line = f"user:{name}", run.document.users.get(name)
+        new_active = active if line is None or line.active is None else line.active
+        new_email = email if line is None or line.email is None else line.email
+        changes = []
+        if new_active != active:
+            changes.append(JournalEntry(f"user-{'activate' if new_active else 'deactivate'}", principal))
+            switched.append(pk)
+        if new_email != email:
+            changes.append(JournalEntry("user-change", principal, detail=f"email: {new_email}"))
+        if not is_principal:
+            changes.append(JournalEntry("principal-add", principal))
+        if changes:
+            rows.append((new_active, new_email, True, pk))
+        elif line is not None:
+            run.report.unchanged["users"] += 1
+        entries += changes
+    run.report.changes[USERS_CHANGED, ""] += len(rows)
+    update_rows(User, ("is_active", "email", "is_principal"), rows)
+    run.record([*entries, *end_access(switched)])
+
+
+def write_groups(run: ImportRun) -> dict[str, int]:
+    """Add the groups of the document. Return the primary key of each group in it, by name."""
+    ids: dict[str, int] = {}
+    listed = run.document.groups
+    for chunk in chunks(dict.fromkeys([*listed, *sorted(_grantee_names(run.document, "group"))])):
+        stored = dict(Group.objects.filter(name__in=chunk).values_list("name", "pk"))
+        new = Group.objects.bulk_create(Group(name=name) for name in chunk if name not in stored)
+        ids.update(stored | {group.name: group.pk for group in new})
+        run.record([JournalEntry("group-add", f"group:{group.name}") for group in new])
+        run.report.changes[GROUPS_ADDED, ""] += len(new)
+        run.report.unchanged["groups"] += len(stored.keys() & listed.keys())
+    return ids
+
+
+def write_members(run: ImportRun, users: dict[str, int], groups: dict[str, int]) -> None:
     """Replace the members of each group that lists its members."""
-    membership = User.groups.through
-    for chunk in chunks(group for group in document.groups.values() if group.members is not None):
+    membership, report = User.groups.through, run.report
+    for chunk in chunks(group for group in run.document.groups.values() if group.members is not None):
         stored = membership.objects.filter(group_id__in=[groups[group.name] for group in chunk])
         existing = {
             (group, user): (pk, Validity(*period))
@@ -258,7 +223,7 @@ def write_members(
         )
         for pairs in chunks(removed):
             membership.objects.filter(pk__in=[existing[pair][0] for pair in pairs]).delete()
-        record(
+        run.record(
             [
                 *(_member_change("member-add", *pair, listed[pair]) for pair in added),
                 *(_member_change("member-add", *pair, listed[pair], existing[pair][1]) for pair in changed),
@@ -271,7 +236,9 @@ def write_members(
             report.changes[MEMBERS_CHANGED if is_limited else MEMBER_PERIODS_REMOVED, ""] += 1
             if not is_limited:
                 report.warn_of_removed_period(
-                    document.groups[group].line, f"`user:{user}` in `group:{group}`", existing[group, user][1]
+                    run.document.groups[group].line,
+                    f"`user:{user}` in `group:{group}`",
+                    existing[group, user][1],
                 )
         report.changes[MEMBERS_REMOVED, ""] += len(removed)
         report.unchanged["members"] += len(listed) - len(added) - len(changed)

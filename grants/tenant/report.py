@@ -1,8 +1,11 @@
-"""Report what an import changed, or would change, by type."""
+"""One import of a document: what it changed, or would change, by type, and its journal lines."""
 
 from collections import Counter
 from dataclasses import dataclass, field
 
+from grants.journal import Author, JournalEntry, append_to_journal
+from grants.models import JournalHead
+from grants.tenant.reading import Document
 from grants.validity import Validity
 
 MAX_WARNINGS_SHOWN = 20
@@ -104,3 +107,18 @@ class ImportReport:
         rest = removed + len(self.warnings) - len(shown)
         more = [f"and {rest:,} more {'warning' if rest == 1 else 'warnings'}"] if rest > 0 else []
         return [f"warning: {warning}" for warning in shown] + more
+
+
+@dataclass(slots=True)
+class ImportRun:
+    """An import while it runs, under the lock of the journal. head: the locked head."""
+
+    document: Document
+    report: ImportReport
+    head: JournalHead
+    author: Author
+
+    def record(self, entries: list[JournalEntry]) -> None:
+        """Append journal lines, unless this is a dry run."""
+        if entries and not self.report.dry_run:
+            append_to_journal(self.head, entries, author=self.author)

@@ -19,22 +19,22 @@ from grants.errors import GrantError
 from grants.journal import Author, JournalEntry, append_to_journal
 from grants.policies.times import TimeError, parse_time
 from grants.strict_json import MalformedJson, json_from_bytes
+from grants.tenant.reading import Faults
 from grants.usage.storage import UsageRecord, store_usage
 
 MEMBERS = ("user", "entity", "day", "at", "count")
-MAX_REPORTED = 100
 MAX_COUNT = 10**12
 
 
 class BadUsage(GrantError):
-    """Records are invalid. faults: (number of the line from 1, field, reason); at most MAX_REPORTED. total:
-    of all.
+    """Records are invalid. faults: of the first hundred; `line` is the number of the record from 1. total:
+    the number of all faults.
     """
 
-    def __init__(self, faults: list[tuple[int, str, str]], total: int):
-        self.faults, self.total = faults, total
-        lines = [f"line {number}: {field}: {reason}" for number, field, reason in faults]
-        more = [f"and {total - len(faults):,} more"] if total > len(faults) else []
+    def __init__(self, faults: Faults):
+        self.faults, self.total = faults.kept, faults.bad_lines
+        lines = [f"line {number}: {field}: {reason}" for number, field, reason in self.faults]
+        more = [f"and {self.total - len(lines):,} more"] if self.total > len(lines) else []
         super().__init__("\n".join([*lines, *more]))
 
 
@@ -55,15 +55,7 @@ def import_records(records: Iterable[tuple[int, object]], *, author: Author) -> 
     records: the number of the line, and its JSON value or an exception. Raise BadUsage if a record is
     invalid, and NotAdministrator; then nothing is stored.
     """
-    faults: list[tuple[int, str, str]] = []
-    total = stored = 0
-
-    def note(number: int, field: str, reason: str) -> None:
-        nonlocal total
-        total += 1
-        if len(faults) < MAX_REPORTED:
-            faults.append((number, field, reason))
-
+    faults, stored = Faults(), 0
     with transaction.atomic():
         for part in chunks(records):
             numbers: dict[UsageRecord, int] = {}
@@ -71,18 +63,15 @@ def import_records(records: Iterable[tuple[int, object]], *, author: Author) -> 
                 try:
                     numbers.setdefault(_parse_record(value), number)
                 except _BadField as error:
-                    note(number, error.field, error.reason)
+                    faults.add(number, error.field, error.reason)
 
-            def note_unknown(record: UsageRecord, name: str, numbers=numbers) -> None:
-                note(
-                    numbers[record],
-                    "user" if name.startswith("user:") else "entity",
-                    f"{name} is not known here",
-                )
+            def add_unknown(record: UsageRecord, name: str, numbers=numbers) -> None:
+                field = "user" if name.startswith("user:") else "entity"
+                faults.add(numbers[record], field, f"{name} is not known here")
 
-            stored += store_usage(list(numbers), note_unknown)
-        if total:
-            raise BadUsage(faults, total)
+            stored += store_usage(list(numbers), add_unknown)
+        if faults.bad_lines:
+            raise BadUsage(faults)
         if stored:
             # at the end, because all other changes wait while the journal is locked
             with administrator_transaction(author) as head:

@@ -12,8 +12,8 @@ from entities.vocabulary import Privilege
 from grants.journal import Author, current_revision
 from grants.models import GroupGrant, JournalHead, JournalLine, User, UserGrant
 from grants.tenant.export_document import export_tenant
-from grants.tenant.faults import BadTenantDocument
 from grants.tenant.import_document import import_tenant
+from grants.tenant.reading import BadTenantDocument
 
 AUTHOR = Author("tests", reason="test")
 ODD_NAMES = [

@@ -18,9 +18,8 @@ from grants.change_set import Grant, Key, Revoke
 from grants.errors import GrantError, PlanError
 from grants.models import GRANT_VERBS, PlanVerb
 from grants.principal_rows import principals_by_name
-from grants.tenant.faults import Fault, Faults
 from grants.tenant.lines import MemberReader
-from grants.tenant.reading import UNREADABLE, parse_line_json
+from grants.tenant.reading import UNREADABLE, Fault, Faults, parse_line_json
 from grants.validity import VALIDITY_COLUMNS
 
 MAX_FILE_BYTES = 8 * 1024 * 1024

@@ -14,8 +14,8 @@ from grants.models import JournalLine, Role, User
 from grants.principals.new_names import names_that_differ_in_case
 from grants.principals.services import add_group, add_user
 from grants.tenant.export_document import export_tenant
-from grants.tenant.faults import BadTenantDocument
 from grants.tenant.import_document import import_tenant
+from grants.tenant.reading import BadTenantDocument
 from tests.support.authors import COMMAND
 from tests.support.changes import change_grants
 

@@ -9,7 +9,7 @@ from grants.journal import Author
 from grants.models import Role, User
 from grants.principals.services import add_user
 from grants.tenant import import_document as importing
-from grants.tenant.faults import BadTenantDocument
+from grants.tenant.reading import BadTenantDocument
 from grants.tenant.report import (
     USERS_CHANGED,
 )

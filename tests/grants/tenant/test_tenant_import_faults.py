@@ -8,8 +8,7 @@ import pytest
 from entities.vocabulary import Privilege
 from grants.strict_json import MAX_DIGITS, MAX_NESTING
 from grants.tenant import import_document
-from grants.tenant.faults import BadTenantDocument
-from grants.tenant.reading import MAX_LINE_BYTES
+from grants.tenant.reading import MAX_LINE_BYTES, BadTenantDocument
 from tests.support.tenant_documents import (
     AUTHOR,
     entity,

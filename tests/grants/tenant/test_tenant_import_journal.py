@@ -5,8 +5,8 @@ import pytest
 from entities.models import Entity
 from grants.journal import current_revision, first_break
 from grants.models import User
-from grants.tenant import import_document as importing
-from grants.tenant.faults import BadTenantDocument
+from grants.tenant import report
+from grants.tenant.reading import BadTenantDocument
 from tests.support.tenant_documents import (
     EXAMPLE,
     entity,
@@ -61,7 +61,7 @@ def test_a_failure_in_the_middle_writes_nothing(monkeypatch):
         if Entity.objects.exists() and User.objects.exists():
             raise RuntimeError("the disk is full")
 
-    monkeypatch.setattr(importing, "append_to_journal", fails)
+    monkeypatch.setattr(report, "append_to_journal", fails)
     with pytest.raises(RuntimeError):
         import_lines(*EXAMPLE)
     assert not Entity.objects.exists() and not User.objects.exists() and current_revision() == 0
