@@ -3,11 +3,11 @@
 import hashlib
 import io
 import os
+import shutil
 import tarfile
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -29,26 +29,10 @@ MAX_MANIFEST_BYTES = 64 << 20
 _DAMAGE = (tarfile.TarError, EOFError, zlib.error, OSError)
 
 
-@dataclass(frozen=True)
-class FileFacts:
-    """The size and the SHA-256 hash of a file."""
-
-    size: int
-    sha256: str
-
-
-def copy_stream(source: BinaryIO, target: BinaryIO) -> FileFacts:
-    digest, size = hashlib.sha256(), 0
-    while chunk := source.read(CHUNK_BYTES):
-        target.write(chunk)
-        digest.update(chunk)
-        size += len(chunk)
-    return FileFacts(size, digest.hexdigest())
-
-
-def file_facts(path: Path) -> FileFacts:
-    with path.open("rb") as source, open(os.devnull, "wb") as nowhere:
-        return copy_stream(source, nowhere)
+def file_facts(path: Path) -> dict[str, int | str]:
+    """Return the size and the SHA-256 hash of a file."""
+    with path.open("rb") as file:
+        return {"size": path.stat().st_size, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
 
 
 def write_archive(path: Path, contents: dict[str, Any], files: Mapping[str, Path]) -> None:
@@ -58,7 +42,7 @@ def write_archive(path: Path, contents: dict[str, Any], files: Mapping[str, Path
     """
     if not has_signing_key():
         raise BackupError("JOURNAL_KEYS contains no key, so the backup cannot be signed")
-    facts = {name: vars(file_facts(file)) for name, file in files.items()}
+    facts = {name: file_facts(file) for name, file in files.items()}
     manifest = signed_manifest(PURPOSE, {"format": FORMAT, **contents, "files": facts})
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
@@ -67,7 +51,7 @@ def write_archive(path: Path, contents: dict[str, Any], files: Mapping[str, Path
                 _add(archive, MANIFEST, io.BytesIO(manifest), len(manifest))
                 for name, source in files.items():
                     with source.open("rb") as stream:
-                        _add(archive, name, stream, facts[name]["size"])
+                        _add(archive, name, stream, source.stat().st_size)
             file.flush()
             os.fsync(file.fileno())
         os.rename(temporary, path)
@@ -126,7 +110,7 @@ def extract_files(path: Path, contents: dict[str, Any], folder: Path) -> dict[st
 
     Raise BackupError if the files differ from the manifest.
     """
-    expected = {name: FileFacts(**facts) for name, facts in contents["files"].items()}
+    expected: dict[str, dict] = contents["files"]
     extracted: dict[str, Path] = {}
     with opened_archive(path) as archive:
         for member in archive:
@@ -136,8 +120,8 @@ def extract_files(path: Path, contents: dict[str, Any], folder: Path) -> dict[st
                 raise BackupError(f"{path} is damaged: {member.name} is not in its manifest")
             target = folder / str(len(extracted))
             with target.open("xb") as file:
-                facts = copy_stream(_content(archive, member), file)
-            if facts != expected[member.name]:
+                shutil.copyfileobj(_content(archive, member), file)
+            if file_facts(target) != expected[member.name]:
                 raise BackupError(f"{path} is damaged: {member.name} differs from the manifest")
             extracted[member.name] = target
         _read_to_end(archive)

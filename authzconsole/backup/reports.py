@@ -1,12 +1,13 @@
 """The reports in a backup: the folders of finished runs below SNAPSHOT_URI."""
 
+import shutil
 from pathlib import Path
 
 from pyarrow.fs import FileSelector, FileType
 
 from analytics.models import AnalysisRun
 from analytics.storage import storage_root
-from authzconsole.backup.archive import REPORTS, copy_stream
+from authzconsole.backup.archive import REPORTS
 from grants.models import JobState
 
 
@@ -30,7 +31,7 @@ def copy_reports(folder: Path) -> dict[str, Path]:
                 if info.type == FileType.File:
                     target = folder / f"report-{len(copies) + len(copied)}"
                     with filesystem.open_input_stream(info.path) as source, target.open("wb") as file:
-                        copy_stream(source, file)
+                        shutil.copyfileobj(source, file)
                     copied[REPORTS + info.path.removeprefix(f"{root}/")] = target
         except FileNotFoundError:
             continue
@@ -46,7 +47,7 @@ def store_reports(files: dict[str, Path]) -> int:
         target = f"{root}/{name}"
         filesystem.create_dir(target.rpartition("/")[0], recursive=True)
         with path.open("rb") as source, filesystem.open_output_stream(target) as file:
-            copy_stream(source, file)
+            shutil.copyfileobj(source, file)
     return len(reports)
 
 

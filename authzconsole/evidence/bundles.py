@@ -1,11 +1,12 @@
 """The signed bundles of evidence and of reviews in the storage."""
 
+import hashlib
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 from analytics.storage import storage_root
 from analytics.storage_identity import storage_identity
-from authzconsole.backup.archive import copy_stream
 
 CHUNK_BYTES = 1 << 18
 
@@ -19,8 +20,9 @@ def store_bundle(bundle: Path, folder: str, name: str) -> tuple[str, str]:
         bundle.open("rb") as source,
         filesystem.open_output_stream(f"{root}/{path}", compression=None) as target,
     ):
-        facts = copy_stream(source, target)
-    return path, facts.sha256
+        shutil.copyfileobj(source, target)
+        source.seek(0)
+        return path, hashlib.file_digest(source, "sha256").hexdigest()
 
 
 def bundle_chunks(path: str) -> Iterator[bytes]:
