@@ -1,29 +1,54 @@
 """The base class of commands that need a console database."""
 
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 from django.core.management.base import BaseCommand, CommandError
 from django.db import DatabaseError, connection
 
-from grants.errors import JournalReadOnly
+from entities.errors import Refusal
 from grants.models import JournalHead
 
 
 class ConsoleCommand(BaseCommand):
-    """A command that raises CommandError if the database does not exist or has no tables. A missing SQLite
-    file is not created."""
+    """A command that raises CommandError for a refusal, and if the database does not exist or has no tables.
+    A missing SQLite file is not created. A reader may close the pipe before the end of the output.
+    """
 
     def execute(self, *args, **options):
         if _is_missing_sqlite_file():
             raise CommandError(_missing_console_message())
         try:
-            return super().execute(*args, **options)
-        except JournalReadOnly as error:
-            raise CommandError(f"this console is read-only: {error}; nothing was changed") from None
+            output = super().execute(*args, **options)
+            self.stdout.flush()
+            return output
+        except Refusal as error:
+            raise CommandError(error.detail) from None
+        except BrokenPipeError:
+            # discard the buffered output so that Python reports no error at exit
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self.stdout.fileno())
         except DatabaseError:
             if _has_tables():
                 raise
             raise CommandError(_missing_console_message()) from None
+
+
+@contextmanager
+def opened_input(file: str) -> Iterator[IO[bytes]]:
+    """Open the file that a command reads; `-` is standard input. Raise CommandError if it cannot be read."""
+    if file == "-":
+        yield sys.stdin.buffer
+        return
+    try:
+        stream = open(file, "rb")
+    except (OSError, ValueError) as error:
+        raise CommandError(f"{file} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    with stream:
+        yield stream
 
 
 def _is_missing_sqlite_file() -> bool:

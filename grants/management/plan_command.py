@@ -4,13 +4,11 @@ import json
 
 from django.core.management.base import CommandError
 
-from grants.errors import GrantError
 from grants.journal import Author
 from grants.management.console_command import ConsoleCommand
 from grants.management.second_person import add_second_person_argument, reason_with_second_person
 from grants.models import Plan
 from grants.plans.apply import apply_plan
-from grants.policies.catalogue import UnknownGeneration
 
 
 class PlanCommand(ConsoleCommand):
@@ -28,12 +26,9 @@ class PlanCommand(ConsoleCommand):
             )
         if apply:
             reason = reason_with_second_person(reason, second_person)
-        try:
-            plan, counts = self.create_plan(Author(self.name), **options)
-            if apply and plan is not None:
-                apply_plan(author=Author(self.name, reason=reason), plan_id=plan.pk)
-        except (GrantError, UnknownGeneration, ValueError) as error:
-            raise CommandError(str(error)) from None
+        plan, counts = self.create_plan(Author(self.name), **options)
+        if apply and plan is not None:
+            apply_plan(author=Author(self.name, reason=reason), plan_id=plan.pk)
         self.stdout.write(json.dumps({"plan": plan.pk if plan else None, **counts}))
 
     @property

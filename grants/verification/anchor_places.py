@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Protocol
 from urllib.parse import urlsplit
 
+from entities.errors import Refusal
 from grants.models import JournalHead
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 MAX_RECORD_BYTES = 1_000
 
 
-class AnchorError(Exception):
+class AnchorError(Refusal):
     """An anchor cannot be written or read, or contradicts the journal."""
 
 

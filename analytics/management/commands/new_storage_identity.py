@@ -1,9 +1,6 @@
 """Create separate folders in a shared storage for a copied database."""
 
-from django.core.management.base import CommandError
-
 from analytics.storage_identity import change_storage_identity
-from grants.errors import GrantError
 from grants.journal import Author
 from grants.management.console_command import ConsoleCommand
 
@@ -18,8 +15,5 @@ class Command(ConsoleCommand):
         parser.add_argument("--reason", default="", help="stored in the journal")
 
     def handle(self, *, reason, **options):
-        try:
-            old, new = change_storage_identity(author=Author("new_storage_identity", reason=reason))
-        except GrantError as error:
-            raise CommandError(str(error)) from None
+        old, new = change_storage_identity(author=Author("new_storage_identity", reason=reason))
         self.stdout.write(f"The storage identity is {new} instead of {old}.")

@@ -1,10 +1,7 @@
 """Create an API token and print it. The token is not stored, so it cannot be shown again."""
 
-from django.core.management.base import CommandError
-
-from authzconsole.common.tokens import TokenError, create_token
+from authzconsole.common.tokens import create_token
 from authzconsole.models import TokenScope
-from grants.errors import GrantError
 from grants.journal import Author
 from grants.management.console_command import ConsoleCommand
 
@@ -31,12 +28,9 @@ class Command(ConsoleCommand):
 
     def handle(self, *, user, scopes, days, name, **options):
         author = Author("create_token")
-        try:
-            issued = create_token(
-                author=author, owner=user, name=name or " and ".join(scopes), scopes=scopes, days=days
-            )
-        except (TokenError, GrantError) as error:
-            raise CommandError(str(error)) from None
+        issued = create_token(
+            author=author, owner=user, name=name or " and ".join(scopes), scopes=scopes, days=days
+        )
         self.stdout.write(issued.secret)
         self.stderr.write(
             f"Token {issued.token.pk} of {issued.token.owner}, expires "

@@ -1,9 +1,6 @@
 """Revoke an API token immediately."""
 
-from django.core.management.base import CommandError
-
-from authzconsole.common.tokens import TokenError, revoke_token
-from grants.errors import GrantError
+from authzconsole.common.tokens import revoke_token
 from grants.journal import Author
 from grants.management.console_command import ConsoleCommand
 
@@ -17,8 +14,5 @@ class Command(ConsoleCommand):
         )
 
     def handle(self, *, number, **options):
-        try:
-            outcome = revoke_token(author=Author("revoke_token"), number=number)
-        except (TokenError, GrantError) as error:
-            raise CommandError(str(error)) from None
+        outcome = revoke_token(author=Author("revoke_token"), number=number)
         self.stdout.write(outcome.sentence)

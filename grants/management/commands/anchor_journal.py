@@ -5,7 +5,6 @@ from django.core.management.base import CommandError
 
 from grants.management.console_command import ConsoleCommand
 from grants.verification.anchor import anchor_journal
-from grants.verification.anchor_places import AnchorError
 
 
 class Command(ConsoleCommand):
@@ -16,8 +15,5 @@ class Command(ConsoleCommand):
             raise CommandError(
                 "JOURNAL_ANCHOR names no place, such as file:/var/log/authzconsole.anchor or syslog:"
             )
-        try:
-            revision = anchor_journal()
-        except AnchorError as error:
-            raise CommandError(str(error)) from None
+        revision = anchor_journal()
         self.stdout.write(f"The journal is anchored at revision {revision}.")

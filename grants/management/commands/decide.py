@@ -1,19 +1,15 @@
 """Read AuthZEN evaluation requests, one per line, and write one answer per line in the same order."""
 
 import json
-import os
-import sys
 from collections.abc import Iterator
 from itertools import islice
-
-from django.core.management.base import CommandError
 
 from grants.active_generation import active_generation
 from grants.evaluation.engine import BATCH_SIZE, answer_questions
 from grants.history import at_moment
 from grants.history.catch_up import catch_up
 from grants.history.questions import group_by_moment
-from grants.management.console_command import ConsoleCommand
+from grants.management.console_command import ConsoleCommand, opened_input
 from grants.policies.question import Question, QuestionError, question_from_json
 from grants.strict_json import MalformedJson, json_from_bytes
 
@@ -29,29 +25,12 @@ class Command(ConsoleCommand):
         )
 
     def handle(self, *, file, **options):
-        try:
-            self._answer_all(file)
-            self.stdout.flush()
-        except BrokenPipeError:
-            # the reader closed the pipe; discard the buffered output so that Python reports no error at exit
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-    def _answer_all(self, file: str) -> None:
         generation = active_generation().name
-        with _open_input(file) as stream:
+        with opened_input(file) as stream:
             lines = lines_of(stream)
             while batch := [read_body(line) for line in islice(lines, BATCH_SIZE)]:
                 answers = answers_in_order(batch, generation)
                 self.stdout.write("\n".join(json.dumps(answer, ensure_ascii=False) for answer in answers))
-
-
-def _open_input(file: str):
-    if file == "-":
-        return sys.stdin.buffer
-    try:
-        return open(file, "rb")
-    except OSError as error:
-        raise CommandError(f"cannot read {file}: {error.strerror}") from None
 
 
 def lines_of(stream) -> Iterator[bytes | None]:

@@ -29,15 +29,10 @@ class Command(ConsoleCommand):
 
     def _print(self) -> None:
         binary = getattr(self.stdout, "buffer", None)
-        try:
-            if binary is None:
-                self.stdout.write("".join(f"{line}\n" for line in tenant_lines()), ending="")
-            else:
-                export_tenant(binary)
-                binary.flush()
-        except BrokenPipeError:
-            # the reader closed the pipe; discard the buffered output so that Python reports no error at exit
-            os.dup2(os.open(os.devnull, os.O_WRONLY), binary.fileno())
+        if binary is None:
+            self.stdout.write("".join(f"{line}\n" for line in tenant_lines()), ending="")
+        else:
+            export_tenant(binary)
 
 
 def _write_atomically(path: Path) -> int:

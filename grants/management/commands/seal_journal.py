@@ -1,6 +1,5 @@
 """Sign the journal with the current key after the previous key was lost."""
 
-from django.core.management.base import CommandError
 from django.db import transaction
 
 from grants.errors import GrantError
@@ -41,8 +40,5 @@ class Command(ConsoleCommand):
         )
 
     def handle(self, *, reason, **options):
-        try:
-            revision = seal_journal(author=Author("seal_journal", reason=reason))
-        except GrantError as error:
-            raise CommandError(str(error)) from None
+        revision = seal_journal(author=Author("seal_journal", reason=reason))
         self.stdout.write(f"The journal is sealed at revision {revision}.")

@@ -4,9 +4,8 @@ import json
 
 from django.core.management.base import CommandError
 
-from entities.vocabulary import VocabularyError, kind_by_name
+from entities.vocabulary import kind_by_name
 from grants.access.what_can import all_permissions
-from grants.errors import PrincipalError
 from grants.management.access_command import AccessCommand
 from grants.principal_names import parse_principal
 from grants.principal_rows import principals_by_name
@@ -24,11 +23,8 @@ class Command(AccessCommand):
         super().add_arguments(parser)
 
     def write_lines(self, *, generation, revision, principal, kind, **options):
-        try:
-            subject_type, name = parse_principal(principal)
-            kinds = None if kind is None else [kind_by_name(kind).name]
-        except (PrincipalError, VocabularyError) as error:
-            raise CommandError(str(error)) from None
+        subject_type, name = parse_principal(principal)
+        kinds = None if kind is None else [kind_by_name(kind).name]
         if principal not in principals_by_name([principal]):
             then = "" if revision is None else f" at revision {revision:,}"
             raise CommandError(f"there is no {principal}{then}")

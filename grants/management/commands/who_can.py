@@ -6,10 +6,10 @@ from itertools import islice
 
 from django.core.management.base import CommandError
 
-from entities.address import AddressError, parse_address
+from entities.address import parse_address
 from entities.selectors import entity_at
 from grants.access.paths import Path, Ways
-from grants.access.requirements import UnknownOperation, check_operation
+from grants.access.requirements import check_operation
 from grants.access.who_can import all_access
 from grants.management.access_command import AccessCommand
 
@@ -30,11 +30,8 @@ class Command(AccessCommand):
         super().add_arguments(parser)
 
     def write_lines(self, *, generation, revision, entity, operation, **options):
-        try:
-            address = parse_address(entity)
-            operations = None if operation is None else [check_operation(address.kind, operation)]
-        except (AddressError, UnknownOperation) as error:
-            raise CommandError(str(error)) from None
+        address = parse_address(entity)
+        operations = None if operation is None else [check_operation(address.kind, operation)]
         if revision is not None and entity_at(address) is None:
             raise CommandError(f"{address} did not exist at revision {revision:,}")
         for access in all_access(address, generation, operations):
