@@ -2,23 +2,23 @@
 namespaces.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from django.http import Http404
-from django.http.response import HttpResponseBase
 from rest_framework import serializers
 from rest_framework.request import Request
-from rest_framework.response import Response
 
 from authzconsole.common.fields import AddressText, Choice, PrincipalText, StrictSerializer, reason_field
 from authzconsole.common.past import moment_of_query
 from authzconsole.lists.access import Stewards, WhatCan, WhoCan
 from authzconsole.rest.framework.callers import (
-    author_of,
     changeable_with,
     check_can_see_all,
     visible_entity,
 )
-from authzconsole.rest.framework.lists import FORMULAS, Download, ListEndpoint
-from authzconsole.rest.framework.operations import api_operation
+from authzconsole.rest.framework.lists import FORMULAS, ListEndpoint
+from authzconsole.rest.framework.operations import operation
 from authzconsole.rest.framework.problems import Problem
 from authzconsole.rest.people.users import OutcomeSerializer
 from entities.selectors import entity_at
@@ -26,19 +26,11 @@ from entities.vocabulary import KINDS, Privilege, clip
 from grants.access.requirements import UnknownOperation, check_operation
 from grants.authority.stewards import sees_everything_in
 from grants.history import at_moment
+from grants.outcomes import Outcome
 from grants.principal_rows import principals_by_name
 from grants.roles.capabilities import Capability
 from grants.stewards.services import add_steward, remove_steward
 
-TAG = "Access"
-ABOUT_WHO_CAN = (
-    "For administrators and auditors. Only active users; only operations with a rule. With `contents`, the rows are about "
-    "the live entities on and inside the address, sorted by entity."
-)
-ABOUT_WHAT_CAN = (
-    "Only live entities and operations with a rule. An inactive user can do nothing. Accounts with the role `ordinary` "
-    "can only ask about themselves, and get only entities that they see or have a grant on."
-)
 check_steward_manager = changeable_with(Capability.MANAGE_SETTINGS)
 
 
@@ -54,64 +46,55 @@ class WhoCanOptions(StrictSerializer):
 
 
 class WhoCanList(ListEndpoint):
+    """List who can access an entity.
+
+    One row for each active user and each operation that is permitted, with the paths: the grants by
+    which. For administrators and auditors. Only active users; only operations with a rule. With
+    `contents`, the rows are about the live entities on and inside the address, sorted by entity.
+    """
+
+    route, url_name = "who-can", "rest-who-can"
+    operation_id = "who_can_list"
     rows = WhoCan
     options = (WhoCanOptions,)
-    operation = (
-        "who_can_list",
-        TAG,
-        "List who can access an entity",
-        f"One row for each active user and each operation that is permitted, with the paths: the grants by which. {ABOUT_WHO_CAN}",
-    )
     errors = (404,)
 
-    def list_page(self, request: Request, **path) -> Response:
-        _check_who_can(request, self.query)
+    files = {"csv": f"One line for each path. {FORMULAS}", "jsonl": "One object for each row."}
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        _check_who_can(self.request, self.query)
         with at_moment(moment_of_query(self.query)):
-            _check_existed(self.query)
-            return super().list_page(request)
-
-
-class WhoCanFiles(Download):
-    rows = WhoCan
-    operation = "who_can", TAG, "who can access an entity", ABOUT_WHO_CAN
-    lines = {"csv": f"One line for each path. {FORMULAS}", "jsonl": "One object for each row."}
-    errors = (404,)
-
-    def file(self, request: Request, extension: str, **path) -> HttpResponseBase:
-        _check_who_can(request, self.query)
-        with at_moment(moment_of_query(self.query)):
-            _check_existed(self.query)
-            return super().file(request, extension)
+            if "as_of" in self.query and entity_at(self.query["entity"]) is None:
+                raise Problem(
+                    404, f"{self.query['entity']} did not exist at revision {self.query['as_of']:,}"
+                )
+            yield
 
 
 class WhatCanList(ListEndpoint):
+    """List what a principal can do.
+
+    One row for each live entity and each operation that is permitted, with the paths: the grants by
+    which. Only live entities and operations with a rule. An inactive user can do nothing. Accounts with
+    the role `ordinary` can only ask about themselves, and get only entities that they see or have a grant
+    on.
+    """
+
+    route, url_name = "what-can", "rest-what-can"
+    operation_id = "what_can_list"
     rows = WhatCan
-    operation = (
-        "what_can_list",
-        TAG,
-        "List what a principal can do",
-        f"One row for each live entity and each operation that is permitted, with the paths: the grants by which. {ABOUT_WHAT_CAN}",
-    )
     errors = (404,)
 
-    def list_page(self, request: Request, **path) -> Response:
-        _check_what_can(request, self.query)
+    files = WhoCanList.files
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        _check_what_can(self.request, self.query)
         with at_moment(moment_of_query(self.query)):
-            _check_principal(self.query)
-            return super().list_page(request)
-
-
-class WhatCanFiles(Download):
-    rows = WhatCan
-    operation = "what_can", TAG, "what a principal can do", ABOUT_WHAT_CAN
-    lines = WhoCanFiles.lines
-    errors = (404,)
-
-    def file(self, request: Request, extension: str, **path) -> HttpResponseBase:
-        _check_what_can(request, self.query)
-        with at_moment(moment_of_query(self.query)):
-            _check_principal(self.query)
-            return super().file(request, extension)
+            if self.query["principal"] not in principals_by_name([self.query["principal"]]):
+                raise Http404
+            yield
 
 
 def _check_who_can(request: Request, query: dict) -> None:
@@ -129,12 +112,6 @@ def _check_who_can(request: Request, query: dict) -> None:
     _check_operation(query, query.get("kind", "") if query["contents"] else address.kind)
 
 
-def _check_existed(query: dict) -> None:
-    """Raise Problem (404) if the entity did not exist at the revision of the query."""
-    if "as_of" in query and entity_at(query["entity"]) is None:
-        raise Problem(404, f"{query['entity']} did not exist at revision {query['as_of']:,}")
-
-
 def _check_what_can(request: Request, query: dict) -> None:
     """Raise Http404 or Problem (403) for accounts that may not read the list, ValidationError for an unknown
     operation.
@@ -145,12 +122,6 @@ def _check_what_can(request: Request, query: dict) -> None:
         # the grants of another time do not decide which of the present entities an account may see
         check_can_see_all(request)
     _check_operation(query, query.get("kind", ""))
-
-
-def _check_principal(query: dict) -> None:
-    """Raise Http404 if there is no such principal."""
-    if query["principal"] not in principals_by_name([query["principal"]]):
-        raise Http404
 
 
 def _check_operation(query: dict, kind: str) -> None:
@@ -170,86 +141,40 @@ def _check_operation(query: dict, kind: str) -> None:
 
 
 class NewStewardSerializer(StrictSerializer):
-    """A principal that becomes data steward of a namespace."""
+    """A principal that is data steward of a namespace."""
 
     namespace = AddressText(help_text="The address of a registered namespace.")
     principal = PrincipalText()
     reason = reason_field()
 
 
-class StewardRemovalQuery(StrictSerializer):
-    """The steward to remove."""
-
-    namespace = AddressText()
-    principal = PrincipalText()
-    reason = reason_field()
-
-
-OUTCOME_EXAMPLE = {
-    "changed": True,
-    "revision": 812,
-    "sentence": "group:marketing-analytics is a data steward of namespace:sales now",
-}
-REMOVED = "group:marketing-analytics is no longer a data steward of namespace:sales"
-
-
 class StewardList(ListEndpoint):
+    """List data stewards.
+
+    The users and groups that see everything in a namespace and approve requests for it. Accounts that do
+    not see everything get the stewards of the namespaces of which they are stewards.
+    """
+
+    route, url_name = "stewards", "rest-stewards"
+    operation_id = "stewards_list"
     rows = Stewards
-    rules = {"POST": check_steward_manager, "DELETE": check_steward_manager}
-    queries = {"DELETE": StewardRemovalQuery}
-    operation = (
-        "stewards_list",
-        "Data stewards",
-        "List data stewards",
-        "The users and groups that see everything in a namespace and approve requests for it. Accounts that do not see "
-        "everything get the stewards of the namespaces of which they are stewards.",
-    )
 
-    @api_operation(
-        "stewards_add",
-        "Data stewards",
-        "Assign a data steward",
-        "For administrators.",
-        request=NewStewardSerializer,
-        request_example={
-            "namespace": "namespace:sales",
-            "principal": "group:marketing-analytics",
-            "reason": "owns the data",
-        },
-        responses={200: OutcomeSerializer},
-        response_example=OUTCOME_EXAMPLE,
-        errors=[409],
-    )
-    def post(self, request: Request) -> Response:
-        data = self.body(NewStewardSerializer)
-        return Response(
-            OutcomeSerializer.data_of(
-                add_steward(
-                    author=author_of(request, data["reason"]),
-                    namespace=data["namespace"],
-                    principal=data["principal"],
-                )
-            )
-        )
+    @operation("stewards_add", check_steward_manager, OutcomeSerializer, body=NewStewardSerializer)
+    def post(self) -> Outcome:
+        """Assign a data steward.
 
-    @api_operation(
-        "stewards_remove",
-        "Data stewards",
-        "Remove a data steward",
-        "For administrators.",
-        query=StewardRemovalQuery,
-        responses={200: OutcomeSerializer},
-        errors=[409],
-        response_example=OUTCOME_EXAMPLE | {"sentence": REMOVED},
-    )
-    def delete(self, request: Request) -> Response:
-        query = self.query
-        return Response(
-            OutcomeSerializer.data_of(
-                remove_steward(
-                    author=author_of(request, query["reason"]),
-                    namespace=query["namespace"],
-                    principal=query["principal"],
-                )
-            )
-        )
+        For administrators.
+        """
+        return add_steward(author=self.author, **self.steward)
+
+    @operation("stewards_remove", check_steward_manager, OutcomeSerializer, query=NewStewardSerializer)
+    def delete(self) -> Outcome:
+        """Remove a data steward.
+
+        For administrators.
+        """
+        return remove_steward(author=self.author, **self.steward)
+
+    @property
+    def steward(self) -> dict:
+        return {name: self.data[name] for name in ("namespace", "principal")}

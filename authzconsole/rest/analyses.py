@@ -1,15 +1,13 @@
 """The REST resources `analyses` and `runs`: list analyses, start and cancel runs, read reports."""
 
 from pathlib import Path
-from typing import Any
 
 from django.conf import settings
 from django.http import FileResponse
 from rest_framework import serializers
-from rest_framework.request import Request
 from rest_framework.response import Response
 
-from analytics.analyses import ANALYSES, AnalysisError, AnalysisName, analysis_by_name
+from analytics.analyses import ANALYSES, AnalysisError, analysis_by_name
 from analytics.folders import scratch_folder
 from analytics.models import AnalysisRun
 from analytics.results.compare import CHANGES
@@ -20,18 +18,17 @@ from analytics.runs.services import cancel_run, request_run
 from analytics.tables import Table
 from authzconsole.common.fields import Choice, NameText, StrictSerializer, Text
 from authzconsole.lists.runs import AnalysesSerializer, Runs, RunSerializer, run_data
-from authzconsole.rest.framework.callers import any_account, author_of, changeable_with, check_report_reader
+from authzconsole.rest.framework.callers import any_account, changeable_with, check_report_reader
 from authzconsole.rest.framework.cursors import PageQuery, cursor_for, list_identity, position_in_list
 from authzconsole.rest.framework.endpoint import EmptySerializer, Endpoint, Resource, created_response
 from authzconsole.rest.framework.lists import RENDERERS, Download, ListEndpoint
 from authzconsole.rest.framework.locations import run_location
-from authzconsole.rest.framework.operations import LOCATION, api_operation, path_parameter
+from authzconsole.rest.framework.operations import LOCATION, operation, path_parameter
 from authzconsole.rest.framework.problems import Problem
 from grants.models import JobState
 from grants.policies.catalogue import GENERATIONS
 from grants.roles.capabilities import Capability
 
-TAG = "Analyses"
 RUN = Resource.numbered(
     "The number of the run.", lambda request: AnalysisRun.objects.select_related("requested_by")
 )
@@ -73,123 +70,113 @@ class ResultsQuery(PageQuery):
     )
 
 
-RESULTS_EXAMPLE = {
-    "items": [
-        {
-            "namespace": "sales",
-            "user": "sofia.lindqvist",
-            "required": 12,
-            "held": 11,
-            "missing": 1,
-            "ready": False,
-        }
-    ],
-    "next": None,
-    "total": 1,
-}
-
-
 class Analyses(Endpoint):
-    rules = {"GET": any_account}
+    route, url_name = "analyses", "rest-analyses"
 
-    @api_operation(
+    @operation(
         "analyses_list",
-        TAG,
-        "List the analyses",
-        "Each analysis has its options and the tables of its report.",
-        responses={200: AnalysesSerializer},
+        any_account,
+        AnalysesSerializer,
     )
-    def get(self, request: Request) -> Response:
-        return Response(AnalysesSerializer.data_of({"items": ANALYSES.values()}))
+    def get(self) -> object:
+        """List the analyses.
+
+        Each analysis has its options and the tables of its report.
+        """
+        return {"items": ANALYSES.values()}
 
 
 class RunList(ListEndpoint):
-    rows = Runs
-    rules = {"POST": changeable_with(Capability.RUN_ANALYSES)}
-    operation = (
-        "runs_list",
-        TAG,
-        "List runs",
-        "Sorted by number, newest first. For administrators and auditors.",
-    )
+    """List runs.
 
-    @api_operation(
+    Sorted by number, newest first. For administrators and auditors.
+    """
+
+    route, url_name = "runs", "rest-runs"
+    operation_id = "runs_list"
+    rows = Runs
+
+    @operation(
         "runs_start",
-        TAG,
-        "Start an analysis",
-        "The run waits for a worker. Location is the URL of the run.",
-        request=StartSerializer,
-        request_example={"analysis": AnalysisName.DELETE_READINESS.value, "generation": "final"},
-        responses={202: RunSerializer},
-        response_example={"waiting_reason": "It starts within seconds."},
+        changeable_with(Capability.RUN_ANALYSES),
+        {202: RunSerializer},
+        body=StartSerializer,
         parameters=[LOCATION],
     )
-    def post(self, request: Request) -> Response:
-        data = self.body(StartSerializer)
+    def post(self) -> Response:
+        """Start an analysis.
+
+        The run waits for a worker. Location is the URL of the run.
+        """
+        data = dict(self.data)
         run = request_run(
-            analysis=data.pop("analysis"), options=data, requested_by=request.user, author=author_of(request)
+            analysis=data.pop("analysis"), options=data, requested_by=self.request.user, author=self.author
         )
-        response = created_response(run_data(run), run_location(run.pk))
-        response.status_code = 202
-        return response
+        return created_response(run_data(run), run_location(run.pk), status=202)
 
 
 class RunDetail(Endpoint):
+    route, url_name = "runs/<int:number>", "rest-run"
     resource = RUN
-    rules = {"GET": check_report_reader}
 
-    @api_operation(
+    @operation(
         "runs_retrieve",
-        TAG,
-        "Follow a run",
-        "Returns the state of the run and, when it is done, its figures. For administrators and auditors.",
-        responses={200: RunSerializer},
-        response_example={"waiting_reason": "It starts within seconds."},
+        check_report_reader,
+        RunSerializer,
     )
-    def get(self, request: Request, number: int) -> Response:
+    def get(self) -> Response:
+        """Follow a run.
+
+        Returns the state of the run and, when it is done, its figures. For administrators and auditors.
+        """
         return Response(run_data(self.object))
 
 
 class RunCancellation(Endpoint):
+    route, url_name = "runs/<int:number>/cancel", "rest-run-cancel"
     resource = RUN
-    rules = {"POST": changeable_with(Capability.RUN_ANALYSES)}
 
-    @api_operation(
+    @operation(
         "runs_cancel",
-        TAG,
-        "Cancel a run",
-        "A waiting run ends at once. A running run ends within seconds and has `cancel_requested` until then. A finished run "
-        "is not changed. The request has no body.",
-        responses={200: RunSerializer},
-        response_example={"state": "cancelled", "cancel_requested": True},
+        changeable_with(Capability.RUN_ANALYSES),
+        RunSerializer,
         errors=[413, 415],
     )
-    def post(self, request: Request, number: int) -> Response:
+    def post(self) -> Response:
+        """Cancel a run.
+
+        A waiting run ends at once. A running run ends within seconds and has `cancel_requested` until
+        then. A finished run is not changed. The request has no body.
+        """
         self.check_empty_body()
-        cancel_run(run=self.object, author=author_of(request))
-        return Response(run_data(self.resource.object_or_404(request, number)))
+        cancel_run(run=self.object, author=self.author)
+        return Response(run_data(self.resource.object_or_404(self.request, self.object.pk)))
 
 
 class Results(Endpoint):
+    route, url_name = "runs/<int:number>/tables/<slug:table>", "rest-run-table"
     resource = RUN
-    rules = {"GET": check_report_reader}
-    queries = {"GET": ResultsQuery}
 
-    @api_operation(
+    @operation(
         "runs_results",
-        TAG,
-        "Read a report's table",
-        "Sorted by the key. The table `changes` has the old and new values of rows. Returns 409 while the run is not done, "
-        "if the report has no such table or was changed, and 410 if it was removed. For administrators and auditors.",
+        check_report_reader,
+        ResultsSerializer,
         query=ResultsQuery,
-        responses={200: ResultsSerializer},
-        response_example=RESULTS_EXAMPLE,
         errors=[409, 410],
         parameters=[TABLE_PATH],
     )
-    def get(self, request: Request, number: int, table: str) -> Response:
-        run, result_table = self.object, _result_table(self.object, table)
-        query, identity = self.query, ["results", number, table, *list_identity("", self.query)]
+    def get(self) -> Response:
+        """Read a report's table.
+
+        Sorted by the key. The table `changes` has the old and new values of rows. Returns 409 while the
+        run is not done, if the report has no such table or was changed, and 410 if it was removed. For
+        administrators and auditors.
+        """
+        run, result_table = self.object, _result_table(self.object, self.kwargs["table"])
+        query, identity = (
+            self.query,
+            ["results", self.object.pk, self.kwargs["table"], *list_identity("", self.query)],
+        )
         first_row = position_in_list(query["cursor"], identity) if query["cursor"] else 0
         where = ResultFilter(equal=_column_filter(result_table, query))
         page = result_page(run, result_table.name, where=where, first_row=first_row, max_rows=query["limit"])
@@ -199,16 +186,14 @@ class Results(Endpoint):
 
 
 class ResultFiles(Download):
-    """A table as one file.
+    """Download a report's table."""
 
-    The file is complete before the first byte is sent, so that an error has an error status.
-    """
-
+    route, url_name = "runs/<int:number>/tables/<slug:table>", "rest-run"
+    files_id = "runs_results"
+    files_query = EmptySerializer
     rows = Runs
     resource = RUN
-    queries = {"GET": EmptySerializer}
-    operation = "runs_results", TAG, "a report's table", ""
-    lines = {
+    files = {
         "csv": "All rows, sorted by the key. An apostrophe precedes values that a spreadsheet would treat as a formula; the other "
         "formats have unchanged values.",
         "parquet": "All rows, sorted by the key.",
@@ -217,8 +202,9 @@ class ResultFiles(Download):
     errors = (409, 410)
     parameters = (TABLE_PATH,)
 
-    def file(self, request: Request, extension: str, **path: Any) -> FileResponse:
-        run, table = self.object, _result_table(self.object, path["table"])
+    def file(self, extension: str) -> FileResponse:
+        # complete before the first byte is sent, so that an error has an error status
+        run, table = self.object, _result_table(self.object, self.kwargs["table"])
         readable_table(run, table.name)
         with scratch_folder(settings.TEMP_DIR) as folder:
             file = Path(folder) / f"{run.type}-{run.pk}-{table.name}.{extension}"

@@ -1,25 +1,21 @@
 """The REST resource `break-glass-uses`: emergency access and its review."""
 
-from rest_framework.request import Request
 from rest_framework.response import Response
 
 from authzconsole.common.fields import StrictSerializer, Text
 from authzconsole.lists.journal import BreakGlassUses, BreakGlassUseSerializer
 from authzconsole.rest.framework.callers import (
-    author_of,
     check_administrator,
     check_journal_reader,
     check_recent_authentication,
 )
-from authzconsole.rest.framework.endpoint import Endpoint, Resource, created_response
+from authzconsole.rest.framework.endpoint import Endpoint, Resource
 from authzconsole.rest.framework.lists import ListEndpoint
 from authzconsole.rest.framework.locations import break_glass_location
-from authzconsole.rest.framework.operations import LOCATION, api_operation
+from authzconsole.rest.framework.operations import operation
 from grants.authority.break_glass import end_break_glass, review_break_glass, start_break_glass
 from grants.models import BreakGlassUse
 from grants.principal_names import MAX_REASON_CHARACTERS
-
-TAG = "Journal"
 
 
 class BreakGlassStartSerializer(StrictSerializer):
@@ -40,11 +36,6 @@ class BreakGlassReviewSerializer(StrictSerializer):
     )
 
 
-REVIEWED_EXAMPLE = {
-    "reviewed_by": "admin",
-    "reviewed_at": "2026-02-01T10:00:00Z",
-    "comment": "justified; one grant revoked",
-}
 USE = Resource.numbered(
     "The number of the use.",
     lambda request: BreakGlassUse.objects.all(),
@@ -53,83 +44,82 @@ USE = Resource.numbered(
 
 
 class BreakGlassUseList(ListEndpoint):
-    rows = BreakGlassUses
-    rules = {"POST": check_administrator}
-    operation = (
-        "break_glass_list",
-        TAG,
-        "List uses of break-glass access",
-        "Oldest first. For administrators and auditors.",
-    )
+    """List uses of break-glass access.
 
-    @api_operation(
+    Oldest first. For administrators and auditors.
+    """
+
+    route, url_name = "break-glass-uses", "rest-break-glass-uses"
+    operation_id = "break_glass_list"
+    rows = BreakGlassUses
+
+    @operation(
         "break_glass_start",
-        TAG,
-        "Start break-glass access",
-        "For one hour, the rules of four eyes do not apply to the account of the session. The account must be in "
-        "BREAK_GLASS_ACCOUNTS. API tokens cannot start it, and it does not apply to them.",
-        request=BreakGlassStartSerializer,
-        request_example={"reason": "payroll run blocked, INC-4711"},
-        responses={201: BreakGlassUseSerializer},
-        response_example={"active": True},
-        errors=[409],
-        parameters=[LOCATION],
+        check_administrator,
+        {201: BreakGlassUseSerializer},
+        body=BreakGlassStartSerializer,
     )
-    def post(self, request: Request) -> Response:
-        data = self.body(BreakGlassStartSerializer)
-        check_recent_authentication(request)
-        use = start_break_glass(author=author_of(request, data["reason"]))
-        return created_response(BreakGlassUseSerializer.data_of(use), break_glass_location(use.pk))
+    def post(self) -> Response:
+        """Start break-glass access.
+
+        For one hour, the rules of four eyes do not apply to the account of the session. The account must
+        be in BREAK_GLASS_ACCOUNTS. API tokens cannot start it, and it does not apply to them.
+        """
+        check_recent_authentication(self.request)
+        use = start_break_glass(author=self.author)
+        return self.created(use, break_glass_location(use.pk))
 
 
 class BreakGlassDetail(Endpoint):
+    route, url_name = "break-glass-uses/<int:number>", "rest-break-glass-use"
     resource = USE
-    rules = {"GET": check_journal_reader}
 
-    @api_operation(
+    @operation(
         "break_glass_retrieve",
-        TAG,
-        "Read a use of break-glass access",
-        "For administrators and auditors.",
-        responses={200: BreakGlassUseSerializer},
+        check_journal_reader,
+        BreakGlassUseSerializer,
     )
-    def get(self, request: Request, number: int) -> Response:
-        return Response(BreakGlassUseSerializer.data_of(self.object))
+    def get(self) -> object:
+        """Read a use of break-glass access.
+
+        For administrators and auditors.
+        """
+        return self.object
 
 
 class BreakGlassEnd(Endpoint):
+    route, url_name = "break-glass-uses/<int:number>/end", "rest-break-glass-end"
     resource = USE
-    rules = {"POST": check_administrator}
 
-    @api_operation(
+    @operation(
         "break_glass_end",
-        TAG,
-        "End break-glass access early",
-        "Every administrator can end it.",
-        responses={200: BreakGlassUseSerializer},
-        errors=[409],
+        check_administrator,
+        BreakGlassUseSerializer,
     )
-    def post(self, request: Request, number: int) -> Response:
-        use = end_break_glass(author=author_of(request), number=number)
-        return Response(BreakGlassUseSerializer.data_of(use))
+    def post(self) -> object:
+        """End break-glass access early.
+
+        Every administrator can end it.
+        """
+        use = end_break_glass(author=self.author, number=self.object.pk)
+        return use
 
 
 class BreakGlassReview(Endpoint):
+    route, url_name = "break-glass-uses/<int:number>/review", "rest-break-glass-review"
     resource = USE
-    rules = {"POST": check_administrator}
 
-    @api_operation(
+    @operation(
         "break_glass_review",
-        TAG,
-        "Review a use of break-glass access",
-        "Only after the access has ended, and by another person (otherwise 403).",
-        request=BreakGlassReviewSerializer,
-        request_example={"comment": REVIEWED_EXAMPLE["comment"]},
-        responses={200: BreakGlassUseSerializer},
-        response_example=REVIEWED_EXAMPLE,
-        errors=[409],
+        check_administrator,
+        BreakGlassUseSerializer,
+        body=BreakGlassReviewSerializer,
     )
-    def post(self, request: Request, number: int) -> Response:
-        data = self.body(BreakGlassReviewSerializer)
-        use = review_break_glass(author=author_of(request), number=number, comment=data["comment"])
-        return Response(BreakGlassUseSerializer.data_of(use))
+    def post(self) -> object:
+        """Review a use of break-glass access.
+
+        Only after the access has ended, and by another person (otherwise 403).
+        """
+        data = self.data
+        use = review_break_glass(author=self.author, number=self.object.pk, comment=data["comment"])
+        return use

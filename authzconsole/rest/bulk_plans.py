@@ -1,7 +1,6 @@
 """REST endpoints that create plans for many entities at once, for ghost grants, and from a file of changes."""
 
 from rest_framework import serializers
-from rest_framework.request import Request
 from rest_framework.response import Response
 
 from authzconsole.common.fields import (
@@ -18,11 +17,11 @@ from authzconsole.common.fields import (
 from authzconsole.common.periods import PeriodSerializer
 from authzconsole.common.request_body import MAX_DOCUMENT_CHARACTERS, MAX_IMPORT_BYTES
 from authzconsole.lists.plans import PlanSerializer
-from authzconsole.rest.framework.callers import author_of, check_administrator
+from authzconsole.rest.framework.callers import check_administrator
 from authzconsole.rest.framework.endpoint import Endpoint
-from authzconsole.rest.framework.operations import LOCATION, api_operation
+from authzconsole.rest.framework.operations import operation
 from authzconsole.rest.framework.problems import Problem
-from authzconsole.rest.plans import TAG, created_plan_response
+from authzconsole.rest.plans import created_plan_response
 from grants.models import GRANT_VERBS, PlanVerb
 from grants.plans.create import MAX_TITLE_LENGTH
 from grants.plans.sources.bulk import (
@@ -32,7 +31,7 @@ from grants.plans.sources.bulk import (
     create_subtree_plan,
     parse_bulk_change,
 )
-from grants.plans.sources.change_file import COLUMNS, SAMPLES, BadChangeFile
+from grants.plans.sources.change_file import COLUMNS, BadChangeFile
 from grants.plans.sources.file import create_plan_from_file
 from grants.plans.sources.ghosts import create_ghost_plan
 from grants.tenant.reading import Fault
@@ -117,44 +116,23 @@ class ChangeFileSerializer(StrictSerializer):
     )
 
 
-BULK_CHANGE_EXAMPLE = {
-    "verb": "grant",
-    "principals": ["user:sofia.lindqvist", "group:finance-stewards"],
-    "privileges": ["READ"],
-    "within": "namespace:sales",
-    "kinds": ["dataset", "stream"],
-    "itself": False,
-}
-TITLE_EXAMPLES = {
-    "subtree": "Grant READ to user:sofia.lindqvist and 1 more on datasets, streams in namespace:sales",
-    "ghosts": "Revoke the grants on deleted addresses",
-    "file": "Grant 2 and revoke 1 from pasted text",
-}
-
-
-def _plan_example(origin: str, recipe: dict) -> dict:
-    return {"title": TITLE_EXAMPLES[origin], "origin": origin, "recipe": recipe}
-
-
 class PlansForMany(Endpoint):
-    rules = {"POST": check_administrator}
+    route, url_name = "plans/many", "rest-plans-many"
 
-    @api_operation(
+    @operation(
         "plans_many",
-        TAG,
-        "Create a plan for many entities",
-        "Grants or revokes the same privileges for the same principals on every live entity in a container, or on the listed "
-        "entities. Items that would change nothing are skipped. Returns 409 if nothing would change, or if the plan would be "
-        "too large.",
-        request=ForManySerializer,
-        request_example=BULK_CHANGE_EXAMPLE,
-        responses={201: PlanSerializer},
-        response_example=_plan_example("subtree", BULK_CHANGE_EXAMPLE),
-        errors=[409],
-        parameters=[LOCATION],
+        check_administrator,
+        {201: PlanSerializer},
+        body=ForManySerializer,
     )
-    def post(self, request: Request) -> Response:
-        data, author = self.body(ForManySerializer), author_of(request)
+    def post(self) -> Response:
+        """Create a plan for many entities.
+
+        Grants or revokes the same privileges for the same principals on every live entity in a container,
+        or on the listed entities. Items that would change nothing are skipped. Returns 409 if nothing
+        would change, or if the plan would be too large.
+        """
+        data, author = self.data, self.author
         change = parse_bulk_change(
             verb=data["verb"],
             principals=data["principals"],
@@ -175,49 +153,45 @@ class PlansForMany(Endpoint):
 
 
 class GhostPlans(Endpoint):
-    rules = {"POST": check_administrator}
+    route, url_name = "plans/ghosts", "rest-plans-ghosts"
 
-    @api_operation(
+    @operation(
         "plans_remove_ghosts",
-        TAG,
-        "Create a plan that cleans up ghost grants",
-        "Revokes every grant on a deleted address. Grants on planned addresses are kept. Returns 409 if there are no such "
-        "grants, or if the plan would be too large.",
-        request=GhostsSerializer,
-        request_example={"namespace": "namespace:sales"},
-        responses={201: PlanSerializer},
-        response_example=_plan_example("ghosts", {"namespace": "namespace:sales", "note": ""}),
-        errors=[409],
-        parameters=[LOCATION],
+        check_administrator,
+        {201: PlanSerializer},
+        body=GhostsSerializer,
     )
-    def post(self, request: Request) -> Response:
-        return created_plan_response(
-            create_ghost_plan(author=author_of(request), **self.body(GhostsSerializer))
-        )
+    def post(self) -> Response:
+        """Create a plan that cleans up ghost grants.
+
+        Revokes every grant on a deleted address. Grants on planned addresses are kept. Returns 409 if
+        there are no such grants, or if the plan would be too large.
+        """
+        return created_plan_response(create_ghost_plan(author=self.author, **self.data))
 
 
 class FilePlans(Endpoint):
-    rules = {"POST": check_administrator}
+    route, url_name = "plans/import", "rest-plans-import"
+    max_body_bytes = MAX_IMPORT_BYTES
 
-    @api_operation(
+    @operation(
         "plans_import",
-        TAG,
-        "Create a plan from a file of changes",
-        "The document is sent as text. Every bad line is an error, and the first hundred are listed in full: `index` is the "
-        "line number, from 1, and `field` the column. Repeated changes count once; `recipe.note` of the plan says so. "
-        "Returns 409 if nothing would change, or if the plan would be too large.",
-        request=ChangeFileSerializer,
-        request_example={"document": SAMPLES["csv"]},
-        responses={201: PlanSerializer},
-        response_example=_plan_example("file", {"file": "", "note": ""}),
-        errors=[409],
-        parameters=[LOCATION],
+        check_administrator,
+        {201: PlanSerializer},
+        body=ChangeFileSerializer,
     )
-    def post(self, request: Request) -> Response:
-        data = self.body(ChangeFileSerializer, max_bytes=MAX_IMPORT_BYTES)
+    def post(self) -> Response:
+        """Create a plan from a file of changes.
+
+        The document is sent as text. Every bad line is an error, and the first hundred are listed in
+        full: `index` is the line number, from 1, and `field` the column. Repeated changes count once;
+        `recipe.note` of the plan says so. Returns 409 if nothing would change, or if the plan would be
+        too large.
+        """
+        data = self.data
         try:
             plan = create_plan_from_file(
-                author=author_of(request), raw=data["document"].encode(), title=data["title"]
+                author=self.author, raw=data["document"].encode(), title=data["title"]
             )
         except BadChangeFile as error:
             raise Problem(400, str(error), errors=list(map(_fault_as_json, error.faults))) from None

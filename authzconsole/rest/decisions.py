@@ -1,7 +1,6 @@
 """The REST resource `decisions`: the answers of the AuthZEN endpoints, always with an explanation."""
 
 from rest_framework import serializers
-from rest_framework.request import Request
 from rest_framework.response import Response
 
 from authzconsole.api.evaluation import MAX_EVALUATIONS, STOP_DECISIONS, evaluate_request
@@ -10,13 +9,11 @@ from authzconsole.models import TokenScope
 from authzconsole.rest.fixed_openapi import FIXED
 from authzconsole.rest.framework.callers import any_account
 from authzconsole.rest.framework.endpoint import Endpoint
-from authzconsole.rest.framework.operations import api_operation
+from authzconsole.rest.framework.operations import operation
 from entities.vocabulary import Privilege
 from grants.active_generation import active_generation
-from grants.evaluation.engine import MAX_LISTED_ENTITIES
+from grants.evaluation.engine import MAX_LISTED_ENTITIES  # noqa: F401 (a docstring names it)
 from grants.policies.catalogue import GENERATIONS
-
-TAG = "Decisions"
 
 
 class SubjectSerializer(serializers.Serializer):
@@ -141,56 +138,34 @@ class DecisionAnswerSerializer(serializers.Serializer):
     evaluations = DecisionSerializer(many=True, required=False)
 
 
-QUESTION_EXAMPLE = {
-    "subject": {"type": "user", "id": "sofia.lindqvist"},
-    "action": {"name": "read"},
-    "resource": {"type": "dataset", "id": "sales.orders"},
-}
-ANSWER_EXAMPLE = {
-    "decision": False,
-    "context": {
-        "generation": "final",
-        "sentence": "Denied: user:sofia.lindqvist lacks READ on dataset:sales.orders.",
-        "attempts": [
-            {
-                "requirement": "has",
-                "met": False,
-                "words": "READ on dataset:sales.orders",
-                "wanted": ["READ"],
-                "where": "dataset:sales.orders",
-                "missing": [{"entity": "dataset:sales.orders", "privilege": "READ"}],
-            }
-        ],
-        "source": {"seed": "002", "table": "Datasets", "row": "Read"},
-        "missing": [{"entity": "dataset:sales.orders", "privilege": "READ"}],
-    },
-}
-
-
 class Decisions(Endpoint):
-    rules = {"POST": any_account}
+    route, url_name = "decisions", "rest-decisions"
     scopes = {"POST": TokenScope.DECIDE}
 
-    @api_operation(
+    @operation(
         "decisions_ask",
-        TAG,
-        "Ask for an explained decision",
-        f"Accepts the requests of the AuthZEN Authorization API, with one question or up to {MAX_EVALUATIONS:,}. A token "
-        "with the scope `decide` of an administrator, auditor or service account can ask about any subject. A token with the "
-        "scope `self`, and an account with the role `ordinary` and its tokens, can only ask about the account itself. Unknown "
-        "members are ignored, as AuthZEN requires. The explanations of a request with several questions list at most "
-        f"{MAX_LISTED_ENTITIES:,} missing grants together.",
-        request=DecisionsSerializer,
-        request_example=QUESTION_EXAMPLE,
-        responses={200: DecisionAnswerSerializer},
-        response_example=ANSWER_EXAMPLE,
+        any_account,
+        DecisionAnswerSerializer,
+        body=DecisionsSerializer,
     )
-    def post(self, request: Request) -> Response:
+    def post(self) -> Response:
+        """Ask for an explained decision.
+
+        Accepts the requests of the AuthZEN Authorization API, with one question or up to
+        {MAX_EVALUATIONS:,}. A token with the scope `decide` of an administrator, auditor or service
+        account can ask about any subject. A token with the scope `self`, and an account with the role
+        `ordinary` and its tokens, can only ask about the account itself. Unknown members are ignored, as
+        AuthZEN requires. The explanations of a request with several questions list at most
+        {MAX_LISTED_ENTITIES:,} missing grants together.
+        """
         caller = (
-            caller_of_token(request.auth)
-            if request.auth
+            caller_of_token(self.request.auth)
+            if self.request.auth
             else Caller(
-                active_generation().name, request.user.can_see_all, request.user.username, request.user
+                active_generation().name,
+                self.request.user.can_see_all,
+                self.request.user.username,
+                self.request.user,
             )
         )
         return Response(evaluate_request(caller, _with_explain(self.raw_body(allows_surrogates=False))))

@@ -38,8 +38,7 @@ from authzconsole.rest.framework.operations import (
     ETAG,
     IF_MATCH,
     IF_MATCH_OPTIONAL,
-    LOCATION,
-    api_operation,
+    operation,
     path_parameter,
 )
 from authzconsole.rest.framework.past import reads_past
@@ -54,7 +53,6 @@ from grants.journal import current_revision, lock_journal
 from grants.lifecycle.forecast import LifecycleForecast, lifecycle_forecast
 from grants.principal_names import MAX_DESCRIPTION_CHARACTERS
 
-TAG = "Entities"
 PATH = path_parameter(
     "address",
     "An address such as `dataset:sales.orders`. It is the whole rest of the path. Percent-encode reserved "
@@ -132,135 +130,114 @@ class DeleteQuery(ForecastQuery):
     reason = reason_field()
 
 
-ENTITY_EXAMPLE = EntitySerializer.example_of()
-OUTCOME_EXAMPLE = {
-    **NO_FORECAST,
-    "changed": True,
-    "sentence": "dataset:sales.orders is live now",
-    "revision": 812,
-    "entity": ENTITY_EXAMPLE,
-    "forecast": None,
-}
-DELETION_EXAMPLE = OUTCOME_EXAMPLE | {
-    "sentence": "dataset:sales.orders was deleted",
-    "entity": ENTITY_EXAMPLE | {"state": "deleted"},
-}
-REGISTRATION_EXAMPLE = {
-    "address": "dataset:sales.orders.by_day",
-    "description": "Every order, by day",
-    "creator": "sofia.lindqvist",
-    "reason": "new feed",
-}
-
-
 class EntityList(ListEndpoint):
-    rows = Entities
-    rules = {"POST": check_administrator}
-    operation = (
-        "entities_list",
-        TAG,
-        "Browse and search entities",
-        "Sorted by kind and key. Accounts with the role `ordinary` find the entities on which they may `list` or `get`.",
-    )
+    """Browse and search entities.
 
-    @api_operation(
+    Sorted by kind and key. Accounts with the role `ordinary` find the entities on which they may `list`
+    or `get`.
+    """
+
+    route, url_name = "entities", "rest-entities"
+    operation_id = "entities_list"
+    rows = Entities
+
+    @operation(
         "entities_register",
-        TAG,
-        "Register an entity",
-        "Makes a new or planned address live. An entity that is already live is not changed (200). The parent must be live. "
-        "A deleted entity has to be recreated instead.",
-        request=RegisterSerializer,
-        request_example=REGISTRATION_EXAMPLE,
-        responses={200: LifecycleSerializer, 201: LifecycleSerializer},
-        response_example=OUTCOME_EXAMPLE | {"changed": False},
-        errors=[409],
-        parameters=[LOCATION],
+        check_administrator,
+        {200: LifecycleSerializer, 201: LifecycleSerializer},
+        body=RegisterSerializer,
     )
-    def post(self, request: Request) -> Response:
-        return _make_live(self, request, Register)
+    def post(self) -> object:
+        """Register an entity.
+
+        Makes a new or planned address live. An entity that is already live is not changed (200). The
+        parent must be live. A deleted entity has to be recreated instead.
+        """
+        return _make_live(self, self.request, Register)
 
 
 class EntityRecreation(Endpoint):
-    rules = {"POST": check_administrator}
+    route, url_name = "entities/recreate", "rest-recreations"
 
-    @api_operation(
+    @operation(
         "entities_recreate",
-        TAG,
-        "Recreate a deleted entity",
-        "Makes a deleted address live again. Its leftover grants count again.",
-        request=RegisterSerializer,
-        request_example={"address": "dataset:sales.click.collect.slots", "reason": "deleted by mistake"},
-        responses={200: LifecycleSerializer, 201: LifecycleSerializer},
-        response_example=OUTCOME_EXAMPLE | {"changed": False},
-        errors=[409],
-        parameters=[LOCATION],
+        check_administrator,
+        {200: LifecycleSerializer, 201: LifecycleSerializer},
+        body=RegisterSerializer,
     )
-    def post(self, request: Request) -> Response:
-        return _make_live(self, request, Recreate)
+    def post(self) -> object:
+        """Recreate a deleted entity.
+
+        Makes a deleted address live again. Its leftover grants count again.
+        """
+        return _make_live(self, self.request, Recreate)
 
 
 class EntityDetail(Endpoint):
-    rules = {"GET": any_account, "PATCH": any_account, "DELETE": any_account}
-    queries = {"GET": PastQuery, "DELETE": DeleteQuery}
+    route, url_name = "entities/<path:address>", "rest-entity"
 
-    @api_operation(
+    @operation(
         "entities_retrieve",
-        TAG,
-        "Read an entity",
-        "Returns 404 for entities that are not registered or not visible.",
+        any_account,
+        EntitySerializer,
         query=PastQuery,
-        responses={200: EntitySerializer},
         errors=[404],
         parameters=[PATH, ETAG],
     )
     @reads_past
-    def get(self, request: Request, address: str) -> Response:
-        return _entity_response(visible_entity(request, address_or_404(address)))
+    def get(self) -> Response:
+        """Read an entity.
 
-    @api_operation(
+        Returns 404 for entities that are not registered or not visible.
+        """
+        return _entity_response(visible_entity(self.request, address_or_404(self.kwargs["address"])))
+
+    @operation(
         "entities_describe",
-        TAG,
-        "Describe an entity",
-        "Changes the description.",
-        request=DescribeSerializer,
-        request_example={"description": "Every order, by day", "reason": "more precise"},
-        responses={200: EntitySerializer},
-        errors=[404, 412, 428],
+        any_account,
+        EntitySerializer,
+        body=DescribeSerializer,
+        errors=[404],
         parameters=[PATH, IF_MATCH, ETAG],
     )
-    def patch(self, request: Request, address: str) -> Response:
-        entity_address = _administrable_address(request, address)
-        data = self.body(DescribeSerializer)
+    def patch(self) -> Response:
+        """Describe an entity.
+
+        Changes the description.
+        """
+        entity_address = _administrable_address(self.request, self.kwargs["address"])
+        data = self.data
         with transaction.atomic():
-            _check_match(request, entity_address, is_required=True)
+            _check_match(self.request, entity_address, is_required=True)
             describe_entity(
-                author=author_of(request, data["reason"]),
+                author=self.author,
                 address=entity_address,
                 description=data["description"],
             )
         return _entity_response(entity_at(entity_address))
 
-    @api_operation(
+    @operation(
         "entities_delete",
-        TAG,
-        "Delete an entity",
-        "Deletes the entity and every live entity inside it. The active generation decides whether their grants are removed "
-        "too.",
+        any_account,
+        LifecycleSerializer,
         query=DeleteQuery,
-        responses={200: LifecycleSerializer},
-        errors=[404, 409, 412],
+        errors=[404, 412],
         parameters=[PATH, IF_MATCH_OPTIONAL],
-        response_example=DELETION_EXAMPLE,
     )
-    def delete(self, request: Request, address: str) -> Response:
-        entity_address = _administrable_address(request, address)
+    def delete(self) -> Response:
+        """Delete an entity.
+
+        Deletes the entity and every live entity inside it. The active generation decides whether their
+        grants are removed too.
+        """
+        entity_address = _administrable_address(self.request, self.kwargs["address"])
         with transaction.atomic():
-            _check_match(request, entity_address, is_required=False)
+            _check_match(self.request, entity_address, is_required=False)
             if self.query["dry_run"]:
                 return Response(_deletion_forecast(entity_address))
             outcome, _ = apply_or_forecast(
                 ChangeSet.of(Delete(entity_address)),
-                author=author_of(request, self.query["reason"]),
+                author=self.author,
                 options=self.query,
                 shows_effect=True,
             )
@@ -270,7 +247,7 @@ class EntityDetail(Endpoint):
 def _make_live(endpoint: Endpoint, request: Request, verb: type[Register | Recreate]) -> Response:
     """Register or recreate an entity, or report the effect of a dry run."""
     check_administrator(request)
-    data = endpoint.body(RegisterSerializer)
+    data = endpoint.data
     address, creator = data["address"], f"user:{data['creator']}" if "creator" in data else ""
     change_set = ChangeSet.of(verb(address, creator, data["description"]))
     author, is_dry_run = author_of(request, data["reason"]), data["dry_run"]

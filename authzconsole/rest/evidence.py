@@ -4,7 +4,6 @@ them.
 
 from django.http import StreamingHttpResponse
 from django.utils import timezone
-from rest_framework.request import Request
 from rest_framework.response import Response
 
 from analytics.storage import StorageError
@@ -20,17 +19,16 @@ from authzconsole.evidence.bundles import bundle_chunks
 from authzconsole.evidence.services import request_evidence
 from authzconsole.lists.journal import EvidenceList, EvidenceSerializer
 from authzconsole.rest.framework.callers import check_journal_reader
-from authzconsole.rest.framework.endpoint import Endpoint, Resource, created_response
+from authzconsole.rest.framework.endpoint import Endpoint, Resource
 from authzconsole.rest.framework.lists import ListEndpoint
 from authzconsole.rest.framework.locations import evidence_location
-from authzconsole.rest.framework.operations import FILE, LOCATION, api_operation
+from authzconsole.rest.framework.operations import FILE, LOCATION, operation
 from authzconsole.rest.framework.problems import Problem
 from authzconsole.rest.framework.renderers import ZipRenderer
 from grants.history.errors import AsOfError
 from grants.history.moments import parse_as_of, revision_time
 from grants.models import JobState
 
-TAG = "Journal"
 MOMENT_HELP = "A revision, or an RFC 3339 time with a time zone."
 
 
@@ -55,29 +53,30 @@ EVIDENCE = Resource.numbered("The number of the evidence.", lambda request: Evid
 
 
 class EvidenceRequests(ListEndpoint):
-    rows = EvidenceList
-    rules = {"POST": check_journal_reader}
-    operation = (
-        "evidence_list",
-        TAG,
-        "List evidence",
-        "Sorted by number, newest first. For administrators and auditors.",
-    )
+    """List evidence.
 
-    @api_operation(
+    Sorted by number, newest first. For administrators and auditors.
+    """
+
+    route, url_name = "evidence", "rest-evidence-list"
+    operation_id = "evidence_list"
+    rows = EvidenceList
+
+    @operation(
         "evidence_create",
-        TAG,
-        "Request evidence",
-        "The worker writes a signed ZIP file that shows who had access to the entity in the period, since when, through which "
-        "grants, and who granted it. Location is the URL of the evidence. For administrators and auditors.",
-        request=EvidenceRequestSerializer,
-        request_example={"entity": "dataset:sales.customers", "since": "1"},
-        responses={202: EvidenceSerializer},
-        errors=[409],
+        check_journal_reader,
+        {202: EvidenceSerializer},
+        body=EvidenceRequestSerializer,
         parameters=[LOCATION],
     )
-    def post(self, request: Request) -> Response:
-        data = self.body(EvidenceRequestSerializer)
+    def post(self) -> Response:
+        """Request evidence.
+
+        The worker writes a signed ZIP file that shows who had access to the entity in the period, since
+        when, through which grants, and who granted it. Location is the URL of the evidence. For
+        administrators and auditors.
+        """
+        data = self.data
         start, end = (
             _revision(data.get(name) or timezone.now().isoformat(), name) for name in ("since", "until")
         )
@@ -89,53 +88,57 @@ class EvidenceRequests(ListEndpoint):
             until=revision_time(end),
             contents=data["contents"],
             kind=data.get("kind", ""),
-            requested_by=request.user,
+            requested_by=self.request.user,
         )
-        response = created_response(EvidenceSerializer.data_of(evidence), evidence_location(evidence.pk))
-        response.status_code = 202
-        return response
+        return self.created(evidence, evidence_location(evidence.pk), status=202)
 
 
 class EvidenceDetail(Endpoint):
+    route, url_name = "evidence/<int:number>", "rest-evidence"
     resource = EVIDENCE
-    rules = {"GET": check_journal_reader}
 
-    @api_operation(
+    @operation(
         "evidence_retrieve",
-        TAG,
-        "Follow evidence",
-        "Returns the progress and, when it is done, the figures.",
-        responses={200: EvidenceSerializer},
+        check_journal_reader,
+        EvidenceSerializer,
     )
-    def get(self, request: Request, number: int) -> Response:
-        return Response(EvidenceSerializer.data_of(self.object))
+    def get(self) -> object:
+        """Follow evidence.
+
+        Returns the progress and, when it is done, the figures.
+        """
+        return self.object
 
 
 class EvidenceFile(Endpoint):
+    route, url_name = "evidence/<int:number>/file", "rest-evidence-file"
     resource = EVIDENCE
-    rules = {"GET": check_journal_reader}
     renderer_classes = [ZipRenderer]
 
-    @api_operation(
+    @operation(
         "evidence_download",
-        TAG,
-        "Download evidence",
-        "The ZIP file. `manage.py verify_evidence` verifies it without a database. Returns 409 until it is done, and 410 after "
-        "the file was deleted.",
-        responses={(200, "application/zip"): FILE},
+        check_journal_reader,
+        {(200, "application/zip"): FILE},
         errors=[409, 410],
     )
-    def get(self, request: Request, number: int) -> StreamingHttpResponse:
+    def get(self) -> StreamingHttpResponse:
+        """Download evidence.
+
+        The ZIP file. `manage.py verify_evidence` verifies it without a database. Returns 409 until it is
+        done, and 410 after the file was deleted.
+        """
         evidence = self.object
         if evidence.job.state != JobState.DONE:
-            raise Problem(409, f"evidence {number} is {evidence.job.state}, so it has no file")
+            raise Problem(409, f"evidence {self.object.pk} is {evidence.job.state}, so it has no file")
         if not evidence.job.result_path:
-            raise Problem(410, f"the file of evidence {number} was deleted: request it again")
+            raise Problem(410, f"the file of evidence {self.object.pk} was deleted: request it again")
         try:
             chunks = bundle_chunks(evidence.job.result_path)
         except (StorageError, OSError):
-            raise Problem(410, f"the file of evidence {number} cannot be read: request it again") from None
-        return zip_response(chunks, f"evidence-{number}")
+            raise Problem(
+                410, f"the file of evidence {self.object.pk} cannot be read: request it again"
+            ) from None
+        return zip_response(chunks, f"evidence-{self.object.pk}")
 
 
 def _revision(text: str, field: str) -> int:

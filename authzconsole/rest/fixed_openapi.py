@@ -1,4 +1,6 @@
-"""The parts of the OpenAPI document that no serializer describes, from fixed_openapi.yaml."""
+"""The parts of the OpenAPI document that no serializer describes, from fixed_openapi.yaml, and the examples of
+requests and responses, from examples.yaml.
+"""
 
 import json
 from pathlib import Path
@@ -22,12 +24,14 @@ _VALUES = {
 }
 
 
-def _load() -> dict:
-    text = Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8")
+def _load(name: str) -> dict:
+    text = Path(__file__).with_name(name).read_text(encoding="utf-8")
     for name, value in _VALUES.items():
         text = text.replace(f"${{{name}}}", value)
     # the loader in C is ten times as fast
     return yaml.load(text, Loader=yaml.CSafeLoader)
 
 
-FIXED = _load()
+FIXED = _load("fixed_openapi.yaml")
+# by operation id: `request`, and the members of `response` that differ from the examples of the serializer
+EXAMPLES = _load("examples.yaml")

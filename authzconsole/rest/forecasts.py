@@ -1,7 +1,6 @@
 """The REST resource `forecasts`: what would happen if a user deleted a namespace now."""
 
 from rest_framework import serializers
-from rest_framework.request import Request
 from rest_framework.response import Response
 
 from authzconsole.common.fields import AddressText, Choice, NameText
@@ -10,7 +9,7 @@ from authzconsole.lists.grants import PRIVILEGES
 from authzconsole.rest.framework.callers import check_can_see_all
 from authzconsole.rest.framework.cursors import ListPart, PageQuery, list_identity, page_of
 from authzconsole.rest.framework.endpoint import Endpoint
-from authzconsole.rest.framework.operations import api_operation
+from authzconsole.rest.framework.operations import operation
 from authzconsole.rest.framework.past import reads_past
 from authzconsole.rest.grants import GrantedSerializer, granted_data
 from authzconsole.rest.policies import SourceSerializer
@@ -24,8 +23,6 @@ from grants.lifecycle.namespace_deletion import (
     undeletable_entities,
 )
 from grants.policies.catalogue import GENERATIONS
-
-TAG = "Forecasts"
 
 
 class StepSerializer(serializers.Serializer):
@@ -86,66 +83,24 @@ class DeletionQuery(PageQuery, PastQuery):
     )
 
 
-FORECAST_EXAMPLE = {
-    "namespace": "namespace:sales",
-    "user": "sofia.lindqvist",
-    "generation": "final",
-    "verdict": "inconsistent",
-    "sentence": "An inconsistent state: the deletion stops at the datasets, because 1 of them cannot be deleted.",
-    "source": {"seed": "002", "table": "Namespaces", "row": "Delete"},
-    "live": 6,
-    "gone": 2,
-    "remains": 4,
-    "namespace_goes": False,
-    "grants_removed": 0,
-    "grants_kept": 3,
-    "heirs_users": 1,
-    "heirs_groups": 0,
-    "steps": [
-        {
-            "kinds": {"application": 1, "program": 1},
-            "live": 2,
-            "missing": 0,
-            "gone": 2,
-            "remains": 0,
-            "outcome": "goes",
-        },
-        {"kinds": {"dataset": 3}, "live": 3, "missing": 1, "gone": 0, "remains": 3, "outcome": "stops"},
-    ],
-    "heirs": [{"privilege": "ADMIN", "users": 1, "groups": 0, "grants": 3}],
-    "ghosts": [
-        {
-            "principal": "user:sofia.lindqvist",
-            "entity": "application:sales.shop",
-            "privilege": "ADMIN",
-            "valid_from": None,
-            "valid_until": None,
-        }
-    ],
-    "missing": 1,
-    "items": ["dataset:sales.customers"],
-    "next": None,
-}
-
-
 class DeletionForecasts(Endpoint):
-    rules = {"GET": check_can_see_all}
-    queries = {"GET": DeletionQuery}
+    route, url_name = "forecasts/deletion", "rest-forecast-deletion"
 
-    @api_operation(
+    @operation(
         "forecasts_deletion",
-        TAG,
-        "Forecast the deletion of a namespace",
-        "Reports what would be deleted and what would remain, step by step, if the user deleted the namespace now, or at "
-        "another time, and what would happen to its grants. Nothing is deleted. Returns 409 if the namespace is not live. For "
-        "administrators and auditors.",
+        check_can_see_all,
+        DeletionForecastSerializer,
         query=DeletionQuery,
-        responses={200: DeletionForecastSerializer},
-        response_example=FORECAST_EXAMPLE,
         errors=[409],
     )
     @reads_past
-    def get(self, request: Request) -> Response:
+    def get(self) -> Response:
+        """Forecast the deletion of a namespace.
+
+        Reports what would be deleted and what would remain, step by step, if the user deleted the
+        namespace now, or at another time, and what would happen to its grants. Nothing is deleted.
+        Returns 409 if the namespace is not live. For administrators and auditors.
+        """
         query = self.query
         name = query.get("generation")
         generation = GENERATIONS[name] if name else active_generation()

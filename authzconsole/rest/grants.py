@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 from django.db import transaction
 from rest_framework import serializers
-from rest_framework.request import Request
 from rest_framework.response import Response
 
 from authzconsole.common import output
@@ -24,10 +23,10 @@ from authzconsole.common.fields import (
 from authzconsole.common.periods import VALID_FROM, VALID_UNTIL, PeriodSerializer
 from authzconsole.lists.grants import PRIVILEGES, Grants
 from authzconsole.rest.dry_runs import DryRunSerializer, change_set_outcome
-from authzconsole.rest.framework.callers import author_of, check_grant_changer
+from authzconsole.rest.framework.callers import check_grant_changer
 from authzconsole.rest.framework.endpoint import validated_data
 from authzconsole.rest.framework.lists import ListEndpoint
-from authzconsole.rest.framework.operations import api_operation
+from authzconsole.rest.framework.operations import operation
 from authzconsole.rest.framework.problems import Problem, field_errors
 from authzconsole.rest.permission_effects import effect_digest_field
 from entities.vocabulary import Privilege
@@ -38,7 +37,6 @@ from grants.grant_attributes import GrantAttributes
 from grants.journal import current_revision
 from grants.validity import Validity
 
-TAG = "Grants"
 MAX_ITEMS = 1_000
 LISTS = ("grant", "revoke")
 
@@ -111,48 +109,17 @@ class ChangeSerializer(DryRunSerializer):
     )
 
 
-GRANTED_EXAMPLE = GrantedSerializer.example_of()
-UNTIL_EXAMPLE = {"valid_until": "2126-12-05T17:00:00Z"}
-CHANGE_SET_EXAMPLE = {
-    "grant": [
-        {
-            "principal": "user:sofia.lindqvist",
-            "entity": "dataset:sales.orders",
-            "privileges": ["READ", "WRITE"],
-            "valid_until": "2126-12-05T17:00:00Z",
-        }
-    ],
-    "revoke": [{"principal": "group:contractors", "entity": "dataset:sales.orders", "privileges": ["WRITE"]}],
-    "reason": "quarterly close",
-}
-CHANGE_EXAMPLE = {
-    "dry_run": False,
-    "changed": True,
-    "sentence": "granted 2, 1 unchanged",
-    "revision": 812,
-    "revoked": [],
-    "granted": [GRANTED_EXAMPLE | UNTIL_EXAMPLE, GRANTED_EXAMPLE | UNTIL_EXAMPLE | {"privilege": "WRITE"}],
-    "changed_periods": [],
-    "unchanged": ["group:contractors does not hold WRITE on dataset:sales.orders: nothing changed"],
-    "planned": [],
-    "principals": [],
-    "notices": [],
-    "effect": None,
-    "stranded": [],
-}
-
-
 class GrantList(ListEndpoint):
+    """List grants.
+
+    All grants, or those of a principal, on an entity, or both. Grants of users come first. Accounts with
+    the role `ordinary` can only read their own grants and those of their groups (otherwise 403), and with
+    delegation all grants on an `entity` on which, or on a container of which, they hold ADMIN.
+    """
+
+    route, url_name = "grants", "rest-grants"
+    operation_id = "grants_list"
     rows = Grants
-    rules = {"POST": check_grant_changer}
-    operation = (
-        "grants_list",
-        TAG,
-        "List grants",
-        "All grants, or those of a principal, on an entity, or both. Grants of users come first. Accounts with the role "
-        "`ordinary` can only read their own grants and those of their groups (otherwise 403), and with delegation all grants on "
-        "an `entity` on which, or on a container of which, they hold ADMIN.",
-    )
     more = {
         "revision": output.Integer(
             help_text="The newest revision of the journal; use it as the `base_revision` of a change."
@@ -163,37 +130,37 @@ class GrantList(ListEndpoint):
         # read before the grants, so that a change in between makes the revision stale
         return {"revision": current_revision()}
 
-    def read_list(self, request: Request, **path) -> Grants:
+    def read_list(self) -> Grants:
         if "within" in self.query and self.query["within"].kind not in ("namespace", "application"):
             text = "must be the address of a namespace or an application"
             raise Problem(400, f"`within` {text}", errors=[{"field": "within", "message": f"this {text}"}])
-        grants = Grants(request.user, self.query)
+        grants = Grants(self.request.user, self.query)
         if not grants.is_readable:
             raise Problem(403, "your account can only read its own grants and those of its groups")
         return grants
 
-    @api_operation(
+    @operation(
         "grants_change",
-        TAG,
-        "Grant and revoke",
-        f"Accepts a change set of up to {MAX_ITEMS:,} items in both lists together. It is applied as a whole or not at all. "
-        "Applying it again changes nothing. A grant that exists with another period gets the new period. "
-        "Every error names its list and index. A grant on an address that is not "
-        "registered registers it as planned; the response lists such addresses. `privileges` is required and has no default. "
-        "With delegation, holders of ADMIN change grants in their session; they get no `effect`.",
-        request=ChangeSetSerializer,
-        request_example=CHANGE_SET_EXAMPLE,
-        responses={200: ChangeSerializer},
-        response_example=CHANGE_EXAMPLE,
-        errors=[409],
+        check_grant_changer,
+        ChangeSerializer,
+        body=ChangeSetEnvelope,
+        schema=ChangeSetSerializer,
     )
-    def post(self, request: Request) -> Response:
-        data = self.body(ChangeSetEnvelope)
-        grants, can_administer = GrantLists.parse(data), request.user.can_administer
+    def post(self) -> Response:
+        """Grant and revoke.
+
+        Accepts a change set of up to {MAX_ITEMS:,} items in both lists together. It is applied as a whole
+        or not at all. Applying it again changes nothing. A grant that exists with another period gets the
+        new period. Every error names its list and index. A grant on an address that is not registered
+        registers it as planned; the response lists such addresses. `privileges` is required and has no
+        default. With delegation, holders of ADMIN change grants in their session; they get no `effect`.
+        """
+        data = self.data
+        grants, can_administer = GrantLists.parse(data), self.request.user.can_administer
         with transaction.atomic(), grants.item_errors():
             outcome, members = change_set_outcome(
                 ChangeSet.of(*grants.changes),
-                author=author_of(request, data["reason"]),
+                author=self.author,
                 options=data,
                 # delegates learn nothing about other entities
                 sees_effects=can_administer,

@@ -1,7 +1,6 @@
 """The REST resources `journal`, `differences` and `security-events`."""
 
 from rest_framework import serializers
-from rest_framework.request import Request
 from rest_framework.response import Response
 
 from authzconsole.common import output
@@ -9,19 +8,18 @@ from authzconsole.common.fields import QueryInteger, StrictSerializer
 from authzconsole.lists.journal import Differences, JournalLines, SecurityEvents
 from authzconsole.rest.framework.callers import any_account, check_journal_reader
 from authzconsole.rest.framework.endpoint import Endpoint
-from authzconsole.rest.framework.lists import FORMULAS, Download, ListEndpoint
-from authzconsole.rest.framework.operations import api_operation
+from authzconsole.rest.framework.lists import FORMULAS, ListEndpoint
+from authzconsole.rest.framework.operations import operation
 from authzconsole.server.waiting import CAN_WAIT, WAIT_HEADER
 from grants.authority.rights import can_read_history
-from grants.journal import MAX_LINES_PER_PROOF, current_head, read_only_reason, verify_part
-
-TAG = "Journal"
-MAX_WAIT_SECONDS = 30
-ABOUT_DIFFERENCES = (
-    "A row is a grant, membership, state or status that holds at one of the revisions and not at the other, whatever "
-    "happened in between. For an entity, memberships of groups with a grant on it are included; for a user, the grants of "
-    "its groups. For administrators and auditors."
+from grants.journal import (
+    MAX_LINES_PER_PROOF,  # noqa: F401 (a docstring names it)
+    current_head,
+    read_only_reason,
+    verify_part,
 )
+
+MAX_WAIT_SECONDS = 30
 
 
 class WaitOptions(StrictSerializer):
@@ -40,25 +38,27 @@ class WaitOptions(StrictSerializer):
 
 
 class Journal(ListEndpoint):
-    rows = JournalLines
-    rules = {"GET": any_account}
-    options = (WaitOptions,)
-    operation = (
-        "journal_list",
-        TAG,
-        "Read the journal",
-        "Newest first, or with `after` oldest first. To follow the journal, send the last revision as `after` with `wait`. For "
-        "administrators and auditors; data stewards read the lines about one `entity` in their namespaces.",
-    )
+    """Read the journal.
 
-    def list_page(self, request: Request, **path) -> Response:
-        if "entity" not in self.query or not can_read_history(request.user, self.query["entity"]):
-            check_journal_reader(request)
+    Newest first, or with `after` oldest first. To follow the journal, send the last revision as `after`
+    with `wait`. For administrators and auditors; data stewards read the lines about one `entity` in their
+    namespaces.
+    """
+
+    route, url_name = "journal", "rest-journal"
+    operation_id = "journal_list"
+    rule = any_account
+    rows = JournalLines
+    options = (WaitOptions,)
+
+    def list_page(self) -> Response:
+        if "entity" not in self.query or not can_read_history(self.request.user, self.query["entity"]):
+            check_journal_reader(self.request)
         seconds = self.query.get("wait")
         # read before the lines, so that no line is missed while the request waits
         revision = current_head().revision if seconds else 0
-        response = super().list_page(request, **path)
-        if seconds and not response.data["items"] and CAN_WAIT in request.META:
+        response = super().list_page()
+        if seconds and not response.data["items"] and CAN_WAIT in self.request.META:
             response[WAIT_HEADER] = f"{revision};{seconds}"
         return response
 
@@ -91,19 +91,21 @@ class ProofQuery(StrictSerializer):
 
 
 class JournalProof(Endpoint):
-    rules = {"GET": check_journal_reader}
-    queries = {"GET": ProofQuery}
+    route, url_name = "journal/proof", "rest-journal-proof"
 
-    @api_operation(
+    @operation(
         "journal_prove",
-        TAG,
-        "Verify the journal",
-        f"Verifies the hashes and signatures of at most {MAX_LINES_PER_PROOF:,} lines. Send `next` of the response as `after` to "
-        "continue. `manage.py verify_journal` also compares the journal with the tables. For administrators and auditors.",
+        check_journal_reader,
+        ProofSerializer,
         query=ProofQuery,
-        responses={200: ProofSerializer},
     )
-    def get(self, request: Request) -> Response:
+    def get(self) -> Response:
+        """Verify the journal.
+
+        Verifies the hashes and signatures of at most {MAX_LINES_PER_PROOF:,} lines. Send `next` of the
+        response as `after` to continue. `manage.py verify_journal` also compares the journal with the
+        tables. For administrators and auditors.
+        """
         head, proof = current_head(), verify_part(self.query["after"])
         chain_break = proof.chain_break
         return Response(
@@ -123,22 +125,26 @@ class JournalProof(Endpoint):
 
 
 class DifferenceList(ListEndpoint):
-    rows = Differences
-    operation = "differences_list", TAG, "List differences between two revisions", ABOUT_DIFFERENCES
+    """List differences between two revisions.
 
+    A row is a grant, membership, state or status that holds at one of the revisions and not at the other,
+    whatever happened in between. For an entity, memberships of groups with a grant on it are included;
+    for a user, the grants of its groups. For administrators and auditors.
+    """
 
-class DifferenceFiles(Download):
+    route, url_name = "differences", "rest-differences"
+    operation_id = "differences_list"
     rows = Differences
-    operation = "differences", TAG, "differences between two revisions", ABOUT_DIFFERENCES
-    lines = {"csv": FORMULAS, "jsonl": ""}
+    files = {"csv": FORMULAS, "jsonl": ""}
 
 
 class SecurityEventList(ListEndpoint):
+    """Read the security events.
+
+    Sign-ins, refused requests, downloads, and changes of tokens, roles and settings. Newest first. For
+    administrators and auditors.
+    """
+
+    route, url_name = "security-events", "rest-security-events"
+    operation_id = "security_events_list"
     rows = SecurityEvents
-    operation = (
-        "security_events_list",
-        TAG,
-        "Read the security events",
-        "Sign-ins, refused requests, downloads, and changes of tokens, roles and settings. Newest first. For administrators and "
-        "auditors.",
-    )

@@ -158,18 +158,3 @@ class DiscardSerializer(StrictSerializer):
     """The reason for discarding the plan."""
 
     reason = reason_field()
-
-
-APPLIED_EXAMPLE = {
-    "state": "applied",
-    "decided_by": "admin",
-    "decided_at": "2026-02-01T08:05:00Z",
-    "revision": 816,
-    "reason": "she takes over the namespace",
-}
-CHANGES_EXAMPLE = {
-    "grant": [
-        {"principal": "user:sofia.lindqvist", "entity": "dataset:sales.orders", "privileges": ["READ"]}
-    ],
-    "title": "Quarter",
-}

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from django.db import transaction
 from rest_framework import serializers
-from rest_framework.request import Request
 from rest_framework.response import Response
 
 from authzconsole.common.fields import Boolean, Choice, KindText, StrictSerializer, reason_field
@@ -18,13 +17,12 @@ from authzconsole.rest.dry_runs import (
 )
 from authzconsole.rest.framework.callers import (
     any_account,
-    author_of,
     changeable_with,
     check_recent_authentication,
 )
 from authzconsole.rest.framework.endpoint import Endpoint
 from authzconsole.rest.framework.etags import check_match, etag_of
-from authzconsole.rest.framework.operations import ETAG, IF_MATCH, api_operation, path_parameter
+from authzconsole.rest.framework.operations import ETAG, IF_MATCH, operation, path_parameter
 from authzconsole.rest.framework.past import reads_past
 from authzconsole.rest.framework.problems import Problem
 from authzconsole.rest.framework.requirements import requirement_as_json
@@ -43,7 +41,6 @@ from grants.policies.policy import Generation, Policy
 from grants.policies.wording import rule_in_words
 from grants.roles.capabilities import Capability
 
-TAG = "Policies"
 OPERATIONS = list(dict.fromkeys(operation for kind in KINDS.values() for operation in kind.operations))
 NODES = ("has", "has-at-or-below", "has-on-all-live", "always", "all-of", "any-of", "given")
 
@@ -134,40 +131,21 @@ class ActivateSerializer(ForecastRequestSerializer):
     reason = reason_field()
 
 
-GENERATION_EXAMPLE = {
-    "name": "final",
-    "title": "Final",
-    "summary": "Each entity stands alone.",
-    "active": True,
-    "creator_receives": [],
-    "deleting_removes_grants": False,
-    "lifecycle_source": {"seed": "002", "table": "Summary", "row": "create"},
-}
-POLICY_EXAMPLE = {
-    "kind": "dataset",
-    "operation": "read",
-    "requires": {"node": "has", "privileges": ["READ"], "scope": "self"},
-    "words": "READ on the entity",
-    "source": {"seed": "002", "table": "Datasets", "row": "Read"},
-    "advice": "",
-}
-
-
 class Generations(Endpoint):
-    rules = {"GET": any_account}
-    queries = {"GET": PastQuery}
+    route, url_name = "policies", "rest-policies"
 
-    @api_operation(
+    @operation(
         "policies_list",
-        TAG,
-        "List the generations of rules",
-        "Sorted by age, oldest first, without their policies.",
+        any_account,
+        GenerationsSerializer,
         query=PastQuery,
-        responses={200: GenerationsSerializer},
-        response_example={"items": [GENERATION_EXAMPLE]},
     )
     @reads_past
-    def get(self, request: Request) -> Response:
+    def get(self) -> Response:
+        """List the generations of rules.
+
+        Sorted by age, oldest first, without their policies.
+        """
         active = active_generation()
         return Response(
             {"items": [_generation_as_json(generation, active) for generation in GENERATIONS.values()]}
@@ -175,23 +153,24 @@ class Generations(Endpoint):
 
 
 class Catalogue(Endpoint):
-    rules = {"GET": any_account}
-    queries = {"GET": CatalogueQuery}
+    route, url_name = "policies/<slug:generation>", "rest-policy"
 
-    @api_operation(
+    @operation(
         "policies_retrieve",
-        TAG,
-        "Read a generation",
-        "Returns its policies: the requirement of each operation on each kind, as a tree and in words, with the source.",
+        any_account,
+        CatalogueSerializer,
         query=CatalogueQuery,
         errors=[404],
-        responses={200: CatalogueSerializer},
-        response_example=GENERATION_EXAMPLE | {"policies": [POLICY_EXAMPLE]},
         parameters=[path_parameter("generation", f"One of {', '.join(GENERATIONS)}.")],
     )
-    def get(self, request: Request, generation: str) -> Response:
+    def get(self) -> Response:
+        """Read a generation.
+
+        Returns its policies: the requirement of each operation on each kind, as a tree and in words, with
+        the source.
+        """
         try:
-            selected = generation_by_name(generation)
+            selected = generation_by_name(self.kwargs["generation"])
         except UnknownGeneration as error:
             raise Problem(404, str(error)) from None
         rows = [_policy_as_json(policy) for policy in _matching_policies(selected, **self.query)]
@@ -199,51 +178,50 @@ class Catalogue(Endpoint):
 
 
 class ActiveGenerationDetail(Endpoint):
-    rules = {"GET": any_account, "PUT": changeable_with(Capability.MANAGE_SETTINGS)}
-    queries = {"GET": PastQuery}
+    route, url_name = "policies/active", "rest-policies-active"
 
-    @api_operation(
+    @operation(
         "policies_active_retrieve",
-        TAG,
-        "Read the active generation",
-        "Decisions use the active generation unless a request names another.",
+        any_account,
+        ActiveSerializer,
         query=PastQuery,
-        responses={200: ActiveSerializer},
-        response_example={"name": "final"},
         parameters=[ETAG],
     )
     @reads_past
-    def get(self, request: Request) -> Response:
+    def get(self) -> Response:
+        """Read the active generation.
+
+        Decisions use the active generation unless a request names another.
+        """
         return _active_response(has_proposal="as_of" not in self.query)
 
-    @api_operation(
+    @operation(
         "policies_active_change",
-        TAG,
-        "Activate a generation",
-        "Changes the permissions of all users at once. A dry run needs no If-Match, and reports the effect on permissions, over "
-        "operations with a rule in both generations.",
-        request=ActivateSerializer,
-        request_example={"name": "proposed", "reason": "trial in spring"},
-        responses={200: ActivatedSerializer},
-        response_example={"name": "proposed"},
-        errors=[409, 412, 428],
+        changeable_with(Capability.MANAGE_SETTINGS),
+        ActivatedSerializer,
+        body=ActivateSerializer,
         parameters=[IF_MATCH, ETAG],
     )
-    def put(self, request: Request) -> Response:
-        check_recent_authentication(request)
-        data = self.body(ActivateSerializer)
+    def put(self) -> Response:
+        """Activate a generation.
+
+        Changes the permissions of all users at once. A dry run needs no If-Match, and reports the effect
+        on permissions, over operations with a rule in both generations.
+        """
+        check_recent_authentication(self.request)
+        data = self.data
         with transaction.atomic():
             lock_journal()
             before = active_generation().name
-            check_match(request, etag_of(before), is_required=not data["dry_run"])
+            check_match(self.request, etag_of(before), is_required=not data["dry_run"])
             if data["propose"] and not data["dry_run"]:
-                propose_generation(author=author_of(request, data["reason"]), name=data["name"])
+                propose_generation(author=self.author, name=data["name"])
                 return _active_response()
             _, members = apply_or_forecast(
                 ChangeSet.of(ActivateGeneration(GENERATIONS[data["name"]])),
-                author=author_of(request, data["reason"]),
+                author=self.author,
                 options=data,
-                shows_effect=request.user.can_see_all,
+                shows_effect=self.request.user.can_see_all,
             )
         if data["dry_run"]:
             return Response({"name": data["name"]} | members, headers={"ETag": etag_of(before)})

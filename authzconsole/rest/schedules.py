@@ -4,10 +4,9 @@ import re
 from datetime import time
 
 from rest_framework import serializers
-from rest_framework.request import Request
 from rest_framework.response import Response
 
-from analytics.analyses import ANALYSES, AnalysisError, AnalysisName
+from analytics.analyses import ANALYSES, AnalysisError
 from analytics.models import Schedule
 from analytics.runs.schedules import all_schedules, change_schedule, schedule_by_name
 from authzconsole.common.fields import (
@@ -18,16 +17,15 @@ from authzconsole.common.fields import (
     Text,
     reason_field,
 )
-from authzconsole.rest.framework.callers import author_of, changeable_with, check_report_reader
+from authzconsole.rest.framework.callers import changeable_with, check_report_reader
 from authzconsole.rest.framework.endpoint import Endpoint
 from authzconsole.rest.framework.etags import check_match, etag_of
-from authzconsole.rest.framework.operations import ETAG, IF_MATCH_OPTIONAL, api_operation, path_parameter
+from authzconsole.rest.framework.operations import ETAG, IF_MATCH_OPTIONAL, operation, path_parameter
 from authzconsole.rest.framework.problems import Problem
 from grants.authority.transactions import administrator_transaction
 from grants.policies.catalogue import GENERATIONS
 from grants.roles.capabilities import Capability
 
-TAG = "Analyses"
 ANALYSIS_PATH = path_parameter("analysis", f"One of {', '.join(ANALYSES)}.")
 TIME_FORMAT = r"^([01]\d|2[0-3]):[0-5]\d$"
 
@@ -78,69 +76,66 @@ class SwitchSerializer(StrictSerializer):
     reason = reason_field()
 
 
-SCHEDULE_EXAMPLE = {
-    "analysis": AnalysisName.DELETE_READINESS.value,
-    "on": True,
-    "at": "02:30",
-    "options": {"generation": "final"},
-}
-
-
 class Schedules(Endpoint):
-    rules = {"GET": check_report_reader}
+    route, url_name = "schedules", "rest-schedules"
 
-    @api_operation(
+    @operation(
         "schedules_list",
-        TAG,
-        "List schedules",
-        "Every analysis with its schedule; schedules are off by default. For administrators and auditors.",
-        responses={200: SchedulesSerializer},
-        response_example={"items": [SCHEDULE_EXAMPLE]},
+        check_report_reader,
+        SchedulesSerializer,
     )
-    def get(self, request: Request) -> Response:
+    def get(self) -> Response:
+        """List schedules.
+
+        Every analysis with its schedule; schedules are off by default. For administrators and auditors.
+        """
         return Response({"items": list(map(_as_json, all_schedules()))})
 
 
 class ScheduleDetail(Endpoint):
-    rules = {"GET": check_report_reader, "PUT": changeable_with(Capability.RUN_ANALYSES)}
+    route, url_name = "schedules/<slug:analysis>", "rest-schedule"
 
-    @api_operation(
+    @operation(
         "schedules_retrieve",
-        TAG,
-        "Read a schedule",
-        "For administrators and auditors.",
-        responses={200: ScheduleSerializer},
-        response_example=SCHEDULE_EXAMPLE,
+        check_report_reader,
+        ScheduleSerializer,
         errors=[404],
         parameters=[ANALYSIS_PATH, ETAG],
     )
-    def get(self, request: Request, analysis: str) -> Response:
-        return _response(_schedule(analysis))
+    def get(self) -> Response:
+        """Read a schedule.
 
-    @api_operation(
+        For administrators and auditors.
+        """
+        return _response(_schedule(self.kwargs["analysis"]))
+
+    @operation(
         "schedules_change",
-        TAG,
-        "Change a schedule",
-        "The request replaces all options of the schedule. In runs that a schedule starts, `scheduled` is true.",
-        request=SwitchSerializer,
-        request_example={"on": True, "at": "02:30", "generation": "final", "reason": "ready every morning"},
-        responses={200: ScheduleSerializer},
-        response_example=SCHEDULE_EXAMPLE,
+        changeable_with(Capability.RUN_ANALYSES),
+        ScheduleSerializer,
+        body=SwitchSerializer,
         errors=[404, 412],
         parameters=[ANALYSIS_PATH, IF_MATCH_OPTIONAL, ETAG],
     )
-    def put(self, request: Request, analysis: str) -> Response:
-        _schedule(analysis)
-        data = self.body(SwitchSerializer)
-        author = author_of(request, data["reason"])
+    def put(self) -> Response:
+        """Change a schedule.
+
+        The request replaces all options of the schedule. In runs that a schedule starts, `scheduled` is
+        true.
+        """
+        _schedule(self.kwargs["analysis"])
+        data = self.data
+        author = self.author
         options = {name: data[name] for name in ("generation", "to_generation", "namespace") if name in data}
         # locked, so that the schedule cannot change between the check and the change
         with administrator_transaction(author, capability=Capability.RUN_ANALYSES):
-            schedule = _schedule(analysis)
-            check_match(request, _etag(schedule), is_required=False)
+            schedule = _schedule(self.kwargs["analysis"])
+            check_match(self.request, _etag(schedule), is_required=False)
             at = time.fromisoformat(data["at"]) if "at" in data else schedule.at
-            change_schedule(author=author, analysis=analysis, is_on=data["on"], at=at, options=options)
-            return _response(_schedule(analysis))
+            change_schedule(
+                author=author, analysis=self.kwargs["analysis"], is_on=data["on"], at=at, options=options
+            )
+            return _response(_schedule(self.kwargs["analysis"]))
 
 
 def _schedule(analysis: str) -> Schedule:

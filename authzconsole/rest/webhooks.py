@@ -1,7 +1,6 @@
 """The REST resource `webhooks`: endpoints that receive journal lines, and their dead letters."""
 
 from django.views.decorators.debug import sensitive_variables
-from rest_framework.request import Request
 from rest_framework.response import Response
 
 from authzconsole.common import output
@@ -15,7 +14,7 @@ from authzconsole.common.fields import (
 )
 from authzconsole.common.webhooks.events import secret_of
 from authzconsole.common.webhooks.services import (
-    MAX_WEBHOOKS,
+    MAX_WEBHOOKS,  # noqa: F401 (a docstring names it)
     create_webhook,
     delete_webhook,
     enable_webhook,
@@ -24,22 +23,19 @@ from authzconsole.common.webhooks.services import (
 from authzconsole.lists.journal import DeadLetters
 from authzconsole.models import Webhook
 from authzconsole.rest.framework.callers import (
-    author_of,
     changeable_with,
     check_journal_reader,
     check_recent_authentication,
 )
-from authzconsole.rest.framework.endpoint import Endpoint, Resource, created_response
+from authzconsole.rest.framework.endpoint import Endpoint, Resource
 from authzconsole.rest.framework.lists import ListEndpoint
 from authzconsole.rest.framework.locations import webhook_location
-from authzconsole.rest.framework.operations import LOCATION, api_operation
+from authzconsole.rest.framework.operations import operation
 from authzconsole.rest.people.users import OutcomeSerializer
 from grants.journal import ACTIONS, current_revision
 from grants.roles.capabilities import Capability
 
 check_settings_manager = changeable_with(Capability.MANAGE_SETTINGS)
-
-TAG = "Journal"
 
 
 class WebhookSerializer(output.Output):
@@ -119,118 +115,121 @@ WEBHOOK = Resource.numbered(
 
 
 class Webhooks(Endpoint):
-    rules = {"GET": check_journal_reader, "POST": check_settings_manager}
+    route, url_name = "webhooks", "rest-webhooks"
 
-    @api_operation(
+    @operation(
         "webhooks_list",
-        TAG,
-        "List webhooks",
-        f"Sorted by number; there are at most {MAX_WEBHOOKS}. For administrators and auditors.",
-        responses={200: WebhooksSerializer},
+        check_journal_reader,
+        WebhooksSerializer,
     )
-    def get(self, request: Request) -> Response:
-        return Response(WebhooksSerializer.data_of({"items": Webhook.objects.order_by("pk")}))
+    def get(self) -> object:
+        """List webhooks.
 
-    @api_operation(
+        Sorted by number; there are at most {MAX_WEBHOOKS}. For administrators and auditors.
+        """
+        return {"items": Webhook.objects.order_by("pk")}
+
+    @operation(
         "webhooks_create",
-        TAG,
-        "Create a webhook",
-        "It receives the journal lines from now on, as signed CloudEvents. Only this response contains the secret of the "
-        "signatures. Location is the URL of the webhook.",
-        request=WebhookCreationSerializer,
-        request_example={
-            "url": "https://siem.example.com/hook",
-            "actions": ["grant", "revoke"],
-            "reason": "for the SIEM",
-        },
-        responses={201: NewWebhookSerializer},
-        parameters=[LOCATION],
+        check_settings_manager,
+        {201: NewWebhookSerializer},
+        body=WebhookCreationSerializer,
     )
     @sensitive_variables("content")
-    def post(self, request: Request) -> Response:
-        check_recent_authentication(request)
-        data = self.body(WebhookCreationSerializer)
-        webhook = create_webhook(
-            author=author_of(request, data["reason"]), url=data["url"], actions=data["actions"]
-        )
-        return created_response(NewWebhookSerializer.data_of(webhook), webhook_location(webhook.pk))
+    def post(self) -> Response:
+        """Create a webhook.
+
+        It receives the journal lines from now on, as signed CloudEvents. Only this response contains the
+        secret of the signatures. Location is the URL of the webhook.
+        """
+        check_recent_authentication(self.request)
+        data = self.data
+        webhook = create_webhook(author=self.author, url=data["url"], actions=data["actions"])
+        return self.created(webhook, webhook_location(webhook.pk))
 
 
 class WebhookDetail(Endpoint):
+    route, url_name = "webhooks/<int:number>", "rest-webhook"
     resource = WEBHOOK
-    rules = {"GET": check_journal_reader, "PATCH": check_settings_manager, "DELETE": check_settings_manager}
-    queries = {"DELETE": ReasonSerializer}
 
-    @api_operation(
+    @operation(
         "webhooks_retrieve",
-        TAG,
-        "Read a webhook",
-        "For administrators and auditors.",
-        responses={200: WebhookSerializer},
+        check_journal_reader,
+        WebhookSerializer,
     )
-    def get(self, request: Request, number: int) -> Response:
-        return Response(WebhookSerializer.data_of(self.object))
+    def get(self) -> object:
+        """Read a webhook.
 
-    @api_operation(
+        For administrators and auditors.
+        """
+        return self.object
+
+    @operation(
         "webhooks_change",
-        TAG,
-        "Enable or disable a webhook",
-        "An enabled webhook continues where it stopped.",
-        request=WebhookChangeSerializer,
-        request_example={"enabled": False, "reason": "maintenance of the SIEM"},
-        responses={200: WebhookSerializer},
-        response_example={"enabled": False},
+        check_settings_manager,
+        WebhookSerializer,
+        body=WebhookChangeSerializer,
     )
-    def patch(self, request: Request, number: int) -> Response:
-        check_recent_authentication(request)
-        data = self.body(WebhookChangeSerializer)
-        enable_webhook(author=author_of(request, data["reason"]), number=number, is_enabled=data["enabled"])
-        self.object.refresh_from_db()
-        return Response(WebhookSerializer.data_of(self.object))
+    def patch(self) -> object:
+        """Enable or disable a webhook.
 
-    @api_operation(
+        An enabled webhook continues where it stopped.
+        """
+        check_recent_authentication(self.request)
+        data = self.data
+        enable_webhook(author=self.author, number=self.object.pk, is_enabled=data["enabled"])
+        self.object.refresh_from_db()
+        return self.object
+
+    @operation(
         "webhooks_delete",
-        TAG,
-        "Delete a webhook",
-        "Also deletes its dead letters.",
+        check_settings_manager,
+        OutcomeSerializer,
         query=ReasonSerializer,
-        responses={200: OutcomeSerializer},
-        response_example={"changed": True, "sentence": "webhook 2 was deleted", "revision": 4712},
     )
-    def delete(self, request: Request, number: int) -> Response:
-        check_recent_authentication(request)
-        delete_webhook(author=author_of(request, self.query["reason"]), number=number)
+    def delete(self) -> Response:
+        """Delete a webhook.
+
+        Also deletes its dead letters.
+        """
+        check_recent_authentication(self.request)
+        delete_webhook(author=self.author, number=self.object.pk)
         return Response(
-            {"changed": True, "sentence": f"webhook {number} was deleted", "revision": current_revision()}
+            {
+                "changed": True,
+                "sentence": f"webhook {self.object.pk} was deleted",
+                "revision": current_revision(),
+            }
         )
 
 
 class DeadLetterList(ListEndpoint):
+    """List dead letters.
+
+    The journal lines that the endpoint did not accept, oldest first. For administrators and auditors.
+    """
+
+    route, url_name = "webhooks/<int:number>/dead-letters", "rest-dead-letters"
+    operation_id = "webhooks_dead_letters"
     rows = DeadLetters
     resource = WEBHOOK
-    operation = (
-        "webhooks_dead_letters",
-        TAG,
-        "List dead letters",
-        "The journal lines that the endpoint did not accept, oldest first. For administrators and auditors.",
-    )
 
 
 class Redelivery(Endpoint):
+    route, url_name = "webhooks/<int:number>/redeliver", "rest-redelivery"
     resource = WEBHOOK
-    rules = {"POST": check_settings_manager}
 
-    @api_operation(
+    @operation(
         "webhooks_redeliver",
-        TAG,
-        "Send the dead letters again",
-        "All dead letters of the webhook are sent before new lines.",
-        request=ReasonSerializer,
-        request_example={"reason": "the SIEM works again"},
-        responses={200: RedeliverySerializer},
+        check_settings_manager,
+        RedeliverySerializer,
+        body=ReasonSerializer,
     )
-    def post(self, request: Request, number: int) -> Response:
-        check_recent_authentication(request)
-        data = self.body(ReasonSerializer)
-        count = replay_dead_letters(author=author_of(request, data["reason"]), number=number)
+    def post(self) -> Response:
+        """Send the dead letters again.
+
+        All dead letters of the webhook are sent before new lines.
+        """
+        check_recent_authentication(self.request)
+        count = replay_dead_letters(author=self.author, number=self.object.pk)
         return Response({"count": count})

@@ -2,18 +2,15 @@
 
 from django.conf import settings
 from rest_framework import serializers
-from rest_framework.request import Request
 from rest_framework.response import Response
 
 from authzconsole.common.fields import Choice, Integer, KindText, List, StrictSerializer, reason_field
-from authzconsole.rest.framework.callers import author_of, changeable_with, check_can_see_all
+from authzconsole.rest.framework.callers import changeable_with, check_can_see_all
 from authzconsole.rest.framework.endpoint import Endpoint
-from authzconsole.rest.framework.operations import api_operation
+from authzconsole.rest.framework.operations import operation
 from entities.vocabulary import KINDS, Privilege
 from grants.authority.limits import MAX_DAYS, DelegationLimits, set_delegation_limits
 from grants.roles.capabilities import Capability
-
-TAG = "Delegation"
 
 
 class LimitsSerializer(serializers.Serializer):
@@ -56,41 +53,35 @@ class SetLimitsSerializer(StrictSerializer):
     reason = reason_field()
 
 
-LIMITS_EXAMPLE = {"privileges": ["READ", "WRITE"], "kinds": None, "max_days": 90}
-EXAMPLE = LIMITS_EXAMPLE | {
-    "delegation": True,
-    "upper": LIMITS_EXAMPLE | {"privileges": ["READ", "WRITE", "EXECUTE"]},
-}
-
-
 class Delegation(Endpoint):
-    rules = {"GET": check_can_see_all, "PUT": changeable_with(Capability.MANAGE_SETTINGS)}
+    route, url_name = "delegation-limits", "rest-delegation-limits"
 
-    @api_operation(
+    @operation(
         "delegation_limits_retrieve",
-        TAG,
-        "Read the limits of delegation",
-        "For accounts that see everything.",
-        responses={200: DelegationSerializer},
-        response_example=EXAMPLE,
+        check_can_see_all,
+        DelegationSerializer,
     )
-    def get(self, request: Request) -> Response:
+    def get(self) -> Response:
+        """Read the limits of delegation.
+
+        For accounts that see everything.
+        """
         return Response(_as_json())
 
-    @api_operation(
+    @operation(
         "delegation_limits_set",
-        TAG,
-        "Set the limits of delegation",
-        "Applies to later changes; grants that exist stay as they are. For administrators.",
-        request=SetLimitsSerializer,
-        request_example={"privileges": ["READ"], "kinds": ["dataset"], "max_days": 90},
-        responses={200: DelegationSerializer},
-        response_example=EXAMPLE,
+        changeable_with(Capability.MANAGE_SETTINGS),
+        DelegationSerializer,
+        body=SetLimitsSerializer,
     )
-    def put(self, request: Request) -> Response:
-        data = self.body(SetLimitsSerializer)
+    def put(self) -> Response:
+        """Set the limits of delegation.
+
+        Applies to later changes; grants that exist stay as they are. For administrators.
+        """
+        data = self.data
         set_delegation_limits(
-            author=author_of(request, data["reason"]),
+            author=self.author,
             privileges=data["privileges"],
             kinds=data.get("kinds"),
             max_days=data["max_days"],

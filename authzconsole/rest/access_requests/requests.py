@@ -6,10 +6,9 @@ from datetime import datetime
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from authzconsole.common.fields import MAX_INTEGER, StrictSerializer
+from authzconsole.common.fields import MAX_INTEGER
 from authzconsole.lists.requests import AccessRequests, Approvers, ApproversSerializer
 from authzconsole.rest.access_requests.serializers import (
-    APPROVED_EXAMPLE,
     AnswerSerializer,
     ApproveSerializer,
     AskSerializer,
@@ -23,9 +22,9 @@ from authzconsole.rest.access_requests.serializers import (
 )
 from authzconsole.rest.framework.callers import any_account, author_of, check_administrator
 from authzconsole.rest.framework.endpoint import Endpoint, Resource, created_response
-from authzconsole.rest.framework.lists import Download, ListEndpoint
+from authzconsole.rest.framework.lists import FORMULAS, ListEndpoint
 from authzconsole.rest.framework.locations import access_request_location
-from authzconsole.rest.framework.operations import LOCATION, api_operation
+from authzconsole.rest.framework.operations import operation
 from authzconsole.rest.framework.problems import Problem
 from grants.changes import Shown
 from grants.requests.approvers import set_namespace_approvers, visible_requests
@@ -36,10 +35,6 @@ from grants.requests.disclosure import RequestView, view_of
 from grants.requests.own_steps import answer_question, withdraw_request
 from grants.requests.proposals import Proposal, effect_of_proposals
 from grants.validity import Validity
-
-TAG = "Access requests"
-APPROVERS_ONLY = "Returns 403 unless the caller decides about it, and for the caller's own request; 409 if it is not pending."
-REQUESTER_ONLY = "Returns 403 if it belongs to others, and 409 if it is not pending."
 
 
 def _visible_request(request: Request, number: int) -> RequestView | None:
@@ -53,94 +48,89 @@ REQUEST = Resource("number", "The number of the request.", _visible_request, int
 
 
 class AccessRequestList(ListEndpoint):
-    rows = AccessRequests
-    rules = {"POST": any_account}
-    operation = (
-        "access_requests_list",
-        TAG,
-        "List access requests",
-        "Newest first. Requesters see their own requests, approvers also those about which they decide, administrators and "
-        "auditors all.",
-    )
+    """List access requests.
 
-    @api_operation(
+    Newest first. Requesters see their own requests, approvers also those about which they decide,
+    administrators and auditors all.
+    """
+
+    route, url_name = "access-requests", "rest-access-requests"
+    operation_id = "access_requests_list"
+    rows = AccessRequests
+    files = {
+        "csv": FORMULAS,
+        "jsonl": "With the parts that the list on the page Requests would name: a part in no namespace of the caller is left out, "
+        "even if the caller decides about it.",
+    }
+
+    @operation(
         "access_requests_create",
-        TAG,
-        "Request access",
-        "The answer does not tell whether the addresses or the colleague exist. Returns 409 if all of it is permitted already, "
-        "or if the same request is pending (`request` is its number). Every account can request access.",
-        request=CreateSerializer,
-        responses={201: RequestSerializer},
-        errors=[409],
-        request_example={
-            "parts": [{"entity": "dataset:sales.orders", "operation": "read"}],
-            "reason": "quarterly close",
-            "valid_until": "2126-12-05T17:00:00Z",
-        },
-        parameters=[LOCATION],
+        any_account,
+        {201: RequestSerializer},
+        body=CreateSerializer,
     )
-    def post(self, request: Request) -> Response:
-        data = self.body(CreateSerializer)
+    def post(self) -> Response:
+        """Request access.
+
+        The answer does not tell whether the addresses or the colleague exist. Returns 409 if all of it is
+        permitted already, or if the same request is pending (`request` is its number). Every account can
+        request access.
+        """
+        data = self.data
         wanted = [WantedAccess(part["entity"], part["operation"]) for part in data.get("parts", ())]
         subject = request_subject(
-            request.user,
-            f"user:{data.get('subject', request.user.username)}",
-            is_allowed_for_others=request.user.can_administer,
+            self.request.user,
+            f"user:{data.get('subject', self.request.user.username)}",
+            is_allowed_for_others=self.request.user.can_administer,
         )
         created = create_request(
-            author=author_of(request),
+            author=author_of(self.request),
             draft=RequestDraft(data["reason"], wanted, data.get("colleague", ""), end_of(data), subject),
         )
         return created_response(
-            RequestSerializer.data_of(view_of(created, request.user)), access_request_location(created.pk)
+            RequestSerializer.data_of(view_of(created, self.request.user)),
+            access_request_location(created.pk),
         )
 
 
-class AccessRequestFiles(Download):
-    rows = AccessRequests
-    operation = (
-        "access_requests",
-        TAG,
-        "access requests",
-        "The requests of the list, newest first, with the parts that the list on the page Requests would name: a part in no "
-        "namespace of the caller is left out, even if the caller decides about it.",
-    )
-
-
 class AccessRequestDetail(Endpoint):
+    route, url_name = "access-requests/<int:number>", "rest-access-request"
     resource = REQUEST
-    rules = {"GET": any_account}
 
-    @api_operation(
+    @operation(
         "access_requests_retrieve",
-        TAG,
-        "Return an access request",
-        "With its parts and its history. Approvers see only the parts about which they decide.",
-        responses={200: RequestSerializer},
+        any_account,
+        RequestSerializer,
     )
-    def get(self, request: Request, number: int) -> Response:
-        return Response(RequestSerializer.data_of(self.object))
+    def get(self) -> object:
+        """Return an access request.
+
+        With its parts and its history. Approvers see only the parts about which they decide.
+        """
+        return self.object
 
 
 class AccessRequestProposals(Endpoint):
+    route, url_name = "access-requests/<int:number>/proposals", "rest-access-request-proposals"
     resource = REQUEST
-    rules = {"GET": any_account}
-    queries = {"GET": ProposalsQuery}
 
-    @api_operation(
+    @operation(
         "access_requests_proposals",
-        TAG,
-        "Return the proposals for an access request",
-        "For each pending part: the grants that would permit it, what the requester holds, and what colleagues in the same "
-        "groups hold; and the effect of the chosen proposals together. An approver who does not decide about everything that a "
-        "proposal grants sees neither its effect nor how many colleagues hold it. Returns 403 unless the caller decides about "
-        "the request, or may read everything; 409 if it is not pending.",
+        any_account,
+        ProposalsSerializer,
         query=ProposalsQuery,
-        responses={200: ProposalsSerializer},
         errors=[409],
     )
-    def get(self, request: Request, number: int) -> Response:
-        view, account = self.object, request.user
+    def get(self) -> object:
+        """Return the proposals for an access request.
+
+        For each pending part: the grants that would permit it, what the requester holds, and what
+        colleagues in the same groups hold; and the effect of the chosen proposals together. An approver
+        who does not decide about everything that a proposal grants sees neither its effect nor how many
+        colleagues hold it. Returns 403 unless the caller decides about the request, or may read
+        everything; 409 if it is not pending.
+        """
+        view, account = self.object, self.request.user
         parts = [part for part in (view.parts if account.can_see_all else view.decidable) if part.is_pending]
         if not view.request.is_pending or view.request.subject is None:
             raise Problem(409, f"{view.request} is not pending: there is nothing to decide")
@@ -164,7 +154,7 @@ class AccessRequestProposals(Endpoint):
             if can_see_effect(chosen)
             else None
         )
-        return Response(ProposalsSerializer.data_of({"parts": shown, "effect": effect}))
+        return {"parts": shown, "effect": effect}
 
 
 def _choices(text: str) -> dict[int, str]:
@@ -191,45 +181,41 @@ class Step(Endpoint):
     """A step of a request. Subclasses describe it."""
 
     resource = REQUEST
-    rules = {"POST": any_account}
 
-    def take(
-        self, request: Request, number: int, step: Callable[..., object], body: type[StrictSerializer]
-    ) -> Response:
+    def take(self, step: Callable[..., object]) -> object:
         """Call the step with the members of the body.
 
         The caller sees the request before, and may see it afterwards.
         """
-        step(author=author_of(request), request_id=number, **self.body(body))
-        return Response(RequestSerializer.data_of(self.resource.object_or_404(request, number)))
+        number = self.kwargs["number"]
+        step(author=author_of(self.request), request_id=number, **self.data)
+        return self.resource.object_or_404(self.request, number)
 
 
 class AccessRequestApproval(Step):
-    @api_operation(
+    route, url_name = "access-requests/<int:number>/approve", "rest-access-request-approve"
+
+    @operation(
         "access_requests_approve",
-        TAG,
-        "Approve an access request",
-        "Approves all or some parts: creates the plan of their grants and applies it, in one transaction. Other parts are "
-        "denied; parts of other approvers stay pending. Returns 409 (effect-changed) if the effect or a proposal is not the one "
-        "that was read, and 409 (unconfirmed-effect) if the grants give more than was requested, unless `confirm_beyond` "
-        f"is true. {APPROVERS_ONLY}",
-        request=ApproveSerializer,
-        request_example={
-            "parts": [{"position": 1}],
-            "effect": "9f86d081884c7d659a2feaa0c55ad015",
-            "confirm_beyond": True,
-        },
-        responses={200: RequestSerializer},
-        response_example=APPROVED_EXAMPLE,
-        errors=[409],
+        any_account,
+        RequestSerializer,
+        body=ApproveSerializer,
     )
-    def post(self, request: Request, number: int) -> Response:
-        view, data = self.object, self.body(ApproveSerializer)
+    def post(self) -> object:
+        """Approve an access request.
+
+        Approves all or some parts: creates the plan of their grants and applies it, in one transaction.
+        Other parts are denied; parts of other approvers stay pending. Returns 409 (effect-changed) if the
+        effect or a proposal is not the one that was read, and 409 (unconfirmed-effect) if the grants give
+        more than was requested, unless `confirm_beyond` is true. Returns 403 unless the caller decides
+        about it, and for the caller's own request; 409 if it is not pending.
+        """
+        view, data = self.object, self.data
         parts = data.get("parts") or [{"position": part.position} for part in view.decidable]
         shown = Shown(data.get("effect") or "", accepts_beyond=data["confirm_beyond"])
         approve_request(
-            author=author_of(request),
-            request_id=number,
+            author=author_of(self.request),
+            request_id=self.kwargs["number"],
             approval=Approval(
                 {part["position"]: part.get("proposal", "") for part in parts},
                 data["comment"],
@@ -237,95 +223,106 @@ class AccessRequestApproval(Step):
                 shown,
             ),
         )
-        return Response(RequestSerializer.data_of(self.resource.object_or_404(request, number)))
+        return self.resource.object_or_404(self.request, self.kwargs["number"])
 
 
 class AccessRequestRejection(Step):
-    @api_operation(
+    route, url_name = "access-requests/<int:number>/reject", "rest-access-request-reject"
+
+    @operation(
         "access_requests_reject",
-        TAG,
-        "Reject an access request",
-        f"Denies all pending parts about which the caller decides. The requester reads the reason. {APPROVERS_ONLY}",
-        request=RejectSerializer,
-        request_example={"reason": "use the monthly report instead"},
-        responses={200: RequestSerializer},
-        response_example={"state": "denied", "can": []},
-        errors=[409],
+        any_account,
+        RequestSerializer,
+        body=RejectSerializer,
     )
-    def post(self, request: Request, number: int) -> Response:
-        return self.take(request, number, deny_request, RejectSerializer)
+    def post(self) -> object:
+        """Reject an access request.
+
+        Denies all pending parts about which the caller decides. The requester reads the reason. Returns
+        403 unless the caller decides about it, and for the caller's own request; 409 if it is not
+        pending.
+        """
+        return self.take(deny_request)
 
 
 class AccessRequestQuestion(Step):
-    @api_operation(
+    route, url_name = "access-requests/<int:number>/ask", "rest-access-request-ask"
+
+    @operation(
         "access_requests_ask",
-        TAG,
-        "Ask the requester a question",
-        f"The request stays pending, and waits for the answer. {APPROVERS_ONLY}",
-        request=AskSerializer,
-        request_example={"question": "For which report?"},
-        responses={200: RequestSerializer},
-        response_example={"waits_for_answer": True},
-        errors=[409],
+        any_account,
+        RequestSerializer,
+        body=AskSerializer,
     )
-    def post(self, request: Request, number: int) -> Response:
-        return self.take(request, number, ask_back, AskSerializer)
+    def post(self) -> object:
+        """Ask the requester a question.
+
+        The request stays pending, and waits for the answer. Returns 403 unless the caller decides about
+        it, and for the caller's own request; 409 if it is not pending.
+        """
+        return self.take(ask_back)
 
 
 class AccessRequestAnswer(Step):
-    @api_operation(
+    route, url_name = "access-requests/<int:number>/answer", "rest-access-request-answer"
+
+    @operation(
         "access_requests_answer",
-        TAG,
-        "Answer the question of an approver",
-        f"The request waits for its approvers again. {REQUESTER_ONLY}",
-        request=AnswerSerializer,
-        request_example={"answer": "For the yearly report."},
-        responses={200: RequestSerializer},
-        errors=[409],
+        any_account,
+        RequestSerializer,
+        body=AnswerSerializer,
     )
-    def post(self, request: Request, number: int) -> Response:
-        return self.take(request, number, answer_question, AnswerSerializer)
+    def post(self) -> object:
+        """Answer the question of an approver.
+
+        The request waits for its approvers again. Returns 403 if it belongs to others, and 409 if it is
+        not pending.
+        """
+        return self.take(answer_question)
 
 
 class AccessRequestWithdrawal(Step):
-    @api_operation(
+    route, url_name = "access-requests/<int:number>/withdraw", "rest-access-request-withdraw"
+
+    @operation(
         "access_requests_withdraw",
-        TAG,
-        "Withdraw an access request",
-        f"Ends the pending parts. Access that was approved already stays. {REQUESTER_ONLY}",
-        request=WithdrawSerializer,
-        request_example={"comment": "not needed any more"},
-        responses={200: RequestSerializer},
-        response_example={"state": "cancelled", "can": []},
-        errors=[409],
+        any_account,
+        RequestSerializer,
+        body=WithdrawSerializer,
     )
-    def post(self, request: Request, number: int) -> Response:
-        return self.take(request, number, withdraw_request, WithdrawSerializer)
+    def post(self) -> object:
+        """Withdraw an access request.
+
+        Ends the pending parts. Access that was approved already stays. Returns 403 if it belongs to
+        others, and 409 if it is not pending.
+        """
+        return self.take(withdraw_request)
 
 
 class ApproverList(ListEndpoint):
-    rows = Approvers
-    rules = {"PUT": check_administrator}
-    operation = (
-        "approvers_list",
-        TAG,
-        "List the approvers of namespaces",
-        "The groups whose members decide about access requests for a namespace and everything in it, besides administrators. For "
-        "administrators and auditors.",
-    )
+    """List the approvers of namespaces.
 
-    @api_operation(
+    The groups whose members decide about access requests for a namespace and everything in it, besides
+    administrators. For administrators and auditors.
+    """
+
+    route, url_name = "approvers", "rest-approvers"
+    operation_id = "approvers_list"
+    rows = Approvers
+
+    @operation(
         "approvers_set",
-        TAG,
-        "Set the approvers of a namespace",
-        "Names the group, or none. The namespace need not be registered yet. For administrators.",
-        request=SetApproversSerializer,
-        request_example=ApproversSerializer.example_of(),
-        responses={200: ApproversSerializer},
+        check_administrator,
+        ApproversSerializer,
+        body=SetApproversSerializer,
     )
-    def put(self, request: Request) -> Response:
-        data = self.body(SetApproversSerializer)
+    def put(self) -> Response:
+        """Set the approvers of a namespace.
+
+        Names the group, or none. The namespace need not be registered yet. For administrators.
+        """
+        data = self.data
         set_namespace_approvers(
-            author=author_of(request), namespace=data["namespace"], group=data["group"] or ""
+            author=author_of(self.request), namespace=data["namespace"], group=data["group"] or ""
         )
         return Response({"namespace": str(data["namespace"]), "group": data["group"]})

@@ -277,16 +277,6 @@ class ProposalsSerializer(output.Output):
     )
 
 
-APPROVED_EXAMPLE = {
-    "state": "approved",
-    "decided_at": "2026-12-01T09:00:00Z",
-    "can": [],
-    "parts": [
-        PartSerializer.example_of(state="approved", decided_by="ned", valid_until="2026-12-05T17:00:00Z")
-    ],
-}
-
-
 class ProposalsQuery(StrictSerializer):
     choose = Text(
         required=False,

@@ -1,21 +1,18 @@
 """The effect of changes that are not made yet, at once or from a run."""
 
-from rest_framework.request import Request
 from rest_framework.response import Response
 
 from analytics.runs.services import request_change_effect
 from authzconsole.common.fields import Choice, List, StrictSerializer, Text
 from authzconsole.rest.effects.plan_effects import ComputingSerializer, computing_response
-from authzconsole.rest.framework.callers import author_of, check_administrator
+from authzconsole.rest.framework.callers import check_administrator
 from authzconsole.rest.framework.endpoint import Endpoint
-from authzconsole.rest.framework.operations import LOCATION, api_operation
+from authzconsole.rest.framework.operations import LOCATION, operation
 from authzconsole.rest.framework.problems import Problem
 from authzconsole.rest.permission_effects import (
-    PERMISSIONS_EXAMPLE,
     PermissionEffectSerializer,
     preview_as_json,
 )
-from authzconsole.rest.plans import TAG
 from grants.active_generation import active_generation
 from grants.change_set import UnknownChange, change_from_json
 from grants.changes import ChangeSet, can_make, preview
@@ -45,36 +42,35 @@ class ChangesSerializer(StrictSerializer):
 
 
 class ChangeEffects(Endpoint):
-    rules = {"POST": check_administrator}
+    route, url_name = "effects", "rest-effects"
 
-    @api_operation(
+    @operation(
         "effects_compute",
-        TAG,
-        "Compute the effect of changes",
-        "Returns the effect of changes without making them. An effect above the limits of the console is computed by a run: this "
-        "returns 202 and requests the run, unless one is waiting or running. Repeat the request until it returns 200. A dry run "
-        "of the same change then has the effect too. The result of a run is returned as long as the data does not change. "
-        "For administrators.",
-        request=ChangesSerializer,
-        request_example={"changes": [["delete", "namespace:sales"]]},
-        responses={200: PermissionEffectSerializer, 202: ComputingSerializer},
-        response_example=PERMISSIONS_EXAMPLE,
-        errors=[400, 409, 413, 415],
+        check_administrator,
+        {200: PermissionEffectSerializer, 202: ComputingSerializer},
+        body=ChangesSerializer,
         parameters=[LOCATION],
     )
-    def post(self, request: Request) -> Response:
-        body = self.body(ChangesSerializer)
+    def post(self) -> Response:
+        """Compute the effect of changes.
+
+        Returns the effect of changes without making them. An effect above the limits of the console is
+        computed by a run: this returns 202 and requests the run, unless one is waiting or running. Repeat
+        the request until it returns 200. A dry run of the same change then has the effect too. The result
+        of a run is returned as long as the data does not change. For administrators.
+        """
+        body = self.data
         name = body.get("generation") or active_generation().name
         try:
             change_set = ChangeSet.of(*map(change_from_json, body["changes"]))
             shown = preview(change_set, GENERATIONS[name])
             if shown.effect is not None:
                 return Response(preview_as_json(shown))
-            if not can_make(request.user, change_set):
+            if not can_make(self.request.user, change_set):
                 raise Problem(403, "your account may not make these changes")
             return computing_response(
                 request_change_effect(
-                    changes=change_set, generation=name, author=author_of(request), requested_by=request.user
+                    changes=change_set, generation=name, author=self.author, requested_by=self.request.user
                 )
             )
         except UnknownChange as error:

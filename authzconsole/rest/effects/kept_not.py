@@ -2,51 +2,36 @@
 files.
 """
 
-from typing import Any
-
-from rest_framework.request import Request
-
 from authzconsole.lists.plans import KeptNotRows
-from authzconsole.rest.framework.lists import FORMULAS, Download, ListEndpoint
+from authzconsole.rest.framework.lists import FORMULAS, ListEndpoint
 from authzconsole.rest.framework.problems import Problem
-from authzconsole.rest.plans import ALLOWED_ROLES, PLAN, TAG
+from authzconsole.rest.plans import PLAN
 from grants.models import Plan
 from grants.plans.create import PlanOrigin
 
-ORDER = "Sorted by namespace, kind, entity, operation and user."
-NOT_FOR = "Returns 409 for plans that do not keep permissions across generations, and for plans that are not proposed."
-
 
 class PlanKeptNot(ListEndpoint):
-    rows = KeptNotRows
-    resource = PLAN
-    operation = (
-        "plans_kept_not",
-        TAG,
-        "List what a plan does not keep",
-        "The permissions of the generation before that users do not have afterwards with the plan, for the current data. "
-        f"{ORDER} {NOT_FOR} {ALLOWED_ROLES}",
-    )
-    errors = (409,)
+    """List what a plan does not keep.
 
-    def read_list(self, request: Request, **path: Any) -> KeptNotRows:
-        check_keeps_permissions(self.object)
-        return super().read_list(request, **path)
+    The permissions of the generation before that users do not have afterwards with the plan, for the current
+    data. Sorted by namespace, kind, entity, operation and user. Returns 409 for plans that do not keep
+    permissions across generations, and for plans that are not proposed. For administrators and auditors.
+    """
 
-
-class KeptNotFiles(Download):
-    rows = KeptNotRows
-    resource = PLAN
-    operation = "plans_kept_not_rows", TAG, "what a plan does not keep", f"{NOT_FOR} {ALLOWED_ROLES}"
-    lines = {
+    route, url_name = "plans/<int:number>/kept-not", "rest-plan-kept-not"
+    operation_id = "plans_kept_not"
+    files_id, files_route = "plans_kept_not_rows", "plans/<int:number>/kept-not/rows"
+    files = {
         "csv": f"The same rows as in JSON Lines. {FORMULAS}",
-        "jsonl": f"One object per line: `user`, `entity`, `operation` and `why`. {ORDER}",
+        "jsonl": "One object per line: `user`, `entity`, `operation` and `why`.",
     }
+    rows = KeptNotRows
+    resource = PLAN
     errors = (409,)
 
-    def read_list(self, request: Request, **path: Any) -> KeptNotRows:
+    def read_list(self) -> KeptNotRows:
         check_keeps_permissions(self.object)
-        return super().read_list(request, **path)
+        return super().read_list()
 
 
 def check_keeps_permissions(plan: Plan) -> None:

@@ -1,10 +1,8 @@
 """The effect of a plan on permissions: totals, and every changed decision as a file."""
 
 from datetime import datetime
-from typing import Any
 
 from rest_framework import serializers
-from rest_framework.request import Request
 from rest_framework.response import Response
 
 from analytics.models import AnalysisRun
@@ -13,17 +11,16 @@ from analytics.runs.services import request_plan_effect
 from authzconsole.common.fields import Choice, StrictSerializer, Text
 from authzconsole.common.periods import PeriodTime
 from authzconsole.lists.plans import EffectRows
-from authzconsole.rest.framework.callers import author_of, check_administrator, check_can_see_all
+from authzconsole.rest.framework.callers import check_administrator, check_can_see_all
 from authzconsole.rest.framework.endpoint import Endpoint
 from authzconsole.rest.framework.lists import FORMULAS, Download
 from authzconsole.rest.framework.locations import run_location
-from authzconsole.rest.framework.operations import LOCATION, api_operation
+from authzconsole.rest.framework.operations import LOCATION, operation
 from authzconsole.rest.permission_effects import (
-    PERMISSIONS_EXAMPLE,
     PermissionEffectSerializer,
     effect_as_json,
 )
-from authzconsole.rest.plans import ALLOWED_ROLES, PLAN, TAG
+from authzconsole.rest.plans import PLAN
 from grants.effects.effect import RowFilter
 from grants.effects.known_effect import KnownEffect
 from grants.errors import EffectTooLarge, PlanError
@@ -79,25 +76,25 @@ class ComputingSerializer(serializers.Serializer):
 
 
 class PlanEffect(Endpoint):
+    route, url_name = "plans/<int:number>/effect", "rest-plan-effect"
     resource = PLAN
-    rules = {"GET": check_can_see_all, "POST": check_administrator}
-    queries = {"GET": EffectQuery, "POST": GenerationQuery}
 
-    @api_operation(
+    @operation(
         "plans_effect",
-        TAG,
-        "Read the effect of a plan on permissions",
-        "Every decision that the plan changes, through groups and containers, counted for the current data. Of an applied plan, "
-        "the counts when it was applied, and the lists as of the revision before it. Returns 409 for other plans. An effect "
-        "above the limits of the console is computed by a run, which POST requests: before that, this returns 409, and 202 "
-        "until the run is done. "
-        f"{ALLOWED_ROLES}",
+        check_can_see_all,
+        {200: PermissionEffectSerializer, 202: ComputingSerializer},
         query=EffectQuery,
-        responses={200: PermissionEffectSerializer, 202: ComputingSerializer},
-        response_example=PERMISSIONS_EXAMPLE,
         errors=[409],
     )
-    def get(self, request: Request, number: int) -> Response:
+    def get(self) -> Response:
+        """Read the effect of a plan on permissions.
+
+        Every decision that the plan changes, through groups and containers, counted for the current data.
+        Of an applied plan, the counts when it was applied, and the lists as of the revision before it.
+        Returns 409 for other plans. An effect above the limits of the console is computed by a run, which
+        POST requests: before that, this returns 409, and 202 until the run is done. For administrators
+        and auditors.
+        """
         plan = self.object
         consequences, at = plan_consequences(plan), self.query.get("at")
         if plan.state == PlanState.APPLIED:
@@ -110,26 +107,28 @@ class PlanEffect(Endpoint):
                 return computing_response(run)
             return Response(effect_as_json(_stored_effect(run, error, at), consequences))
 
-    @api_operation(
+    @operation(
         "plans_effect_compute",
-        TAG,
-        "Compute the effect of a plan above the limits",
-        "Requests a run of a worker, unless one is waiting or running. Its result is returned by GET as long as the data does "
-        "not change. Returns 409 if the plan is not proposed. The request has no body.",
+        check_administrator,
+        {202: ComputingSerializer},
         query=GenerationQuery,
-        responses={202: ComputingSerializer},
-        response_example={"state": "computing", "run": "/api/v1/runs/12"},
-        errors=[409, 413, 415],
+        errors=[413, 415],
         parameters=[LOCATION],
     )
-    def post(self, request: Request, number: int) -> Response:
+    def post(self) -> Response:
+        """Compute the effect of a plan above the limits.
+
+        Requests a run of a worker, unless one is waiting or running. Its result is returned by GET as
+        long as the data does not change. Returns 409 if the plan is not proposed. The request has no
+        body.
+        """
         self.check_empty_body()
         return computing_response(
             request_plan_effect(
                 plan=self.object,
                 generation=self.query.get("generation", ""),
-                author=author_of(request),
-                requested_by=request.user,
+                author=self.author,
+                requested_by=self.request.user,
             )
         )
 
@@ -177,17 +176,23 @@ def _stored_effect(run: AnalysisRun | None, error: EffectTooLarge, at: datetime 
 
 
 class EffectRowFiles(Download):
+    """Download the changed decisions of a plan.
+
+    For administrators and auditors.
+    """
+
+    route, url_name = "plans/<int:number>/effect/rows", "rest-plan-effect"
+    files_id = "plans_effect_rows"
+    files_query = EffectRowsQuery
     rows = EffectRows
     resource = PLAN
-    queries = {"GET": EffectRowsQuery}
-    operation = "plans_effect_rows", TAG, "the changed decisions of a plan", ALLOWED_ROLES
-    lines = {
+    files = {
         "jsonl": "One object per line: `user`, `entity`, `operation`, `before`, `after` and `intended`, sorted by the first three.",
         "csv": f"The same rows as in JSON Lines. {FORMULAS}",
     }
     errors = (409,)
 
-    def read_list(self, request: Request, **path: Any) -> EffectRows:
+    def read_list(self) -> EffectRows:
         plan, query = self.object, dict(self.query)
         generation, at = query.pop("generation", None), query.pop("at", None)
         effect: KnownEffect
@@ -197,4 +202,4 @@ class EffectRowFiles(Download):
             effect = _stored_effect(
                 latest_plan_run(plan, generation or generation_of_plan(plan).name), error, at
             )
-        return EffectRows(request.user, {"plan": plan.pk, "where": RowFilter(**query)}, effect)
+        return EffectRows(self.request.user, {"plan": plan.pk, "where": RowFilter(**query)}, effect)

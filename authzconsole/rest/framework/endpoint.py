@@ -5,10 +5,13 @@ It checks the scope, and validates query parameters and bodies strictly.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import Any, ClassVar
 
 from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponseNotModified
+from django.urls import URLPattern
+from django.urls import path as url_path
 from drf_spectacular.utils import OpenApiParameter
 from rest_framework import serializers
 from rest_framework.request import Request
@@ -16,19 +19,19 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from authzconsole.common.fields import MAX_INTEGER, StrictSerializer
+from authzconsole.common.output import Output
 from authzconsole.common.request_body import MAX_BODY_BYTES, read_json_object
 from authzconsole.models import TokenScope
-from authzconsole.rest.framework.etags import is_known
-from authzconsole.rest.framework.operations import path_parameter
+from authzconsole.rest.fixed_openapi import FIXED
+from authzconsole.rest.framework.callers import author_of
+from authzconsole.rest.framework.etags import check_match, etag_of, is_known
+from authzconsole.rest.framework.operations import ETAG, EmptySerializer, Operation, path_parameter
 from authzconsole.rest.framework.problems import Problem, problem_response
+from grants.journal import Author
 
 METHODS_WITH_BODY = ("POST", "PUT", "PATCH")
 # headers of a response that a 304 has too (RFC 9110, section 15.4.5)
 KEPT_HEADERS = ("Cache-Control", "ETag", "Vary")
-
-
-class EmptySerializer(StrictSerializer):
-    """An object without members."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,33 +73,87 @@ def _numbered(rows: QuerySet, number: int) -> Any:
 
 
 class Endpoint(APIView):
-    """A REST endpoint.
+    """A REST endpoint. Its methods are decorated with `operation`.
 
-    queries: the serializer of the query parameters, by method; methods that are not listed have no
-    parameters.
+    route, url_name: its URL below /api/v1.
     scopes: the token scope, by method; by default ADMINISTER for changes, and READ for other methods.
-    rules: the function that raises Problem for callers without access, by method (see
-    `callers.RulePermission`).
     resource: what the URL names; None if it has no variable part. found_after_body: the methods that call
     `find_object` themselves, after they have validated the body.
+    max_body_bytes: the limit of a body.
     query: the validated parameters of the request. object: what the URL names.
     """
 
     http_method_names = ["get", "head", "post", "put", "patch", "delete"]
+    route: ClassVar[str] = ""
+    url_name: ClassVar[str] = ""
     queries: dict[str, type[StrictSerializer]] = {}
     scopes: dict[str, str] = {}
     rules: dict[str, Callable[[Request], None]] = {}
     resource: Resource | None = None
     found_after_body: tuple[str, ...] = ()
+    max_body_bytes: ClassVar[int] = MAX_BODY_BYTES
     query: dict = {}
     object: Any = None
 
     def __init_subclass__(cls, **options):
         """Describe the methods of the class in the OpenAPI document."""
         super().__init_subclass__(**options)
+        parameter = cls.resource.parameter if cls.resource else None
         for name in cls.http_method_names:
-            if describe := getattr(vars(cls).get(name), "describe", None):
-                describe(cls.resource.parameter if cls.resource else None)
+            method = vars(cls).get(name)
+            if operation := getattr(method, "operation", None):
+                cls.rules = cls.rules | {name.upper(): operation.rule}
+                cls.queries = cls.queries | {name.upper(): operation.query}
+                operation.describe(method, FIXED["tags"][cls.route.partition("/")[0]], parameter)
+            if describe := getattr(method, "describe", None):
+                describe(parameter)
+
+    @classmethod
+    def paths(cls) -> list[URLPattern]:
+        """Return the URLs of the endpoint."""
+        return [url_path(cls.route, cls.as_view(), name=cls.url_name)]
+
+    @property
+    def operation(self) -> Operation:
+        """The operation of the request."""
+        name = "get" if self.request.method == "HEAD" else self.request.method.lower()
+        return getattr(self, name).operation
+
+    @cached_property
+    def data(self) -> dict:
+        """The validated body, or the query parameters of an operation without a body.
+
+        Raise Problem (400, 413, 415) or ValidationError when it is read first.
+        """
+        serializer = self.operation.body
+        return validated_data(serializer, self.raw_body()) if serializer else self.query
+
+    @property
+    def author(self) -> Author:
+        """The author of a change, with the reason in the body or the query."""
+        return author_of(self.request, self.data.get("reason", ""))
+
+    def response(self, value: Any, status: int | None = None, **headers: str) -> Response:
+        """Return what the serializer of the operation makes of the value.
+
+        status: by default, that of the first response of the operation. A resource with an ETag gets one.
+        """
+        responses = self.operation.responses
+        serializer = responses[status or min(responses)]
+        is_output = isinstance(serializer, type) and issubclass(serializer, Output)
+        if ETAG in self.operation.parameters:
+            headers = {"ETag": etag_of_resource(serializer, value)} | headers
+        content = serializer.data_of(value) if is_output else value
+        return Response(content, status=status or min(responses), headers=headers)
+
+    def created(self, value: Any, location: str, status: int = 201) -> Response:
+        """Return the response of a new resource; 202 if it is not complete."""
+        return self.response(value, status, Location=location)
+
+    def check_etag(self, value: Any, *, is_required: bool = True) -> None:
+        """Compare If-Match with the ETag of a resource. Raise Problem as `check_match` does."""
+        serializer = self.operation.responses[200]
+        check_match(self.request, etag_of_resource(serializer, value), is_required=is_required)
 
     def scope_of(self, method: str) -> str:
         return self.scopes.get(
@@ -143,10 +200,6 @@ class Endpoint(APIView):
             )
         return validated_data(serializer_class, parameters.dict())
 
-    def body(self, serializer_class: type[StrictSerializer], *, max_bytes: int = MAX_BODY_BYTES) -> dict:
-        """Return the validated body. Raise Problem (400, 413, 415) or ValidationError."""
-        return validated_data(serializer_class, self.raw_body(max_bytes=max_bytes))
-
     def check_empty_body(self) -> None:
         """Accept no body or an empty object.
 
@@ -154,12 +207,17 @@ class Endpoint(APIView):
         """
         validated_data(EmptySerializer, read_json_object(self.request._request, default={}))
 
-    def raw_body(self, *, allows_surrogates: bool = True, max_bytes: int = MAX_BODY_BYTES) -> dict:
+    def raw_body(self, *, allows_surrogates: bool = True) -> dict:
         if self.request._request.content_type == "":
             raise Problem(415, "the Content-Type must be application/json")
         return read_json_object(
-            self.request._request, allows_surrogates=allows_surrogates, max_bytes=max_bytes
+            self.request._request, allows_surrogates=allows_surrogates, max_bytes=self.max_body_bytes
         )
+
+
+def etag_of_resource(serializer: type[Output], value: Any) -> str:
+    """Return the ETag of a resource, which covers its key and its representation."""
+    return etag_of(getattr(value, "pk", None), *serializer.data_of(value).values())
 
 
 def _not_modified_response(response) -> HttpResponseNotModified:
@@ -183,5 +241,5 @@ def unknown_path(request: HttpRequest, **kwargs):
     )
 
 
-def created_response(content: dict, location: str, **headers: str) -> Response:
-    return Response(content, status=201, headers={"Location": location, **headers})
+def created_response(content: dict, location: str, *, status: int = 201, **headers: str) -> Response:
+    return Response(content, status=status, headers={"Location": location, **headers})

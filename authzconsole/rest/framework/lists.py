@@ -1,13 +1,13 @@
 """Lists in REST: the endpoint of a list with its signed cursors, and the downloads."""
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from contextlib import AbstractContextManager, nullcontext
+from typing import ClassVar
 
 from django.http.response import HttpResponseBase
 from django.urls import URLPattern, path
 from drf_spectacular.utils import OpenApiParameter
 from rest_framework import serializers
-from rest_framework.request import Request
 from rest_framework.response import Response
 
 from authzconsole.common.fields import StrictSerializer
@@ -23,7 +23,7 @@ from authzconsole.rest.framework.cursors import (
     position_in_list,
 )
 from authzconsole.rest.framework.endpoint import Endpoint
-from authzconsole.rest.framework.operations import FILE, api_operation
+from authzconsole.rest.framework.operations import FILE, operation, texts_of
 from authzconsole.rest.framework.past import reads_past
 from authzconsole.rest.framework.renderers import CsvRenderer, JsonLinesRenderer, ParquetRenderer
 
@@ -31,30 +31,89 @@ RENDERERS = {"csv": CsvRenderer, "jsonl": JsonLinesRenderer, "parquet": ParquetR
 FORMULAS = "An apostrophe precedes values that a spreadsheet would treat as a formula."
 
 
-class ListResource(Endpoint):
-    """What the pages of a list and its downloads have in common.
+class Download(Endpoint):
+    """A list as a file, in one format for each extension of `files`.
 
-    rows: the list. operation: the operation id, the tag, the summary and the description in the OpenAPI
-    document. errors, parameters: those besides the usual ones.
+    The docstring of a subclass is the text of the OpenAPI document.
+
+    rows: the list. files: what a line is, by extension. files_id: the operation id, which the extension
+    follows. files_route: the URL without the extension; by default that of the list.
+    files_query: the parameters; by default the filters of the list.
+    rule: of reads; by default the readers of the list. errors, parameters: those besides the usual ones.
     """
 
     rows: ClassVar[type[List]]
-    operation: ClassVar[tuple[str, str, str, str]]
+    files: ClassVar[dict[str, str]] = {}
+    files_id: ClassVar[str] = ""
+    files_route: ClassVar[str] = ""
+    files_query: ClassVar[type[StrictSerializer] | None] = None
+    rule: ClassVar[Callable | None] = None
     errors: ClassVar[tuple[int, ...]] = ()
     parameters: ClassVar[tuple[OpenApiParameter, ...]] = ()
 
-    def read_list(self, request: Request, **path: Any) -> List:
-        """Return the list of the request. path: the variable parts of the URL."""
-        return self.rows(request.user, self.query, self.object)
+    def read_list(self) -> List:
+        """Return the list of the request."""
+        return self.rows(self.request.user, self.query, self.object)
+
+    def reading(self) -> AbstractContextManager[None]:
+        """Return a context in which the list is read. It raises Problem if the caller may not read it."""
+        return nullcontext()
+
+    def file(self, extension: str) -> HttpResponseBase:
+        return list_file(self.read_list(), extension)
+
+    @classmethod
+    def paths(cls) -> list[URLPattern]:
+        return [
+            path(
+                f"{cls.files_route or cls.route}.{extension}",
+                cls._file_view(extension),
+                name=f"{cls.url_name}-{extension}",
+            )
+            for extension in cls.files
+        ]
+
+    @classmethod
+    def _rule(cls) -> Callable:
+        default = readable_with(*cls.rows.readers) if cls.rows.readers else any_account
+        return cls.rule or default
+
+    @classmethod
+    def _file_view(cls, extension: str) -> Callable:
+        renderer = RENDERERS[extension]
+        summary, about = texts_of(cls)
+
+        def get(self) -> HttpResponseBase:
+            with self.reading():
+                return self.file(extension)
+
+        get.__doc__ = f"""Download {summary.partition(" ")[2]} as {renderer.title}
+
+        {cls.files[extension]} {about}"""
+        describe = operation(
+            f"{cls.files_id}_{extension}",
+            cls._rule(),
+            {(200, renderer.media_type): FILE},
+            query=cls.files_query or cls.rows.filter_fields,
+            errors=cls.errors,
+            parameters=cls.parameters,
+        )
+        members = {
+            "get": describe(get),
+            "renderer_classes": [renderer],
+            "http_method_names": ["get", "head"],
+        }
+        return type(f"{cls.__name__}{renderer.__name__}", (cls,), members).as_view()
 
 
-class ListEndpoint(ListResource):
-    """A list in pages. Subclasses can have the methods of other verbs too.
+class ListEndpoint(Download):
+    """A list in pages. Subclasses can have the methods of other verbs too, and files.
 
-    more: members of a page besides `items` and `next`; `more_members` returns their values.
-    options: query parameters besides those of pages and the filters.
+    operation_id: of the pages. more: members of a page besides `items` and `next`; `more_members` returns
+    their values. options: query parameters besides those of pages and the filters.
     """
 
+    operation_id: ClassVar[str]
     more: ClassVar[dict[str, serializers.Field]] = {}
     options: ClassVar[tuple[type[StrictSerializer], ...]] = ()
 
@@ -62,76 +121,34 @@ class ListEndpoint(ListResource):
         if "rows" in vars(cls):
             past = (PastQuery,) if cls.rows.reads_past else ()
             bases = (PageQuery, *past, cls.rows.filter_fields, *cls.options)
-            query = type(f"{cls.__name__}Query", bases, {"__doc__": None})
-            cls.queries = {"GET": query, **cls.queries}
-            cls.rules = {
-                "GET": readable_with(*cls.rows.readers) if cls.rows.readers else any_account
-            } | cls.rules
 
-            def get(self, request: Request, **path: Any) -> Response:
-                return self.list_page(request, **path)
+            def get(self) -> Response:
+                with self.reading():
+                    return self.list_page()
 
-            cls.get = api_operation(
-                *cls.operation,
-                query=query,
-                responses={200: page_serializer(cls.rows.output, **cls.more)},
+            get.__doc__, get.__module__ = cls.__doc__, cls.__module__
+            cls.get = operation(
+                cls.operation_id,
+                cls._rule(),
+                page_serializer(cls.rows.output, **cls.more),
+                query=type(f"{cls.__name__}Query", bases, {"__doc__": None}),
                 errors=cls.errors,
             )(reads_past(get) if cls.rows.reads_past else get)
+            cls.files_id = cls.files_id or cls.operation_id.removesuffix("_list")
         super().__init_subclass__(**arguments)
+
+    @classmethod
+    def paths(cls) -> list[URLPattern]:
+        return [path(cls.route, cls.as_view(), name=cls.url_name), *super().paths()]
 
     def more_members(self) -> dict:
         """Return further members of the page. They are read before the rows."""
         return {}
 
-    def list_page(self, request: Request, **path: Any) -> Response:
-        more, listed, query = self.more_members(), self.read_list(request, **path), self.query
+    def list_page(self) -> Response:
+        more, listed, query = self.more_members(), self.read_list(), self.query
         identity = [*listed.identity(), *list_identity("", query)]
         after = position_in_list(query["cursor"], identity) if query["cursor"] else None
         rows, position = listed.page(after, query["limit"])
         next_cursor = None if position is None else cursor_for(position, identity)
         return Response({"items": listed.members(rows), "next": next_cursor, **more})
-
-
-class Download(ListResource):
-    """A list as a file, in one format for each extension of `lines`.
-
-    operation: as of a list, but the id is followed by the extension, and the summary by the format.
-    lines: what a line is, by extension.
-    """
-
-    lines: ClassVar[dict[str, str]] = {"csv": FORMULAS, "jsonl": ""}
-
-    @classmethod
-    def paths(cls, route: str, name: str) -> list[URLPattern]:
-        """Return the URLs of the files."""
-        return [
-            path(f"{route}.{extension}", cls._view(extension), name=f"{name}-{extension}")
-            for extension in cls.lines
-        ]
-
-    @classmethod
-    def _view(cls, extension: str) -> Callable:
-        renderer = RENDERERS[extension]
-        operation_id, tag, summary, about = cls.operation
-        rules = {"GET": readable_with(*cls.rows.readers) if cls.rows.readers else any_account}
-
-        def get(self, request: Request, **path: Any) -> HttpResponseBase:
-            return self.file(request, extension, **path)
-
-        describe = api_operation(
-            f"{operation_id}_{extension}",
-            tag,
-            f"Download {summary} as {renderer.title}",
-            f"{cls.lines[extension]} {about}".strip(),
-            query=cls.queries.get("GET", cls.rows.filter_fields),
-            responses={(200, renderer.media_type): FILE},
-            errors=cls.errors,
-            parameters=cls.parameters,
-        )
-        members = {"get": describe(get), "renderer_classes": [renderer], "rules": rules | cls.rules}
-        if "GET" not in cls.queries:
-            members["queries"] = {"GET": cls.rows.filter_fields}
-        return type(f"{cls.__name__}{renderer.__name__}", (cls,), members).as_view()
-
-    def file(self, request: Request, extension: str, **path: Any) -> HttpResponseBase:
-        return list_file(self.read_list(request, **path), extension)

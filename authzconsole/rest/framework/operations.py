@@ -1,16 +1,27 @@
 """Describe REST operations for the OpenAPI document: names, examples and all possible responses."""
 
-from collections.abc import Callable, Iterable
-from functools import partial
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import wraps
 from http import HTTPStatus
+from inspect import cleandoc
+from typing import Any
 
+from django.http.response import HttpResponseBase
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiExample, OpenApiParameter, OpenApiResponse, extend_schema
 from rest_framework import serializers
+from rest_framework.request import Request
 
+from authzconsole.common.fields import StrictSerializer
 from authzconsole.common.output import example_of
-from authzconsole.rest.fixed_openapi import FIXED
+from authzconsole.rest.fixed_openapi import EXAMPLES, FIXED
 from authzconsole.rest.framework.problems import CONTENT_TYPE, TYPES
+
+
+class EmptySerializer(StrictSerializer):
+    """An object without members."""
 
 
 class ProblemErrorSerializer(serializers.Serializer):
@@ -83,72 +94,127 @@ def path_parameter(name: str, description: str, type_: type = str) -> OpenApiPar
     return OpenApiParameter(name, type_, OpenApiParameter.PATH, description=description)
 
 
-def api_operation(
-    operation_id: str,
-    tag: str,
-    summary: str,
-    description: str,
-    *,
-    responses: dict,
-    response_example: dict | None = None,
-    query: type[serializers.Serializer] | None = None,
-    request=None,
-    request_example: object = None,
-    errors: Iterable[int] = (),
-    parameters: Iterable[OpenApiParameter] = (),
-) -> Callable:
-    """Describe an operation of an endpoint.
+Rule = Callable[[Request], None]
+Responses = Mapping[Any, type[serializers.BaseSerializer] | OpenApiTypes]
 
-    responses: the serializer of the response, by status. response_example: the members of the example that
-    differ from the example of the serializer with the lowest status.
-    request: the serializer of the body. errors: the statuses of errors, in addition to those of every
-    operation, and to 404 if the URL of the endpoint names a resource.
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """What a method of an endpoint accepts and answers.
+
+    rule: raises Problem for callers without access (see `callers.RulePermission`).
+    responses: the serializer by status; the method returns what the first one serializes.
+    query: the serializer of the query parameters. body: that of the body; None if it has none.
+    schema: the serializer that describes the body.
+    summary, description: from the docstring of the method. `{NAME}` is a constant of its module.
+    errors: the statuses of errors, in addition to those of every operation, to 404 if the URL names a
+    resource, and to 409 of changes.
     """
 
-    def describe(method: Callable, resource: OpenApiParameter | None) -> None:
-        all_parameters, all_errors = list(parameters), {400, 401, 403, 405, 406, 429, 503, *errors}
+    id: str
+    rule: Rule
+    responses: Responses
+    query: type[StrictSerializer]
+    body: type[serializers.BaseSerializer] | None
+    schema: type[serializers.BaseSerializer] | None
+    summary: str
+    description: str
+    errors: tuple[int, ...]
+    parameters: tuple[OpenApiParameter, ...]
+
+    def describe(self, method: Callable, tag: str, resource: OpenApiParameter | None) -> None:
+        """Describe the method for the OpenAPI document."""
+        parameters, errors = list(self.parameters), {400, 401, 403, 405, 406, 429, 503, *self.errors}
         if resource is not None:
-            all_parameters.insert(0, resource)
-            all_errors.add(404)
-        if is_conditional := ETAG in all_parameters and request is None:
-            all_parameters.append(IF_NONE_MATCH)
+            parameters.insert(0, resource)
+            errors.add(404)
+        if IF_MATCH in parameters:
+            errors |= {412, 428}
+        if 201 in self.responses:
+            parameters.append(LOCATION)
+        if is_conditional := ETAG in parameters and self.body is None:
+            parameters.append(IF_NONE_MATCH)
+        not_modified = {304: OpenApiResponse(None, NOT_MODIFIED)} if is_conditional else {}
         extend_schema(
-            operation_id=operation_id,
+            operation_id=self.id,
             tags=[tag],
-            summary=summary,
-            description=description,
-            request=request,
-            parameters=[*all_parameters, *([query] if query and query().fields else [])],
-            examples=_examples(responses, response_example, request_example),
-            responses={
-                status: _success_response(status, serializer) for status, serializer in responses.items()
-            }
-            | ({304: OpenApiResponse(None, NOT_MODIFIED)} if is_conditional else {})
+            summary=self.summary,
+            description=self.description or self.summary,
+            request=self.schema,
+            parameters=[*parameters, *([self.query] if self.query().fields else [])],
+            examples=self._examples(),
+            responses={status: _success_response(status, each) for status, each in self.responses.items()}
+            | not_modified
             | {
                 (status, CONTENT_TYPE): _error_response(status)
-                for status in sorted(all_errors | ({413, 415} if request else set()))
+                for status in sorted(errors | ({413, 415} if self.body else set()))
             },
         )(method)
 
+    def _examples(self) -> list[OpenApiExample]:
+        """Return the examples of a JSON response and of the body: what `examples.yaml` states, and the
+        examples of the serializer for all other members of the response.
+        """
+        stated, examples = EXAMPLES.get(self.id, {}), []
+        status = min(self.responses, key=str)
+        if isinstance(serializer := self.responses[status], type):
+            content = example_of(serializer) | stated.get("response", {})
+            examples.append(
+                OpenApiExample("Response", content, response_only=True, status_codes=[str(status)])
+            )
+        if "request" in stated:
+            examples.append(OpenApiExample("Request", stated["request"], request_only=True))
+        return examples
+
+
+def operation(
+    operation_id: str,
+    rule: Rule,
+    answer: Responses | type[serializers.BaseSerializer],
+    *,
+    query: type[StrictSerializer] = EmptySerializer,
+    body: type[serializers.BaseSerializer] | None = None,
+    schema: type[serializers.BaseSerializer] | None = None,
+    errors: Iterable[int] = (),
+    parameters: Iterable[OpenApiParameter] = (),
+) -> Callable:
+    """Make a method of an endpoint an operation of the API. See `Operation` for the arguments.
+
+    answer: the serializer of the response 200, or the responses. The method takes no arguments besides
+    `self`. It returns a response, or what the serializer serializes.
+    """
+
     def decorate(method: Callable) -> Callable:
-        method.describe = partial(describe, method)  # type: ignore[attr-defined]
-        return method
+        summary, description = texts_of(method)
+
+        @wraps(method)
+        def respond(self, request: Request, **path) -> HttpResponseBase:
+            content = method(self)
+            return content if isinstance(content, HttpResponseBase) else self.response(content)
+
+        respond.operation = Operation(  # type: ignore[attr-defined]
+            id=operation_id,
+            rule=rule,
+            responses=answer if isinstance(answer, Mapping) else {200: answer},
+            query=query,
+            body=body,
+            schema=schema or body,
+            summary=summary,
+            description=description,
+            errors=tuple(errors) if method.__name__ == "get" else (*errors, 409),
+            parameters=tuple(parameters),
+        )
+        return respond
 
     return decorate
 
 
-def _examples(
-    responses: dict, response_example: dict | None, request_example: object
-) -> list[OpenApiExample]:
-    """Return the examples of an operation. Files have none."""
-    examples = []
-    status = min(responses, key=str)
-    if isinstance(responses[status], type):
-        example = example_of(responses[status]) | (response_example or {})
-        examples.append(OpenApiExample("Response", example, response_only=True, status_codes=[str(status)]))
-    if request_example is not None:
-        examples.append(OpenApiExample("Request", request_example, request_only=True))
-    return examples
+def texts_of(described: Any) -> tuple[str, str]:
+    """Return the first paragraph and the others of a docstring, with the constants that it names."""
+    constants = vars(sys.modules[described.__module__])
+    text = cleandoc(described.__doc__).format_map(constants)
+    summary, _, description = text.partition("\n\n")
+    return " ".join(summary.split()).removesuffix("."), " ".join(description.split())
 
 
 def _error_response(status: int) -> OpenApiResponse:

@@ -13,14 +13,14 @@ from authzconsole.rest.dry_runs import (
     make_or_forecast,
     outcome_with_forecast,
 )
-from authzconsole.rest.framework.callers import any_account, author_of, check_administrator
+from authzconsole.rest.framework.callers import any_account, check_administrator
 from authzconsole.rest.framework.endpoint import Endpoint, Resource, created_response
 from authzconsole.rest.framework.lists import ListEndpoint
 from authzconsole.rest.framework.locations import group_location
-from authzconsole.rest.framework.operations import LOCATION, api_operation
+from authzconsole.rest.framework.operations import operation
 from authzconsole.rest.framework.past import reads_past
 from authzconsole.rest.framework.problems import Problem
-from authzconsole.rest.people.users import OUTCOME_EXAMPLE, TAG, ForecastOutcomeSerializer, RemovalQuery
+from authzconsole.rest.people.users import ForecastOutcomeSerializer, RemovalQuery
 from entities.text import storage_fault
 from grants.change_set import RemovePrincipal
 from grants.changes import ChangeSet
@@ -48,30 +48,28 @@ class NewGroupSerializer(StrictSerializer):
 
 
 class GroupList(ListEndpoint):
-    rows = Groups
-    rules = {"POST": check_administrator}
-    operation = (
-        "groups_list",
-        TAG,
-        "List groups",
-        "Sorted by name. Accounts with the role `ordinary` find only their groups.",
-    )
+    """List groups.
 
-    @api_operation(
+    Sorted by name. Accounts with the role `ordinary` find only their groups.
+    """
+
+    route, url_name = "groups", "rest-groups"
+    operation_id = "groups_list"
+    rows = Groups
+
+    @operation(
         "groups_create",
-        TAG,
-        "Add a group",
-        "Adds an empty group.",
-        request=NewGroupSerializer,
-        request_example={"name": "analysts"},
-        responses={201: GroupSerializer},
-        response_example={"name": "analysts"},
-        errors=[409],
-        parameters=[LOCATION],
+        check_administrator,
+        {201: GroupSerializer},
+        body=NewGroupSerializer,
     )
-    def post(self, request: Request) -> Response:
-        data = self.body(NewGroupSerializer)
-        outcome = add_group(author=author_of(request, data["reason"]), name=data["name"])
+    def post(self) -> Response:
+        """Add a group.
+
+        Adds an empty group.
+        """
+        data = self.data
+        outcome = add_group(author=self.author, name=data["name"])
         if not outcome.has_changed:
             raise Problem(409, outcome.sentence)
         return created_response({"name": data["name"]}, group_location(data["name"]))
@@ -89,64 +87,65 @@ class GroupChangeSerializer(ForecastRequestSerializer):
 
 
 class GroupDetail(Endpoint):
+    route, url_name = "groups/<path:name>", "rest-group"
     resource = GROUP
     found_after_body = ("PATCH",)
-    rules = {"GET": any_account, "PATCH": check_administrator, "DELETE": check_administrator}
-    queries = {"GET": PastQuery, "DELETE": RemovalQuery}
 
-    @api_operation(
+    @operation(
         "groups_retrieve",
-        TAG,
-        "Read a group",
-        "Accounts with the role `ordinary` can only read their groups.",
+        any_account,
+        GroupSerializer,
         query=PastQuery,
-        responses={200: GroupSerializer},
     )
     @reads_past
-    def get(self, request: Request, name: str) -> Response:
-        return Response(GroupSerializer.data_of(self.object))
+    def get(self) -> object:
+        """Read a group.
 
-    @api_operation(
+        Accounts with the role `ordinary` can only read their groups.
+        """
+        return self.object
+
+    @operation(
         "groups_change",
-        TAG,
-        "Rename a group",
-        "The journal keeps the old name. A dry run returns the group as it would be and the effect, which is always empty.",
-        request=GroupChangeSerializer,
-        request_example={"name": "brand-analytics", "reason": "the team has a new name"},
-        responses={200: ChangedGroupSerializer},
-        response_example={"name": "brand-analytics"},
-        errors=[409],
+        check_administrator,
+        ChangedGroupSerializer,
+        body=GroupChangeSerializer,
     )
-    def patch(self, request: Request, name: str) -> Response:
-        data = self.body(GroupChangeSerializer)
-        self.find_object({"name": name})
+    def patch(self) -> Response:
+        """Rename a group.
+
+        The journal keeps the old name. A dry run returns the group as it would be and the effect, which
+        is always empty.
+        """
+        data = self.data
+        self.find_object({"name": self.kwargs["name"]})
         _, members = make_or_forecast(
             ChangeSet(),
-            lambda: rename_group(author=author_of(request, data["reason"]), name=name, new_name=data["name"]),
+            lambda: rename_group(author=self.author, name=self.kwargs["name"], new_name=data["name"]),
             options=data,
-            shows_effect=request.user.can_see_all,
+            shows_effect=self.request.user.can_see_all,
         )
         return Response({"name": data["name"]} | (members if data["dry_run"] else {}))
 
-    @api_operation(
+    @operation(
         "groups_remove",
-        TAG,
-        "Remove a group",
-        "Removes the group with its memberships. Groups with grants are refused (409) unless `revoke_grants` is true. A dry run "
-        "reports the effect on permissions.",
+        check_administrator,
+        ForecastOutcomeSerializer,
         query=RemovalQuery,
-        responses={200: ForecastOutcomeSerializer},
-        response_example=OUTCOME_EXAMPLE | {"sentence": "group:marketing-analytics was removed"},
-        errors=[409],
     )
-    def delete(self, request: Request, name: str) -> Response:
+    def delete(self) -> Response:
+        """Remove a group.
+
+        Removes the group with its memberships. Groups with grants are refused (409) unless
+        `revoke_grants` is true. A dry run reports the effect on permissions.
+        """
         query = self.query
         return Response(
             outcome_with_forecast(
-                ChangeSet.of(RemovePrincipal(f"group:{name}", query["revoke_grants"])),
-                author=author_of(request, query["reason"]),
+                ChangeSet.of(RemovePrincipal(f"group:{self.kwargs['name']}", query["revoke_grants"])),
+                author=self.author,
                 options=query,
-                would=f"group:{name} would be removed",
-                shows_effect=request.user.can_see_all,
+                would=f"group:{self.kwargs['name']} would be removed",
+                shows_effect=self.request.user.can_see_all,
             )
         )

@@ -8,7 +8,7 @@ from rest_framework.response import Response
 
 from authzconsole.common import output
 from authzconsole.common.fields import Boolean, Integer, NameText, StrictSerializer, reason_field
-from authzconsole.common.periods import NO_LIMITS, VALID_FROM, VALID_UNTIL, PeriodSerializer
+from authzconsole.common.periods import VALID_FROM, VALID_UNTIL, PeriodSerializer
 from authzconsole.lists.people import Members
 from authzconsole.rest.dry_runs import (
     DryRunSerializer,
@@ -20,10 +20,10 @@ from authzconsole.rest.dry_runs import (
 from authzconsole.rest.framework.callers import author_of, check_administrator
 from authzconsole.rest.framework.endpoint import Endpoint
 from authzconsole.rest.framework.lists import ListEndpoint
-from authzconsole.rest.framework.operations import api_operation
+from authzconsole.rest.framework.operations import operation
 from authzconsole.rest.framework.problems import Problem
 from authzconsole.rest.grants import MAX_ITEMS
-from authzconsole.rest.people.users import OUTCOME_EXAMPLE, TAG, ForecastOutcomeSerializer
+from authzconsole.rest.people.users import ForecastOutcomeSerializer
 from authzconsole.rest.permission_effects import effect_digest_field
 from authzconsole.rest.plan_serializers import (
     MembershipItemSerializer,
@@ -96,92 +96,65 @@ class MembershipOutcomeSerializer(DryRunSerializer):
     )
 
 
-CHANGES_EXAMPLE = {
-    "join": [{"user": "sofia.lindqvist", "group": "marketing-analytics"}],
-    "leave": [{"user": "sofia.lindqvist", "group": "contractors"}],
-    "reason": "joined the team",
-}
-CHANGES_OUTCOME_EXAMPLE = {
-    "dry_run": False,
-    "changed": True,
-    "sentence": "added 1, removed 1",
-    "revision": 813,
-    "joined": [CHANGES_EXAMPLE["join"][0] | NO_LIMITS],
-    "left": [CHANGES_EXAMPLE["leave"][0] | NO_LIMITS],
-    "changed_periods": [],
-    "unchanged": [],
-    "principals": [],
-    "effect": None,
-    "stranded": [],
-}
-
-
 class MemberList(ListEndpoint):
+    """List memberships.
+
+    Memberships of a group, of a user, or all. Accounts with the role `ordinary` find only their
+    memberships.
+    """
+
+    route, url_name = "members", "rest-members"
+    operation_id = "members_list"
     rows = Members
-    rules = {"POST": check_administrator, "DELETE": check_administrator}
-    queries = {"DELETE": MemberQuery}
-    operation = (
-        "members_list",
-        TAG,
-        "List memberships",
-        "Memberships of a group, of a user, or all. Accounts with the role `ordinary` find only their memberships.",
-    )
 
-    @api_operation(
+    @operation(
         "members_add",
-        TAG,
-        "Add a member",
-        "Adding an existing member with the same period changes nothing; with another one it changes the period. A dry run "
-        "reports the effect on permissions.",
-        request=NewMemberSerializer,
-        request_example={
-            "group": "marketing-analytics",
-            "user": "sofia.lindqvist",
-            "reason": "joined the team",
-        },
-        responses={200: ForecastOutcomeSerializer},
-        response_example=OUTCOME_EXAMPLE,
-        errors=[409],
+        check_administrator,
+        ForecastOutcomeSerializer,
+        body=NewMemberSerializer,
     )
-    def post(self, request: Request) -> Response:
-        data = self.body(NewMemberSerializer)
-        change = Join(data["user"], data["group"], data.get("validity", Validity()))
-        return _change_membership(request, change, data, "would be in")
+    def post(self) -> object:
+        """Add a member.
 
-    @api_operation(
+        Adding an existing member with the same period changes nothing; with another one it changes the
+        period. A dry run reports the effect on permissions.
+        """
+        data = self.data
+        change = Join(data["user"], data["group"], data.get("validity", Validity()))
+        return _change_membership(self.request, change, data, "would be in")
+
+    @operation(
         "members_remove",
-        TAG,
-        "Remove a member",
-        "Removing a user who is not a member changes nothing. A dry run reports the effect on permissions.",
+        check_administrator,
+        ForecastOutcomeSerializer,
         query=MemberQuery,
-        responses={200: ForecastOutcomeSerializer},
-        errors=[409],
-        response_example=OUTCOME_EXAMPLE
-        | {"sentence": "user:sofia.lindqvist is no longer in group:marketing-analytics"},
     )
-    def delete(self, request: Request) -> Response:
+    def delete(self) -> object:
+        """Remove a member.
+
+        Removing a user who is not a member changes nothing. A dry run reports the effect on permissions.
+        """
         change = Leave(self.query["user"], self.query["group"])
-        return _change_membership(request, change, self.query, "would no longer be in")
+        return _change_membership(self.request, change, self.query, "would no longer be in")
 
 
 class MembershipChangeSet(Endpoint):
-    rules = {"POST": check_administrator}
+    route, url_name = "memberships", "rest-memberships"
 
-    @api_operation(
+    @operation(
         "memberships_change",
-        TAG,
-        "Add and remove members",
-        f"Accepts up to {MAX_ITEMS:,} memberships in both lists together. They are changed as a whole or not at all. Every "
-        "error names its list and index. A dry run reports the effect as a plan does, with the entities that would be "
-        "stranded.",
-        request=MembershipChangesSerializer,
-        request_example=CHANGES_EXAMPLE,
-        responses={200: MembershipOutcomeSerializer},
-        response_example=CHANGES_OUTCOME_EXAMPLE,
-        errors=[409],
+        check_administrator,
+        MembershipOutcomeSerializer,
+        body=MembershipChangesSerializer,
     )
-    def post(self, request: Request) -> Response:
-        data = self.body(MembershipChangesSerializer)
+    def post(self) -> Response:
+        """Add and remove members.
+
+        Accepts up to {MAX_ITEMS:,} memberships in both lists together. They are changed as a whole or not
+        at all. Every error names its list and index. A dry run reports the effect as a plan does, with
+        the entities that would be stranded.
+        """
+        data = self.data
         change_set = memberships_of(data)
         if not len(change_set):
             raise Problem(400, "nothing to change: put items into `join` or `leave`")
@@ -190,7 +163,7 @@ class MembershipChangeSet(Endpoint):
         try:
             outcome, members = change_set_outcome(
                 change_set,
-                author=author_of(request, data["reason"]),
+                author=self.author,
                 options=data,
                 base_revision=data.get("base_revision"),
             )

@@ -1,7 +1,6 @@
 """REST endpoints that create plans about one person: off-boarding, and the access of a colleague."""
 
 from rest_framework import serializers
-from rest_framework.request import Request
 from rest_framework.response import Response
 
 from authzconsole.common.fields import (
@@ -13,10 +12,10 @@ from authzconsole.common.fields import (
     StrictSerializer,
 )
 from authzconsole.lists.plans import PlanSerializer
-from authzconsole.rest.framework.callers import author_of, check_administrator
+from authzconsole.rest.framework.callers import check_administrator
 from authzconsole.rest.framework.endpoint import Endpoint
-from authzconsole.rest.framework.operations import LOCATION, api_operation
-from authzconsole.rest.plans import TAG, created_plan_response
+from authzconsole.rest.framework.operations import operation
+from authzconsole.rest.plans import created_plan_response
 from grants.plans.sources.like import DifferenceSelection, create_like_plan
 from grants.plans.sources.off_boarding import OffBoarding, create_off_boarding_plan
 
@@ -87,33 +86,24 @@ class LikeSerializer(StrictSerializer):
     )
 
 
-OFF_BOARDING_EXAMPLE = {
-    "user": "ingrid.solberg",
-    "stranded_to": ["user:rajesh.iyer"],
-    "hand_over": [{"entity": "dataset:finance.vat.returns", "to": ["user:hannah.goldberg"]}],
-}
-LIKE_EXAMPLE = {"source": "mei.chen", "target": "sofia.lindqvist", "remove": True}
-
-
 class OffBoardingPlans(Endpoint):
-    rules = {"POST": check_administrator}
+    route, url_name = "plans/off-boarding", "rest-plans-off-boarding"
 
-    @api_operation(
+    @operation(
         "plans_off_board",
-        TAG,
-        "Create a plan that off-boards a user",
-        "Hands over entities, revokes all direct grants, removes all memberships, and deactivates the user. An entity is handed "
-        "over with the privileges that the user holds on it, and with ADMIN if it would be stranded. Returns 409 if an entity "
-        "would have no active administrator and `accept_no_administrator` is false, or if nothing would change.",
-        request=OffBoardingSerializer,
-        request_example=OFF_BOARDING_EXAMPLE,
-        responses={201: PlanSerializer},
-        response_example={"title": "Off-board user:ingrid.solberg", "origin": "off-boarding"},
-        errors=[409],
-        parameters=[LOCATION],
+        check_administrator,
+        {201: PlanSerializer},
+        body=OffBoardingSerializer,
     )
-    def post(self, request: Request) -> Response:
-        data = self.body(OffBoardingSerializer)
+    def post(self) -> Response:
+        """Create a plan that off-boards a user.
+
+        Hands over entities, revokes all direct grants, removes all memberships, and deactivates the user.
+        An entity is handed over with the privileges that the user holds on it, and with ADMIN if it would
+        be stranded. Returns 409 if an entity would have no active administrator and
+        `accept_no_administrator` is false, or if nothing would change.
+        """
+        data = self.data
         heirs = {
             is_inside: {
                 str(item["entity"]): item["to"] for item in data["hand_over"] if item["inside"] is is_inside
@@ -122,7 +112,7 @@ class OffBoardingPlans(Endpoint):
         }
         return created_plan_response(
             create_off_boarding_plan(
-                author=author_of(request),
+                author=self.author,
                 choices=OffBoarding(
                     data["user"],
                     data["deactivate"],
@@ -138,25 +128,23 @@ class OffBoardingPlans(Endpoint):
 
 
 class LikePlans(Endpoint):
-    rules = {"POST": check_administrator}
+    route, url_name = "plans/like", "rest-plans-like"
 
-    @api_operation(
+    @operation(
         "plans_like",
-        TAG,
-        "Create a plan that gives a user the access of another user",
-        "Adds the memberships and direct grants that only the source has. Returns 409 if there are none.",
-        request=LikeSerializer,
-        request_example=LIKE_EXAMPLE,
-        responses={201: PlanSerializer},
-        response_example={"title": "Make user:sofia.lindqvist like user:mei.chen", "origin": "like"},
-        errors=[409],
-        parameters=[LOCATION],
+        check_administrator,
+        {201: PlanSerializer},
+        body=LikeSerializer,
     )
-    def post(self, request: Request) -> Response:
-        data = self.body(LikeSerializer)
+    def post(self) -> Response:
+        """Create a plan that gives a user the access of another user.
+
+        Adds the memberships and direct grants that only the source has. Returns 409 if there are none.
+        """
+        data = self.data
         return created_plan_response(
             create_like_plan(
-                author=author_of(request),
+                author=self.author,
                 source=data["source"],
                 target=data["target"],
                 selection=DifferenceSelection(removes=data["remove"]),

@@ -18,7 +18,6 @@ from authzconsole.common.fields import (
 from authzconsole.common.past import PastQuery
 from authzconsole.lists.people import USER_READERS, Users, UserSerializer
 from authzconsole.rest.dry_runs import (
-    NO_FORECAST,
     ChangeForecastSerializer,
     ForecastQuery,
     ForecastRequestSerializer,
@@ -37,7 +36,7 @@ from authzconsole.rest.framework.endpoint import Endpoint, Resource, created_res
 from authzconsole.rest.framework.etags import check_match, etag_of
 from authzconsole.rest.framework.lists import ListEndpoint
 from authzconsole.rest.framework.locations import user_location
-from authzconsole.rest.framework.operations import ETAG, IF_MATCH, LOCATION, api_operation
+from authzconsole.rest.framework.operations import ETAG, IF_MATCH, operation
 from authzconsole.rest.framework.past import reads_past
 from authzconsole.rest.framework.problems import Problem
 from entities.text import storage_fault
@@ -55,8 +54,6 @@ from grants.principals.services import (
     set_user_role,
 )
 from grants.roles.capabilities import Capability
-
-TAG = "Users and groups"
 
 
 class ChangedUserSerializer(ResourceForecastSerializer, UserSerializer):
@@ -150,14 +147,6 @@ class UserChangeSerializer(ForecastRequestSerializer):
         return value
 
 
-OUTCOME_EXAMPLE = {
-    "changed": True,
-    "sentence": "user:sofia.lindqvist is in group:marketing-analytics now",
-    "revision": 812,
-    **NO_FORECAST,
-}
-
-
 def _visible_user(request: Request, name: str) -> User | None:
     """Return the user; None if it does not exist, or if the caller may not see it."""
     if not (request.user.can(*USER_READERS) or name == request.user.username) or storage_fault(name):
@@ -173,31 +162,30 @@ USER = Resource(
 
 
 class UserList(ListEndpoint):
-    rows = Users
-    rules = {"POST": changeable_with(Capability.MANAGE_ACCOUNTS)}
-    operation = (
-        "users_list",
-        TAG,
-        "List users",
-        "Sorted by name. Accounts with the role `ordinary` find only themselves.",
-    )
+    """List users.
 
-    @api_operation(
+    Sorted by name. Accounts with the role `ordinary` find only themselves.
+    """
+
+    route, url_name = "users", "rest-users"
+    operation_id = "users_list"
+    rows = Users
+
+    @operation(
         "users_create",
-        TAG,
-        "Add a user",
-        "The user cannot sign in until an administrator sets a password.",
-        request=NewUserSerializer,
-        request_example={"name": "alice", "email": "alice@example.com", "full_name": "Alice Smith"},
-        responses={201: UserSerializer},
-        response_example={"name": "alice", "email": "alice@example.com", "full_name": "Alice Smith"},
-        errors=[409],
-        parameters=[LOCATION, ETAG],
+        changeable_with(Capability.MANAGE_ACCOUNTS),
+        {201: UserSerializer},
+        body=NewUserSerializer,
+        parameters=[ETAG],
     )
-    def post(self, request: Request) -> Response:
-        data = self.body(NewUserSerializer)
+    def post(self) -> Response:
+        """Add a user.
+
+        The user cannot sign in until an administrator sets a password.
+        """
+        data = self.data
         if data["role"] != Role.ORDINARY:
-            check_recent_authentication(request)
+            check_recent_authentication(self.request)
         with transaction.atomic():
             lock_journal()
             if User.objects.filter(username=data["name"]).exists():
@@ -205,7 +193,7 @@ class UserList(ListEndpoint):
                     409,
                     f"user:{data['name']} already exists: change it with PATCH {user_location(data['name'])}",
                 )
-            author, full_name = author_of(request, data.pop("reason")), data.pop("full_name")
+            author, full_name = author_of(self.request, data.pop("reason")), data.pop("full_name")
             add_user(author=author, **data)
             if full_name:
                 set_full_name(author=author, name=data["name"], full_name=full_name)
@@ -216,42 +204,42 @@ class UserList(ListEndpoint):
 
 
 class UserDetail(Endpoint):
+    route, url_name = "users/<path:name>", "rest-user"
     resource = USER
-    rules = {"GET": any_account, "PATCH": any_account, "DELETE": any_account}
-    queries = {"GET": PastQuery, "DELETE": RemovalQuery}
 
-    @api_operation(
+    @operation(
         "users_retrieve",
-        TAG,
-        "Read a user",
-        "Accounts with the role `ordinary` can only read themselves.",
+        any_account,
+        UserSerializer,
         query=PastQuery,
-        responses={200: UserSerializer},
         parameters=[ETAG],
     )
     @reads_past
-    def get(self, request: Request, name: str) -> Response:
+    def get(self) -> Response:
+        """Read a user.
+
+        Accounts with the role `ordinary` can only read themselves.
+        """
         return _user_response(self.object)
 
-    @api_operation(
+    @operation(
         "users_change",
-        TAG,
-        "Change a user",
-        "Changes `name`, `full_name`, `active`, `role`, `email` or `is_principal`. The journal keeps the old name. The last "
-        "active administrator cannot be deactivated and keeps the role. A dry run needs no If-Match, and returns the user as it "
-        "would be and the effect on permissions.",
-        request=UserChangeSerializer,
-        request_example={"active": False, "reason": "left the company"},
-        responses={200: ChangedUserSerializer},
-        response_example={"active": False},
-        errors=[409, 412, 428],
+        any_account,
+        ChangedUserSerializer,
+        body=UserChangeSerializer,
         parameters=[IF_MATCH, ETAG],
     )
-    def patch(self, request: Request, name: str) -> Response:
-        changeable_with(Capability.MANAGE_ACCOUNTS)(request)
-        check_recent_authentication(request)
-        data = self.body(UserChangeSerializer)
-        author = author_of(request, data.pop("reason"))
+    def patch(self) -> Response:
+        """Change a user.
+
+        Changes `name`, `full_name`, `active`, `role`, `email` or `is_principal`. The journal keeps the
+        old name. The last active administrator cannot be deactivated and keeps the role. A dry run needs
+        no If-Match, and returns the user as it would be and the effect on permissions.
+        """
+        changeable_with(Capability.MANAGE_ACCOUNTS)(self.request)
+        check_recent_authentication(self.request)
+        data = self.data
+        author = author_of(self.request, data.pop("reason"))
         options = {option: data.pop(option) for option in ("dry_run", "effect_digest") if option in data}
         if not data:
             raise Problem(
@@ -260,41 +248,41 @@ class UserDetail(Endpoint):
             )
         with transaction.atomic():
             lock_journal()
-            before = self.resource.object_or_404(request, name)
-            check_match(request, _user_etag(before), is_required=not options["dry_run"])
+            before = self.resource.object_or_404(self.request, self.kwargs["name"])
+            check_match(self.request, _user_etag(before), is_required=not options["dry_run"])
             user, members = make_or_forecast(
-                _permission_changes(name, data),
-                lambda: _changed_user(author, name, data),
+                _permission_changes(self.kwargs["name"], data),
+                lambda: _changed_user(author, self.kwargs["name"], data),
                 options=options,
-                shows_effect=request.user.can_see_all,
+                shows_effect=self.request.user.can_see_all,
             )
         if options["dry_run"]:
             return Response(UserSerializer.data_of(user) | members, headers={"ETag": _user_etag(before)})
         return _user_response(user)
 
-    @api_operation(
+    @operation(
         "users_remove",
-        TAG,
-        "Remove a user",
-        "Removes the user for good, with memberships, tokens, sessions and identity links. The journal keeps the name. Users "
-        "with direct grants are refused (409) unless `revoke_grants` is true. To end the access of a person, deactivate the "
-        "user instead. A dry run reports the effect on permissions.",
+        any_account,
+        ForecastOutcomeSerializer,
         query=RemovalQuery,
-        responses={200: ForecastOutcomeSerializer},
-        response_example=OUTCOME_EXAMPLE | {"sentence": "user:sofia.lindqvist was removed"},
-        errors=[409],
     )
-    def delete(self, request: Request, name: str) -> Response:
-        check_administrator(request)
-        check_recent_authentication(request)
+    def delete(self) -> Response:
+        """Remove a user.
+
+        Removes the user for good, with memberships, tokens, sessions and identity links. The journal
+        keeps the name. Users with direct grants are refused (409) unless `revoke_grants` is true. To end
+        the access of a person, deactivate the user instead. A dry run reports the effect on permissions.
+        """
+        check_administrator(self.request)
+        check_recent_authentication(self.request)
         query = self.query
         return Response(
             outcome_with_forecast(
-                ChangeSet.of(RemovePrincipal(f"user:{name}", query["revoke_grants"])),
-                author=author_of(request, query["reason"]),
+                ChangeSet.of(RemovePrincipal(f"user:{self.kwargs['name']}", query["revoke_grants"])),
+                author=self.author,
                 options=query,
-                would=f"user:{name} would be removed",
-                shows_effect=request.user.can_see_all,
+                would=f"user:{self.kwargs['name']} would be removed",
+                shows_effect=self.request.user.can_see_all,
             )
         )
 

@@ -15,7 +15,7 @@ from authzconsole.rest.framework.callers import any_account, author_of, check_ad
 from authzconsole.rest.framework.endpoint import Endpoint, Resource, created_response
 from authzconsole.rest.framework.lists import ListEndpoint
 from authzconsole.rest.framework.locations import ROOT
-from authzconsole.rest.framework.operations import FILE, LOCATION, api_operation
+from authzconsole.rest.framework.operations import FILE, LOCATION, operation
 from authzconsole.rest.framework.problems import Problem
 from authzconsole.rest.framework.renderers import ZipRenderer
 from authzconsole.rest.reviews.serializers import ReviewCreationSerializer
@@ -23,9 +23,6 @@ from grants.models.reviews import Campaign, CampaignState
 from grants.reviews.campaigns import CampaignOptions, cancel_campaign, create_campaign, retry_campaign
 from grants.reviews.finishing import request_finish
 from grants.reviews.selection import visible_campaigns
-
-TAG = "Reviews"
-_PREPARING_EXAMPLE = {"state": "preparing", "items": 0, "answered": 0, "removed": 0}
 
 
 class ReviewReasonSerializer(StrictSerializer):
@@ -38,137 +35,131 @@ REVIEW = Resource.numbered("The number of the review.", lambda request: visible_
 
 
 class ReviewList(ListEndpoint):
-    rows = Reviews
-    rules = {"POST": check_administrator}
-    operation = (
-        "reviews_list",
-        TAG,
-        "List reviews",
-        "Sorted by number, newest first. Other accounts than administrators, approvers and auditors see only the reviews in "
-        "which they have items.",
-    )
+    """List reviews.
 
-    @api_operation(
+    Sorted by number, newest first. Other accounts than administrators, approvers and auditors see only
+    the reviews in which they have items.
+    """
+
+    route, url_name = "reviews", "rest-reviews"
+    operation_id = "reviews_list"
+    rows = Reviews
+
+    @operation(
         "reviews_create",
-        TAG,
-        "Start a review",
-        "The worker prepares the items with their evidence, and then opens the review. Location is the URL of the review.",
-        request=ReviewCreationSerializer,
-        request_example={
-            "title": "Quarterly review of sales",
-            "scope": {"namespace": "sales"},
-            "reviewer_rule": "admin-holders",
-            "deadline": "2026-12-31T17:00:00+01:00",
-            "recurrence": "quarterly",
-        },
-        responses={202: ReviewSerializer},
-        response_example=_PREPARING_EXAMPLE,
+        check_administrator,
+        {202: ReviewSerializer},
+        body=ReviewCreationSerializer,
         parameters=[LOCATION],
     )
-    def post(self, request: Request) -> Response:
-        data = dict(self.body(ReviewCreationSerializer))
-        author = author_of(request, data.pop("reason"))
+    def post(self) -> Response:
+        """Start a review.
+
+        The worker prepares the items with their evidence, and then opens the review. Location is the URL
+        of the review.
+        """
+        data = dict(self.data)
+        author = author_of(self.request, data.pop("reason"))
         data["recurrence"] = RECURRENCES[data["recurrence"]].value
         campaign = create_campaign(author=author, options=CampaignOptions(**data))
-        response = created_response(_shown(request, campaign), f"{ROOT}/reviews/{campaign.pk}")
-        response.status_code = 202
-        return response
+        return created_response(_shown(self.request, campaign), f"{ROOT}/reviews/{campaign.pk}", status=202)
 
 
 class ReviewDetail(Endpoint):
+    route, url_name = "reviews/<int:number>", "rest-review"
     resource = REVIEW
-    rules = {"GET": any_account}
 
-    @api_operation(
+    @operation(
         "reviews_retrieve",
-        TAG,
-        "Read a review",
-        "The counts are those of the items that the caller sees.",
-        responses={200: ReviewSerializer},
+        any_account,
+        ReviewSerializer,
     )
-    def get(self, request: Request, number: int) -> Response:
-        return Response(_shown(request, self.object))
+    def get(self) -> Response:
+        """Read a review.
+
+        The counts are those of the items that the caller sees.
+        """
+        return Response(_shown(self.request, self.object))
 
 
 class ReviewRetry(Endpoint):
+    route, url_name = "reviews/<int:number>/retry", "rest-review-retry"
     resource = REVIEW
-    rules = {"POST": check_administrator}
 
-    @api_operation(
+    @operation(
         "reviews_retry",
-        TAG,
-        "Prepare a failed review again",
-        "The worker prepares the items from the beginning, and then opens the review. Returns 409 unless the state is `failed`, "
-        "and after the deadline.",
-        request=ReviewReasonSerializer,
-        request_example={"reason": "the storage has space again"},
-        responses={202: ReviewSerializer},
-        response_example=_PREPARING_EXAMPLE,
-        errors=[409],
+        check_administrator,
+        {202: ReviewSerializer},
+        body=ReviewReasonSerializer,
     )
-    def post(self, request: Request, number: int) -> Response:
-        author = author_of(request, self.body(ReviewReasonSerializer)["reason"])
-        campaign = retry_campaign(author=author, number=number)
-        return Response(_shown(request, campaign), status=202)
+    def post(self) -> Response:
+        """Prepare a failed review again.
+
+        The worker prepares the items from the beginning, and then opens the review. Returns 409 unless
+        the state is `failed`, and after the deadline.
+        """
+        author = self.author
+        campaign = retry_campaign(author=author, number=self.object.pk)
+        return Response(_shown(self.request, campaign), status=202)
 
 
 class ReviewCancellation(Endpoint):
+    route, url_name = "reviews/<int:number>/cancel", "rest-review-cancel"
     resource = REVIEW
-    rules = {"POST": check_administrator}
 
-    @api_operation(
+    @operation(
         "reviews_cancel",
-        TAG,
-        "Cancel a review",
-        "Its answers have no effect, and it does not recur.",
-        request=ReviewReasonSerializer,
-        request_example={"reason": "the scope was wrong"},
-        responses={200: ReviewSerializer},
-        response_example={"state": "cancelled"},
-        errors=[409],
+        check_administrator,
+        ReviewSerializer,
+        body=ReviewReasonSerializer,
     )
-    def post(self, request: Request, number: int) -> Response:
-        author = author_of(request, self.body(ReviewReasonSerializer)["reason"])
-        return Response(_shown(request, cancel_campaign(author=author, number=number)))
+    def post(self) -> Response:
+        """Cancel a review.
+
+        Its answers have no effect, and it does not recur.
+        """
+        author = self.author
+        return Response(_shown(self.request, cancel_campaign(author=author, number=self.object.pk)))
 
 
 class ReviewFinish(Endpoint):
+    route, url_name = "reviews/<int:number>/finish", "rest-review-finish"
     resource = REVIEW
-    rules = {"POST": check_administrator}
 
-    @api_operation(
+    @operation(
         "reviews_finish",
-        TAG,
-        "Finish a review",
-        "Ends the answers. The worker then creates the plans with the result, and writes the evidence. Nothing changes until "
-        "the plans are applied.",
-        request=ReviewReasonSerializer,
-        request_example={"reason": "all items are answered"},
-        responses={202: ReviewSerializer},
-        response_example={"state": "finishing"},
-        errors=[409],
+        check_administrator,
+        {202: ReviewSerializer},
+        body=ReviewReasonSerializer,
     )
-    def post(self, request: Request, number: int) -> Response:
-        author = author_of(request, self.body(ReviewReasonSerializer)["reason"])
-        campaign = request_finish(author=author, number=number)
-        return Response(_shown(request, campaign), status=202)
+    def post(self) -> Response:
+        """Finish a review.
+
+        Ends the answers. The worker then creates the plans with the result, and writes the evidence.
+        Nothing changes until the plans are applied.
+        """
+        author = self.author
+        campaign = request_finish(author=author, number=self.object.pk)
+        return Response(_shown(self.request, campaign), status=202)
 
 
 class ReviewBundle(Endpoint):
+    route, url_name = "reviews/<int:number>/bundle", "rest-review-bundle"
     resource = REVIEW
-    rules = {"GET": check_can_see_all}
     renderer_classes = [ZipRenderer]
 
-    @api_operation(
+    @operation(
         "reviews_bundle",
-        TAG,
-        "Download the evidence of a review",
-        "A signed ZIP file with all items, answers, reviewers and plans. `manage.py verify_evidence` verifies it without a "
-        "database. Returns 409 until the review is finished.",
-        responses={(200, "application/zip"): FILE},
+        check_can_see_all,
+        {(200, "application/zip"): FILE},
         errors=[409, 410],
     )
-    def get(self, request: Request, number: int) -> StreamingHttpResponse:
+    def get(self) -> StreamingHttpResponse:
+        """Download the evidence of a review.
+
+        A signed ZIP file with all items, answers, reviewers and plans. `manage.py verify_evidence`
+        verifies it without a database. Returns 409 until the review is finished.
+        """
         return bundle_response(self.object)
 
 

@@ -1,18 +1,16 @@
 """The REST resources of items: list, download and answer them, move them to other reviewers, and sign off."""
 
 from collections.abc import Mapping
-from typing import Any
 
 from django.http.response import HttpResponseBase
-from rest_framework.request import Request
 from rest_framework.response import Response
 
 from authzconsole.lists.reviews import GoneItems, ReviewItems
-from authzconsole.rest.framework.callers import any_account, author_of
+from authzconsole.rest.framework.callers import any_account
 from authzconsole.rest.framework.endpoint import Endpoint
-from authzconsole.rest.framework.lists import RENDERERS, Download, ListEndpoint
-from authzconsole.rest.framework.operations import api_operation
-from authzconsole.rest.reviews.campaigns import REVIEW, TAG
+from authzconsole.rest.framework.lists import RENDERERS, ListEndpoint
+from authzconsole.rest.framework.operations import operation
+from authzconsole.rest.reviews.campaigns import REVIEW
 from authzconsole.rest.reviews.serializers import (
     AnswerOutcomeSerializer,
     AssignmentSerializer,
@@ -27,59 +25,55 @@ from grants.reviews.selection import parse_filter
 
 
 class ReviewItemList(ListEndpoint):
+    """List items.
+
+    Sorted by number. Reviewers see their own items; administrators, approvers and auditors see all.
+    """
+
+    route, url_name = "reviews/<int:number>/items", "rest-review-items"
+    operation_id = "reviews_items"
     rows = ReviewItems
     resource = REVIEW
-    operation = (
-        "reviews_items",
-        TAG,
-        "List items",
-        "Sorted by number. Reviewers see their own items; administrators, approvers and auditors see all.",
-    )
+    files = {"csv": "", "jsonl": ""}
 
-
-class GoneItemList(ListEndpoint):
-    rows = GoneItems
-    resource = REVIEW
-    operation = (
-        "reviews_gone",
-        TAG,
-        "List items that are gone",
-        "The items of the previous review that this one no longer contains. For administrators, approvers and auditors.",
-    )
-
-
-class ItemFiles(Download):
-    rows = ReviewItems
-    resource = REVIEW
-    operation = "reviews_items", TAG, "items", "The items that the caller sees."
-    lines = {"csv": "", "jsonl": ""}
-
-    def file(self, request: Request, extension: str, **path: Any) -> HttpResponseBase:
-        rows = with_current_removal(self.read_list(request, **path).select(), self.object)
+    def file(self, extension: str) -> HttpResponseBase:
+        rows = with_current_removal(self.read_list().select(), self.object)
         return items_response(stream_items(rows), self.object, extension, RENDERERS[extension].media_type)
 
 
-class Answers(Endpoint):
-    resource = REVIEW
-    rules = {"POST": any_account}
+class GoneItemList(ListEndpoint):
+    """List items that are gone.
 
-    @api_operation(
+    The items of the previous review that this one no longer contains. For administrators, approvers and
+    auditors.
+    """
+
+    route, url_name = "reviews/<int:number>/gone", "rest-review-gone"
+    operation_id = "reviews_gone"
+    rows = GoneItems
+    resource = REVIEW
+
+
+class Answers(Endpoint):
+    route, url_name = "reviews/<int:number>/answers", "rest-review-answers"
+    resource = REVIEW
+
+    @operation(
         "reviews_answer",
-        TAG,
-        "Answer items",
-        "Gives the same answer to the selected items; `undo` removes their answers. With `dry_run`, returns the counts and "
-        "changes nothing. Items that the caller may not answer are left out.",
-        request=ReviewAnswerSerializer,
-        request_example={"items": [812, 813], "answer": "keep", "comment": "still in the team"},
-        responses={200: AnswerOutcomeSerializer},
-        response_example={"count": 2, "own": 0, "sentence": "kept 2 items"},
-        errors=[409],
+        any_account,
+        AnswerOutcomeSerializer,
+        body=ReviewAnswerSerializer,
     )
-    def post(self, request: Request, number: int) -> Response:
-        campaign, data = self.object, self.body(ReviewAnswerSerializer)
+    def post(self) -> Response:
+        """Answer items.
+
+        Gives the same answer to the selected items; `undo` removes their answers. With `dry_run`, returns
+        the counts and changes nothing. Items that the caller may not answer are left out.
+        """
+        campaign, data = self.object, self.data
         selection = _selection(data)
         if data["dry_run"]:
-            preview = preview_answer(account=request.user, campaign=campaign, selection=selection)
+            preview = preview_answer(account=self.request.user, campaign=campaign, selection=selection)
             return Response(
                 {
                     "count": preview.count,
@@ -89,7 +83,7 @@ class Answers(Endpoint):
                 }
             )
         outcome = answer_items(
-            author=author_of(request),
+            author=self.author,
             campaign=campaign,
             selection=selection,
             new_until=data.get("until"),
@@ -100,25 +94,24 @@ class Answers(Endpoint):
 
 
 class Assignments(Endpoint):
+    route, url_name = "reviews/<int:number>/assignments", "rest-review-assignments"
     resource = REVIEW
-    rules = {"POST": any_account}
 
-    @api_operation(
+    @operation(
         "reviews_assign",
-        TAG,
-        "Move items to another reviewer",
-        "Reviewers return items to the escalation; administrators and approvers can also name a reviewer. Answers of the items "
-        "are removed.",
-        request=AssignmentSerializer,
-        request_example={"items": [812], "comment": "I do not know this dataset"},
-        responses={200: AnswerOutcomeSerializer},
-        response_example={"count": 1, "own": 0, "sentence": "moved 1 item to the escalation"},
-        errors=[409],
+        any_account,
+        AnswerOutcomeSerializer,
+        body=AssignmentSerializer,
     )
-    def post(self, request: Request, number: int) -> Response:
-        campaign, data = self.object, self.body(AssignmentSerializer)
+    def post(self) -> Response:
+        """Move items to another reviewer.
+
+        Reviewers return items to the escalation; administrators and approvers can also name a reviewer.
+        Answers of the items are removed.
+        """
+        campaign, data = self.object, self.data
         outcome = assign_items(
-            author=author_of(request),
+            author=self.author,
             campaign=campaign,
             selection=_selection(data),
             reviewer=data.get("reviewer", ""),
@@ -128,22 +121,22 @@ class Assignments(Endpoint):
 
 
 class SignOff(Endpoint):
+    route, url_name = "reviews/<int:number>/sign-off", "rest-review-sign-off"
     resource = REVIEW
-    rules = {"POST": any_account}
 
-    @api_operation(
+    @operation(
         "reviews_sign_off",
-        TAG,
-        "Sign off",
-        "Signs off the caller's items, which must all have an answer. When all reviewers have signed off, the review is "
-        "finished.",
-        responses={200: SignOffSerializer},
-        response_example={"finished": False},
-        errors=[409],
+        any_account,
+        SignOffSerializer,
     )
-    def post(self, request: Request, number: int) -> Response:
+    def post(self) -> Response:
+        """Sign off.
+
+        Signs off the caller's items, which must all have an answer. When all reviewers have signed off,
+        the review is finished.
+        """
         self.check_empty_body()
-        return Response({"finished": sign_off_share(author=author_of(request), campaign=self.object)})
+        return Response({"finished": sign_off_share(author=self.author, campaign=self.object)})
 
 
 def _selection(data: Mapping) -> ItemSelection:

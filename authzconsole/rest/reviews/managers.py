@@ -1,16 +1,14 @@
 """The REST resource `managers`: the managers of users, who review their access."""
 
 from django.db import transaction
-from rest_framework.request import Request
 from rest_framework.response import Response
 
 from authzconsole.common import output
 from authzconsole.common.fields import List, NameText, StrictSerializer, Text, reason_field
 from authzconsole.lists.reviews import Managers
-from authzconsole.rest.framework.callers import author_of, check_administrator
+from authzconsole.rest.framework.callers import check_administrator
 from authzconsole.rest.framework.lists import ListEndpoint
-from authzconsole.rest.framework.operations import api_operation
-from authzconsole.rest.reviews.campaigns import TAG
+from authzconsole.rest.framework.operations import operation
 from grants.journal import lock_journal
 from grants.principal_names import MAX_NAME_CHARACTERS
 from grants.reviews.reviewers import set_manager
@@ -41,29 +39,30 @@ class ManagersOutcomeSerializer(output.Output):
 
 
 class ManagerList(ListEndpoint):
-    rows = Managers
-    rules = {"PUT": check_administrator}
-    operation = (
-        "managers_list",
-        TAG,
-        "List managers",
-        "Sorted by the key of the user. For administrators, approvers and auditors.",
-    )
+    """List managers.
 
-    @api_operation(
+    Sorted by the key of the user. For administrators, approvers and auditors.
+    """
+
+    route, url_name = "managers", "rest-managers"
+    operation_id = "managers_list"
+    rows = Managers
+
+    @operation(
         "managers_set",
-        TAG,
-        "Set managers",
-        f"Sets the managers of up to {MAX_MANAGERS:,} users, all or none. Other users keep their manager. Managers review the "
-        "access of these users in reviews with that rule. Being a manager gives no access.",
-        request=ManagersSerializer,
-        request_example={"managers": [{"user": "sofia.lindqvist", "manager": "diego.morales"}]},
-        responses={200: ManagersOutcomeSerializer},
-        errors=[409],
+        check_administrator,
+        ManagersOutcomeSerializer,
+        body=ManagersSerializer,
     )
-    def put(self, request: Request) -> Response:
-        data = self.body(ManagersSerializer)
-        author = author_of(request, data["reason"])
+    def put(self) -> Response:
+        """Set managers.
+
+        Sets the managers of up to {MAX_MANAGERS:,} users, all or none. Other users keep their manager.
+        Managers review the access of these users in reviews with that rule. Being a manager gives no
+        access.
+        """
+        data = self.data
+        author = self.author
         with transaction.atomic():
             lock_journal()
             outcomes = [

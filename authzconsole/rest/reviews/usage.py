@@ -1,15 +1,13 @@
 """The REST resource `usage`: import records of the use of entities."""
 
-from rest_framework.request import Request
 from rest_framework.response import Response
 
 from authzconsole.common import output
 from authzconsole.common.fields import List, Record, StrictSerializer
-from authzconsole.rest.framework.callers import author_of, check_administrator
+from authzconsole.rest.framework.callers import check_administrator
 from authzconsole.rest.framework.endpoint import Endpoint
-from authzconsole.rest.framework.operations import api_operation
+from authzconsole.rest.framework.operations import operation
 from authzconsole.rest.framework.problems import Problem
-from authzconsole.rest.reviews.campaigns import TAG
 from grants.usage.import_records import BadUsage, import_records
 
 MAX_RECORDS = 5_000
@@ -30,33 +28,22 @@ class UsageOutcomeSerializer(output.Output):
 
 
 class Usage(Endpoint):
-    rules = {"POST": check_administrator}
+    route, url_name = "usage", "rest-usage"
 
-    @api_operation(
+    @operation(
         "usage_import",
-        TAG,
-        "Import records of use",
-        f"Stores up to {MAX_RECORDS:,} records, all or none, with a journal line. The larger count of a day is kept, "
-        "so records can be sent again. "
-        "Reviews show the last use. For administrators.",
-        request=UsageSerializer,
-        request_example={
-            "records": [
-                {
-                    "user": "sofia.lindqvist",
-                    "entity": "dataset:sales.customers",
-                    "day": "2026-11-02",
-                    "count": 12,
-                }
-            ]
-        },
-        responses={200: UsageOutcomeSerializer},
+        check_administrator,
+        UsageOutcomeSerializer,
+        body=UsageSerializer,
     )
-    def post(self, request: Request) -> Response:
+    def post(self) -> Response:
+        """Import records of use.
+
+        Stores up to {MAX_RECORDS:,} records, all or none, with a journal line. The larger count of a day
+        is kept, so records can be sent again. Reviews show the last use. For administrators.
+        """
         try:
-            stored = import_records(
-                enumerate(self.body(UsageSerializer)["records"], 1), author=author_of(request)
-            )
+            stored = import_records(enumerate(self.data["records"], 1), author=self.author)
             return Response({"stored": stored})
         except BadUsage as error:
             raise Problem(
