@@ -17,10 +17,10 @@ class ConsoleConfig(AppConfig):
     def ready(self):
         from django.contrib.auth.signals import user_logged_in
 
-        from authzconsole.common import recent_authentication
+        from authzconsole import sessions
+        from authzconsole.common import recent_authentication, sign_in_methods
         from authzconsole.common.security_events.record import connect_sources
-        from authzconsole.sessions import account_removal, services, store
-        from authzconsole.sessions.token_persons import service_accounts_of, token_creators
+        from authzconsole.common.tokens import service_accounts_of, token_creators
         from grants.authority.persons import register_token_lookups
         from grants.principals.hooks import (
             register_access_ender,
@@ -29,11 +29,11 @@ class ConsoleConfig(AppConfig):
         )
 
         user_logged_in.connect(recent_authentication.record_sign_in)
-        user_logged_in.connect(store.record_sign_in)
-        register_access_ender(services.end_access, services.count_access)
+        user_logged_in.connect(sessions.record_sign_in)
+        register_access_ender(sessions.end_access, sessions.count_access)
         register_token_lookups(token_creators, service_accounts_of)
-        register_account_cleaner(account_removal.remove_account_data)
-        register_name_guard(account_removal.name_guard)
+        register_account_cleaner(sign_in_methods.remove_account_data)
+        register_name_guard(sign_in_methods.name_guard)
         connect_sources()
         start_extras()
         log_missing_packages()

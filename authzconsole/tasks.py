@@ -17,7 +17,7 @@ from authzconsole.mail.expiry_mail import send_expiry_mail
 from authzconsole.mail.request_mail import sweep_requests
 from authzconsole.models import MaintenanceTask
 from authzconsole.reviews.execution import sweep_reviews
-from authzconsole.sessions.store import delete_expired_sessions
+from authzconsole.sessions import delete_expired_sessions
 from grants.changes.period_lines import write_period_lines
 from grants.errors import JournalReadOnly
 from grants.history.catch_up import catch_up

@@ -5,7 +5,7 @@ The secret of a token is shown once, when it is created, and is not stored.
 
 import hashlib
 import secrets
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from datetime import timedelta
 
@@ -30,6 +30,7 @@ from grants.journal import Author, JournalEntry, append_to_journal
 from grants.models import User
 from grants.outcomes import Outcome
 from grants.principal_names import control_character_fault
+from grants.principals.renaming import names_since
 from grants.roles.capabilities import CHANGING_CAPABILITIES, Capability, capabilities_of
 
 # lets secret scanners recognize leaked tokens
@@ -243,3 +244,40 @@ def _check_owner(name: str, user: User | None, scopes: list[str], author: Author
     for scope, capability in SERVICE_SCOPES.items():
         if user.is_service and scope in scopes:
             check_capability(author, capability)
+
+
+def token_creators(token: int) -> set[int]:
+    """Return the key of the account that created the token; empty if a command did. Runs three queries."""
+    issuers = ApiToken.objects.filter(pk=token).values_list("issued_by", flat=True)
+    names = set().union(*map(_possible_names(), issuers))
+    return set(User.objects.filter(username__in=names).values_list("pk", flat=True))
+
+
+def service_accounts_of(accounts: Collection[int]) -> set[int]:
+    """Return the service accounts with an active token that one of these accounts created.
+
+    Runs at most three queries.
+    """
+    rows = (
+        ApiToken.objects.active()
+        .filter(owner__is_service=True)
+        .order_by()
+        .values_list("owner_id", "issued_by")
+    )
+    tokens = list(rows.distinct())
+    if not tokens:
+        return set()
+    own_names, possible_names = (
+        set(User.objects.filter(pk__in=accounts).values_list("username", flat=True)),
+        _possible_names(),
+    )
+    return {owner for owner, issuer in tokens if not own_names.isdisjoint(possible_names(issuer))}
+
+
+def _possible_names() -> Callable[[str], set[str]]:
+    """Return a function that maps a stored name to the accounts that may have had this name. Runs one query.
+
+    After renames, the name can belong to another account. Then the function returns both.
+    """
+    current = names_since(0)
+    return lambda name: {name, current(f"user:{name}").removeprefix("user:")}

@@ -15,7 +15,7 @@ from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils import timezone
 
-from authzconsole.common.mail.sending import send_message
+from authzconsole.common.mail import send_message
 from authzconsole.common.monitoring.maintenance import record_maintenance
 from authzconsole.models import MaintenanceRecord, MaintenanceTask
 from entities.vocabulary import quantity
@@ -81,9 +81,7 @@ def _send(messages: list[EmailMessage]) -> int:
     if not messages:
         return 0
     with get_connection() as connection:
-        for message in messages:
-            message.connection = connection
-        return sum(send_message(message, "ended access") for message in messages)
+        return sum(send_message(message, connection) for message in messages)
 
 
 def _messages(lines: list[JournalLine]) -> Iterator[EmailMessage]:

@@ -4,23 +4,20 @@ The events are the queue: an event without `notified_at` is due. So no message i
 stops.
 """
 
-import logging
 from collections.abc import Iterator
 from datetime import timedelta
 
 from django.conf import settings
-from django.core.mail import EmailMessage, get_connection
+from django.core.mail import EmailMessage
 from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils import timezone
 
-from authzconsole.common.mail.sending import send_message
+from authzconsole.common.mail import send_due_rows
 from grants.models import AccessRequest, AccessRequestEvent, RequestEventKind, User
 from grants.requests.approvers import approver_accounts
 from grants.requests.disclosure import view_of
 from grants.requests.expiry import expire_requests, mark_reminded, requests_to_remind
-
-logger = logging.getLogger(__name__)
 
 EVENTS_AT_ONCE = 100
 # older events are not sent, such as those before the mail server was configured
@@ -53,35 +50,7 @@ def send_due_mail() -> int:
         notified_at=None, at__gt=timezone.now() - MAX_AGE, kind__in=[*FOR_APPROVERS, *FOR_REQUESTERS]
     ).order_by("pk")
     events = list(due.select_related("request__subject", "request__creator")[:EVENTS_AT_ONCE])
-    if not events:
-        return 0
-    sent = 0
-    try:
-        with get_connection() as connection:
-            for event in events:
-                # before the mail is sent, so that two workers do not send it twice
-                if AccessRequestEvent.objects.filter(pk=event.pk, notified_at=None).update(
-                    notified_at=timezone.now()
-                ):
-                    sent += _send(event, connection)
-    except OSError as error:
-        logger.error(
-            "e-mail about access requests waits, because the mail server failed (%s)", type(error).__name__
-        )
-    return sent
-
-
-def _send(event: AccessRequestEvent, connection) -> int:
-    sent = 0
-    for message in _messages(event):
-        message.connection = connection
-        try:
-            sent += send_message(message, event.request)
-        except OSError:
-            # the next sweep sends this event to everybody again
-            AccessRequestEvent.objects.filter(pk=event.pk).update(notified_at=None)
-            raise
-    return sent
+    return send_due_rows(events, _messages, "access requests") if events else 0
 
 
 def _messages(event: AccessRequestEvent) -> Iterator[EmailMessage]:

@@ -11,7 +11,7 @@ from django.core.mail import EmailMessage, get_connection
 from django.template.loader import render_to_string
 from django.urls import reverse
 
-from authzconsole.common.mail.sending import send_message
+from authzconsole.common.mail import send_message
 from entities.vocabulary import quantity
 from grants.models import User
 from grants.models.reviews import Campaign
@@ -37,8 +37,7 @@ def remind_reviewers(
         with get_connection() as connection:
             for reviewer in reviewers:
                 message = _message(campaign, reviewer, counts[reviewer.pk], is_first)
-                message.connection = connection
-                sent += send_message(message, campaign)
+                sent += send_message(message, connection)
     except OSError as error:
         logger.error(
             "reminders of %s were not sent, because the mail server failed (%s)",

@@ -11,8 +11,7 @@ from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 from scim2_models import Context, InvalidValueException, PatchOp, UniquenessException
 
-from authzconsole.common.sign_in_methods.factors import remove_all_factors
-from authzconsole.common.sign_in_methods.identity_links import unlink_all_identities
+from authzconsole.common.sign_in_methods import remove_all_factors, unlink_all_identities
 from authzconsole.models import ApiToken, ProvisionedUser, TokenScope
 from authzconsole.scim.discovery import base_url
 from authzconsole.scim.filters import (

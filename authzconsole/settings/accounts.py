@@ -20,7 +20,7 @@ LOGIN_URL = "sign-in"
 LOGIN_REDIRECT_URL = "home"
 LOGOUT_REDIRECT_URL = "sign-in"
 
-SESSION_ENGINE = "authzconsole.sessions.store"
+SESSION_ENGINE = "authzconsole.sessions"
 # a session ends after this time without a request, and at the latest after this time
 SESSION_IDLE_SECONDS = env.int("SESSION_IDLE_SECONDS", default=1_800)
 SESSION_ABSOLUTE_SECONDS = env.int("SESSION_ABSOLUTE_SECONDS", default=43_200)
@@ -35,7 +35,3 @@ TOKEN_MAX_DAYS = env.int("TOKEN_MAX_DAYS", default=365)
 # sensitive changes need an authentication that is not older; see
 # authzconsole/web/accounts/reauthentication.py
 REAUTHENTICATION_SECONDS = env.int("REAUTHENTICATION_SECONDS", default=900)
-REAUTHENTICATION_METHODS = [
-    "authzconsole.web.accounts.reauthentication.PasswordMethod",
-    "authzconsole.web.accounts.providers.session.ProviderMethod",
-]

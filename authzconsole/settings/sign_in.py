@@ -93,12 +93,6 @@ SAML_OPTIONS = (
     "subject_attribute",
     *MAPPING_OPTIONS,
 )
-# options that can also be read from a file, with their titles
-SAML_FILES = {
-    "certificate": "the certificate",
-    "console_certificate": "the certificate of the console",
-    "console_key": "the key of the console",
-}
 
 
 def oidc_providers(environment: Mapping[str, str]) -> dict[str, ProviderOptions]:
@@ -149,13 +143,8 @@ def _provider_options(kind: str, known: tuple[str, ...], environment: Mapping[st
 
 
 def _saml_options(provider_id: str, options: object) -> ProviderOptions:
-    values = provider_values("SAML", provider_id, options, SAML_OPTIONS)
-    for option, title in SAML_FILES.items():
-        if path := values.pop(f"{option}_file", ""):
-            values[option] = _text_in_file(f"{title} of the SAML provider `{provider_id}`", path)
-    for option in ("issuer", "sso_url", "certificate"):
-        if not values.get(option):
-            raise ImproperlyConfigured(f"the SAML provider `{provider_id}` has no `{option}`")
+    required = ("issuer", "sso_url", "certificate")
+    values = provider_values("SAML", provider_id, options, SAML_OPTIONS, required)
     for option in ("sso_url", "slo_url"):
         if not (values.get(option) or "https://").startswith("https://"):
             raise ImproperlyConfigured(
@@ -192,26 +181,22 @@ def _key_fault(values: Mapping[str, str]) -> str:
 
 
 def _oidc_options(provider_id: str, options: object) -> ProviderOptions:
-    values = provider_values("OIDC", provider_id, options, OIDC_OPTIONS)
-    for option in ("issuer", "client_id"):
-        if not values.get(option):
-            raise ImproperlyConfigured(f"the OIDC provider `{provider_id}` has no `{option}`")
+    values = provider_values("OIDC", provider_id, options, OIDC_OPTIONS, ("issuer", "client_id"))
     issuer = urlsplit(values["issuer"])
     if issuer.scheme != "https" and not (issuer.scheme == "http" and issuer.hostname in LOOPBACK_HOSTS):
         raise ImproperlyConfigured(
             f"the issuer of the OIDC provider `{provider_id}` must start with https://"
         )
-    if secret_file := values.pop("client_secret_file", ""):
-        values["client_secret"] = _text_in_file(
-            f"the client secret of the OIDC provider `{provider_id}`", secret_file
-        )
     return ProviderOptions(protocol="openid_connect", **{"name": "Single sign-on"} | values)
 
 
-def provider_values(kind: str, provider_id: str, options: object, known: tuple[str, ...]) -> dict:
+def provider_values(
+    kind: str, provider_id: str, options: object, known: tuple[str, ...], required: tuple[str, ...] = ()
+) -> dict:
     """Return the checked options of one provider.
 
-    An option is a string, or an object or list, which can be given as JSON.
+    An option is a string, or an object or list, which can be given as JSON. The option NAME_file is the path of
+    a file with the value of NAME.
     """
     title = f"the {kind} provider `{provider_id}`"
     if not re.fullmatch(r"[a-z0-9-]{1,50}", provider_id) or provider_id in RESERVED_IDS:
@@ -249,6 +234,12 @@ def provider_values(kind: str, provider_id: str, options: object, known: tuple[s
     for claim, table in (("role_claim", "roles"), ("group_claim", "groups")):
         if bool(values.get(claim)) != bool(values.get(table)):
             raise ImproperlyConfigured(f"{title}: `{claim}` and `{table}` belong together")
+    for option in [option for option in values if option.endswith("_file")]:
+        if path := values.pop(option):
+            values[option.removesuffix("_file")] = text_in_file(f"{title}: `{option}`", path)
+    for option in required:
+        if not values.get(option):
+            raise ImproperlyConfigured(f"{title} has no `{option}`")
     return values
 
 
@@ -272,7 +263,7 @@ def _json_object(name: str, text: str) -> dict:
     return value
 
 
-def _text_in_file(title: str, path: str) -> str:
+def text_in_file(title: str, path: str) -> str:
     try:
         return Path(path).read_text().strip()
     except OSError as error:
@@ -337,7 +328,7 @@ ACCOUNT_EMAIL_VERIFICATION = "none"
 ACCOUNT_LOGIN_METHODS = {"username"}
 ACCOUNT_SIGNUP_FIELDS = ["username*"]
 
-# which accounts may sign in with a password of the console; see authzconsole/web/accounts/local_sign_in.py
+# which accounts may sign in with a password of the console; see authzconsole/web/accounts/passwords.py
 LOCAL_SIGN_IN = env.str("LOCAL_SIGN_IN", default="all")
 BREAK_GLASS_ACCOUNTS = env.list("BREAK_GLASS_ACCOUNTS", default=[])
 check_local_sign_in(

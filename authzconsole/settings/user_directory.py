@@ -6,7 +6,6 @@ See docs/provisioning.md.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.util import find_spec
-from pathlib import Path
 from urllib.parse import urlsplit
 
 from django.core.exceptions import ImproperlyConfigured
@@ -14,7 +13,7 @@ from django.core.exceptions import ImproperlyConfigured
 from .accounts import AUTHENTICATION_BACKENDS as PASSWORD_BACKENDS
 from .environment import PRODUCTION, env
 from .sign_in import SIGN_IN_PROVIDERS as OTHER_PROVIDERS
-from .sign_in import ProviderOptions, provider_values
+from .sign_in import ProviderOptions, provider_values, text_in_file
 
 # whether an identity provider may create and deactivate users over SCIM; see authzconsole/scim/
 SCIM_ENABLED = env.bool("SCIM_ENABLED", default=False)
@@ -81,7 +80,7 @@ def ldap_options(environment: Mapping[str, str]) -> LdapOptions | None:
     mapping = {name: given.pop(name) for name in mapped if name in given}
     values: dict = dict(given)
     if path := values.pop("bind_password_file", ""):
-        values["bind_password"] = _text_of(path)
+        values["bind_password"] = text_in_file("LDAP_BIND_PASSWORD_FILE", path)
     for name, field_ in LdapOptions.__dataclass_fields__.items():
         if name in values and field_.type is bool:
             values[name] = _boolean(name, values[name])
@@ -154,13 +153,6 @@ def _integer(name: str, text: str) -> int:
     if not (text.isascii() and text.isdigit()):
         raise ImproperlyConfigured(f"LDAP_{name.upper()} must be a number")
     return int(text)
-
-
-def _text_of(path: str) -> str:
-    try:
-        return Path(path).read_text().strip()
-    except OSError as error:
-        raise ImproperlyConfigured(f"LDAP_BIND_PASSWORD_FILE cannot be read: {error}") from None
 
 
 LDAP = ldap_options(env.ENVIRON)

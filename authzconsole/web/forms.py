@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Self
 
 from django import forms
 from django.core.exceptions import ValidationError
+from django.core.validators import validate_email
 from django.forms.renderers import TemplatesSetting
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.urls import reverse_lazy
@@ -105,6 +106,25 @@ class TextField(forms.CharField):
 
     def validate(self, value: Any) -> None:
         """Accept an empty text."""
+
+
+def check_email(text: str) -> None:
+    """Raise ValidationError unless the text is an email address.
+
+    Only forms check this: REST clients and tenant documents may send any text that the services accept.
+    """
+    try:
+        validate_email(text)
+    except ValidationError:
+        raise ValidationError(
+            f"`{clip(text)}` is not an email address. Enter one such as name@example.com."
+        ) from None
+
+
+class EmailField(TextField):
+    """An email address, or an empty text."""
+
+    default_validators = (check_email,)
 
 
 class RawTextField(forms.CharField):

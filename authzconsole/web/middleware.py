@@ -17,9 +17,6 @@ from authzconsole.web.error_pages import method_not_allowed, problem_page
 from authzconsole.web.shared.rendering import referring_page, see_other
 
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
-# these pages remain available to an account that must set up a second factor
-WITHOUT_FACTOR = {"password", "reauthenticate"}
-FACTOR_PAGES = "second-factor"
 
 
 class NoStoreMiddleware:
@@ -65,12 +62,13 @@ class SignInMiddleware(LoginRequiredMiddleware):
         )
 
 
-class PasswordFirstMiddleware:
-    """Redirect an account that must change its password to the password page.
+class FirstStepsMiddleware:
+    """Redirect an account that must change its password, or that lacks a second factor that its console role
+    requires, to the page where it does so.
 
     Sign-out and all views without sign-in remain available. A session that was started through a sign-in
-    provider used no password, so all its pages remain available. The REST API refuses such a session itself
-    (authzconsole.common.api_caller).
+    provider used no password. The APIs refuse such sessions themselves (authzconsole.common.api_caller and
+    second_factor).
     """
 
     def __init__(self, get_response):
@@ -80,52 +78,30 @@ class PasswordFirstMiddleware:
         return self.get_response(request)
 
     def process_view(self, request, view_func, view_args, view_kwargs):
-        account, password_page = getattr(request, "impersonator", None) or request.user, reverse("password")
-        if (
-            not getattr(view_func, "login_required", True)
-            or not account.is_authenticated
-            or request.path == password_page
-        ):
+        account = getattr(request, "impersonator", None) or request.user
+        url_name = request.resolver_match.url_name or ""
+        if not getattr(view_func, "login_required", True) or not account.is_authenticated:
             return None
-        if not account.must_change_password or PROVIDER_SESSION_KEY in request.session:
+        if url_name == "password":
             return None
+        if account.must_change_password and PROVIDER_SESSION_KEY not in request.session:
+            url = self._password_url(request)
+        elif url_name == "reauthenticate" or url_name.startswith("second-factor"):
+            return None
+        elif lacks_required_factor(request, account):
+            url = reverse("second-factor")
+        else:
+            return None
+        return HttpResponseClientRedirect(url) if request.htmx else see_other(url)
+
+    def _password_url(self, request):
         next_page = ""
         if request.htmx:
             next_page = request.htmx.current_url_abs_path or ""
         elif request.method in SAFE_METHODS:
             next_page = request.get_full_path()
-        url = f"{password_page}?{urlencode({REDIRECT_FIELD_NAME: next_page})}" if next_page else password_page
-        return HttpResponseClientRedirect(url) if request.htmx else see_other(url)
-
-
-class SecondFactorMiddleware:
-    """Redirect accounts that lack a second factor, if their console role requires one.
-
-    Sign-out and all views without sign-in remain available. The APIs refuse such a session themselves
-    (authzconsole.common.second_factor).
-    """
-
-    def __init__(self, get_response):
-        self.get_response = get_response
-
-    def __call__(self, request):
-        return self.get_response(request)
-
-    def process_view(self, request, view_func, view_args, view_kwargs):
-        account, url_name = (
-            getattr(request, "impersonator", None) or request.user,
-            request.resolver_match.url_name or "",
-        )
-        if not getattr(view_func, "login_required", True) or not account.is_authenticated:
-            return None
-        if (
-            url_name in WITHOUT_FACTOR
-            or url_name.startswith(FACTOR_PAGES)
-            or not lacks_required_factor(request, account)
-        ):
-            return None
-        url = reverse("second-factor")
-        return HttpResponseClientRedirect(url) if request.htmx else see_other(url)
+        url = reverse("password")
+        return f"{url}?{urlencode({REDIRECT_FIELD_NAME: next_page})}" if next_page else url
 
 
 class ProblemMiddleware:

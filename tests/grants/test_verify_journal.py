@@ -15,11 +15,10 @@ from django.core.management import CommandError, call_command
 from django.utils import timezone
 from pyarrow.fs import FileSelector, S3FileSystem
 
-from authzconsole.common.sign_in_methods.identity_links import unlink_identity
+from authzconsole.common.sign_in_methods import reset_factors, unlink_identity
 from authzconsole.common.tokens import create_token, revoke_token
 from authzconsole.models import ApiToken
 from authzconsole.settings.sign_in import ProviderOptions
-from authzconsole.web.accounts.factors.services import reset_factors
 from authzconsole.web.accounts.providers.identities import Identity, sign_in_account
 from entities.address import parse_address
 from entities.models import Entity, State

@@ -7,7 +7,7 @@ from allauth.mfa.models import Authenticator
 from cryptography.hazmat.primitives.hashes import SHA1
 from cryptography.hazmat.primitives.twofactor.hotp import HOTP
 
-from authzconsole.web.accounts.factors.services import journalled_factors
+from authzconsole.common.sign_in_methods import journalled_factors
 from grants.journal import Author
 from grants.models import User
 

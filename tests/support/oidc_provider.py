@@ -37,16 +37,24 @@ class OidcProvider:
         self.change_answer = self.change_token = None
         self.requests.clear()
 
-    def sign_in(
-        self, client: Client, subject: str, claims: dict, *, path: str = "/sign-in/corp", deny: bool = False
-    ):
+    def sign_in(self, client: Client, subject: str, claims: dict | None = None, **options):
         """Sign in with the browser `client`. Return the response to the redirect from the provider."""
-        return client.get(self.callback_url(client, subject, claims, path=path, deny=deny))
+        return client.get(self.callback_url(client, subject, claims, **options))
 
     def callback_url(
-        self, client: Client, subject: str, claims: dict, *, path: str = "/sign-in/corp", deny: bool = False
+        self,
+        client: Client,
+        subject: str,
+        claims: dict | None = None,
+        *,
+        path: str = "/sign-in/corp",
+        deny: bool = False,
     ) -> str:
-        """Start a sign-in and consent at the provider. Return the URL to which the provider redirects."""
+        """Start a sign-in and consent at the provider. Return the URL to which the provider redirects.
+
+        claims: by default the name of the user, which is the subject `s-NAME` without its prefix.
+        """
+        claims = {"preferred_username": subject.removeprefix("s-")} if claims is None else claims
         started = client.get(path)
         assert started.status_code == 302, started.content
         requests.put(f"{self.issuer}/users/{subject}", json=claims, timeout=10).raise_for_status()

@@ -1,6 +1,6 @@
 """Remove all second factors of an account, for example if the only administrator has lost the phone."""
 
-from authzconsole.web.accounts.factors.services import reset_factors
+from authzconsole.common.sign_in_methods import reset_factors
 from grants.journal import Author
 from grants.management.console_command import ConsoleCommand
 

@@ -1,155 +1,140 @@
-"""Ask for the password or another proof of identity again before a sensitive change ("step-up").
+"""Ask for the password or another sign-in at the provider before a sensitive change ("step-up").
 
-    @require_http_methods(["GET", "POST"])
-    @capability_required(Capability.MANAGE_ACCOUNTS)
-    @recent_authentication_required
-    def change_something(request): ...
+    class ChangeSomething(FormPage):
+        decorators = (recent_authentication_required,)
 
 If the authentication of the session is older than REAUTHENTICATION_SECONDS, a POST to the view is answered
 with a page that asks for the password. The page contains the submitted fields and posts to the same URL, so
 that the change continues after the password, and a form that was filled in is not lost. Uploaded files are
 not kept.
-
-A method of authentication is a class with the interface of `ReauthenticationMethod`, listed in
-REAUTHENTICATION_METHODS.
 """
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Protocol
+from urllib.parse import urlencode
 
+from django import forms
 from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth import BACKEND_SESSION_KEY, authenticate
+from django.contrib.auth.views import RedirectURLMixin
 from django.core.exceptions import ValidationError
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
-from django.utils.http import url_has_allowed_host_and_scheme
-from django.utils.module_loading import import_string
+from django.utils.decorators import method_decorator
+from django.views import View
 from django.views.decorators.debug import sensitive_post_parameters
-from django.views.decorators.http import require_http_methods
 
-from authzconsole.common.recent_authentication import is_recently_authenticated, record_authentication
+from authzconsole.common.recent_authentication import (
+    PROVIDER_SESSION_KEY,
+    is_recently_authenticated,
+    record_authentication,
+)
 from authzconsole.common.second_factor import lacks_required_factor
 from authzconsole.settings.user_directory import LDAP_BACKEND
-from authzconsole.web.accounts.local_sign_in import is_password_accepted
-from authzconsole.web.accounts.password_attempt import PasswordAttemptForm
-from authzconsole.web.shared.rendering import render_page, see_other
+from authzconsole.web.accounts.passwords import PasswordAttemptForm, is_password_accepted
+from authzconsole.web.shared.rendering import referring_page, render_page, see_other
 
-__all__ = [
-    "ReauthenticationFailed",
-    "ReauthenticationMethod",
-    "is_recently_authenticated",
-    "recent_authentication_required",
-    "recent_authentication_required_if",
-    "record_authentication",
-]
-
-METHOD_FIELD = "reauthentication_method"
-# form fields with this prefix belong to the methods, and are not repeated in the form
+# form fields with this prefix belong to the proof, and are not repeated in the form
 FIELD_PREFIX = "reauthentication_"
 PASSWORD_FIELD = "reauthentication_password"
-View = Callable[..., HttpResponse]
+# with this parameter, the provider asks for credentials even if its own session is still valid
+AGAIN_PARAMETER = "again"
 
 
-class ReauthenticationFailed(ValueError):
-    """The proof is wrong; the message says why. wait_seconds: how long further attempts are refused."""
+class ProofForm(PasswordAttemptForm, forms.Form):
+    """A submitted form of any page, with the password of the account.
 
-    def __init__(self, message: str, *, wait_seconds: int = 0):
-        super().__init__(message)
-        self.wait_seconds = wait_seconds
-
-
-class ReauthenticationMethod(Protocol):
-    """A way to confirm the identity of the account of a session.
-
-    name: `record_authentication` stores it in the session. template: the part of the form with the fields of
-    the method. Field names start with FIELD_PREFIX. The submit button has the name METHOD_FIELD and the name
-    of the method as its value.
+    Wrong passwords count like wrong passwords on the sign-in page.
     """
 
-    name: str
-    template: str
+    reauthentication_password = forms.CharField(strip=False, required=False)
 
-    def is_available(self, request: HttpRequest) -> bool:
-        """Return whether the account can use this method."""
+    def __init__(self, request: HttpRequest):
+        super().__init__(request.POST if request.method == "POST" else request.GET)
+        self.request = request
 
-    def verify(self, request: HttpRequest) -> None:
-        """Check the fields of the method in request.POST.
+    @property
+    def submitted(self) -> list[tuple[str, str]]:
+        """Return the submitted fields, except the token of the form and the proof."""
+        return [
+            (name, value)
+            for name, values in self.data.lists()
+            for value in values
+            if name != "csrfmiddlewaretoken" and not name.startswith(FIELD_PREFIX)
+        ]
 
-        Raise ReauthenticationFailed if the proof is wrong.
-        """
-
-
-class PasswordMethod(PasswordAttemptForm):
-    """Ask for the password. Wrong passwords count like wrong passwords on the sign-in page."""
-
-    name = "password"
-    template = "accounts/reauthentication/_password.html"
-
-    def is_available(self, request: HttpRequest) -> bool:
-        return request.user.has_usable_password() or request.session.get(BACKEND_SESSION_KEY) == LDAP_BACKEND
-
-    def verify(self, request: HttpRequest) -> None:
-        try:
-            with self.throttle_guesses(request, request.user.username, "continue"):
-                self._check_password(request)
-        except ValidationError as error:
-            raise ReauthenticationFailed(" ".join(error.messages), wait_seconds=self.wait_seconds) from None
-
-    def _check_password(self, request: HttpRequest) -> None:
-        account = authenticate(
-            request, username=request.user.username, password=request.POST.get(PASSWORD_FIELD, "")
+    @property
+    def asks_for_password(self) -> bool:
+        return (
+            self.request.user.has_usable_password()
+            or self.request.session.get(BACKEND_SESSION_KEY) == LDAP_BACKEND
         )
-        if account is None or account.pk != request.user.pk or not is_password_accepted(account):
-            raise ValidationError("This is not your password. Enter it again.")
+
+    @property
+    def has_proof(self) -> bool:
+        return self.request.method == "POST" and self.asks_for_password and PASSWORD_FIELD in self.data
+
+    @property
+    def provider(self) -> dict | None:
+        """Return the name of the provider of the session, and the URL to sign in there again."""
+        request = self.request
+        provider_id = request.session.get(PROVIDER_SESSION_KEY, "")
+        options = settings.SIGN_IN_PROVIDERS.get(provider_id)
+        if options is None:
+            return None
+        # a change returns to the page with its form, because the URL of the change may accept only POST
+        form_page = referring_page(request) if request.method == "POST" else ""
+        next_page = request.GET.get("next", "") or form_page or request.get_full_path()
+        url = reverse("openid_connect_login", args=[provider_id])
+        return {
+            "name": options.name,
+            "url": f"{url}?{urlencode({AGAIN_PARAMETER: 'yes', 'next': next_page})}",
+        }
+
+    def clean_reauthentication_password(self) -> str:
+        request, password = self.request, self.cleaned_data[PASSWORD_FIELD]
+        with self.throttle_guesses(request, request.user.username, "continue"):
+            account = authenticate(request, username=request.user.username, password=password)
+            if account is None or account.pk != request.user.pk or not is_password_accepted(account):
+                raise ValidationError("This is not your password. Enter it again.")
+        return password
 
 
-def recent_authentication_required(view: View) -> View:
+def recent_authentication_required(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
     """Let POST requests pass only if the account was authenticated recently; otherwise ask for a proof first.
 
-    Apply it inside `capability_required`, so that accounts without access are refused first.
-    """
-    return recent_authentication_required_if(lambda request, *args, **kwargs: True)(view)
-
-
-def recent_authentication_required_if(is_sensitive: Callable[..., bool]) -> Callable[[View], View]:
-    """Return the decorator for a view with only some sensitive requests. is_sensitive: called with the
-    arguments of the view.
+    Apply it after the access was checked, so that accounts without access are refused first.
     """
 
-    def decorate(view: View) -> View:
-        @wraps(view)
-        def guarded_view(request: HttpRequest, *args, **kwargs) -> HttpResponse:
-            if (
-                request.method != "POST"
-                or is_recently_authenticated(request)
-                or not is_sensitive(request, *args, **kwargs)
-            ):
-                return view(request, *args, **kwargs)
-            return _confirm_or_ask(request) or view(request, *args, **kwargs)
+    @sensitive_post_parameters(PASSWORD_FIELD)
+    @wraps(view)
+    def guarded_view(request: HttpRequest, *args, **kwargs) -> HttpResponse:
+        if request.method != "POST" or is_recently_authenticated(request):
+            return view(request, *args, **kwargs)
+        return _confirm_or_ask(request) or view(request, *args, **kwargs)
 
-        return sensitive_post_parameters(PASSWORD_FIELD)(guarded_view)
-
-    return decorate
+    return guarded_view
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-def reauthenticate(request: HttpRequest) -> HttpResponse:
+@method_decorator(sensitive_post_parameters(PASSWORD_FIELD), name="dispatch")
+class Reauthenticate(RedirectURLMixin, View):
     """Confirm the identity without a change, for example before a session uses the REST API.
 
     Return to the page `next`.
     """
-    if request.method == "POST" and (response := _confirm_or_ask(request)):
-        return response
-    if request.method != "POST":
-        return _form_response(request, status=200)
-    messages.success(request, "Your identity is confirmed.")
-    next_page = request.POST.get("next", "")
-    is_local = url_has_allowed_host_and_scheme(
-        next_page, {request.get_host()}, require_https=request.is_secure()
-    )
-    return see_other(next_page if is_local else reverse("home"))
+
+    http_method_names = ("get", "head", "post")
+    next_page = "home"
+
+    def get(self, request: HttpRequest) -> HttpResponse:
+        return _form_response(ProofForm(request), status=200)
+
+    def post(self, request: HttpRequest) -> HttpResponse:
+        if response := _confirm_or_ask(request):
+            return response
+        messages.success(request, "Your identity is confirmed.")
+        return see_other(self.get_success_url())
 
 
 def _confirm_or_ask(request: HttpRequest) -> HttpResponse | None:
@@ -157,51 +142,27 @@ def _confirm_or_ask(request: HttpRequest) -> HttpResponse | None:
 
     Return the page that asks for one if it is missing or wrong.
     """
-    methods = _available_methods(request)
-    method = next((method for method in methods if method.name == request.POST.get(METHOD_FIELD)), None)
-    if method is None:
-        return _form_response(request, methods=methods, status=403)
-    try:
-        method.verify(request)
-    except ReauthenticationFailed as error:
-        response = _form_response(
-            request, methods=methods, fault=str(error), status=429 if error.wait_seconds else 403
-        )
-        if error.wait_seconds:
-            response["Retry-After"] = str(error.wait_seconds)
-        return response
-    record_authentication(request, method.name)
+    form = ProofForm(request)
+    if not form.has_proof or not form.is_valid():
+        return form.limited(_form_response(form, status=403))
+    record_authentication(request, "password")
     return None
 
 
-def _available_methods(request: HttpRequest) -> list[ReauthenticationMethod]:
-    methods = [import_string(path)() for path in settings.REAUTHENTICATION_METHODS]
-    return [method for method in methods if method.is_available(request)]
+def _form_response(form: ProofForm, *, status: int) -> HttpResponse:
+    """Render the form with the submitted fields.
 
-
-def _form_response(
-    request: HttpRequest, *, methods: list[ReauthenticationMethod] | None = None, fault: str = "", status: int
-) -> HttpResponse:
-    """Render the form with the submitted fields, except the token of the form and the proof."""
-    fields = request.POST if request.method == "POST" else request.GET
-    submitted = [
-        (name, value)
-        for name, values in fields.lists()
-        for value in values
-        if name != "csrfmiddlewaretoken" and not name.startswith(FIELD_PREFIX)
-    ]
-    # without the navigation: an account that must set up a second factor cannot load its badges, which would
-    # leave this page
-    is_forced = lacks_required_factor(request, request.user)
+    It has no navigation for an account that must set up a second factor: that could not load its badges, which
+    would leave this page.
+    """
+    request = form.request
     return render_page(
         request,
-        "accounts/reauthentication/page.html",
+        "accounts/reauthentication.html",
         {
-            "layout": "standalone.html" if is_forced else "base.html",
-            "is_forced": is_forced,
-            "methods": _available_methods(request) if methods is None else methods,
-            "submitted": submitted,
-            "fault": fault,
+            "form": form,
+            "fault": " ".join(form.errors.get(PASSWORD_FIELD, [])) if form.has_proof else "",
+            "is_forced": lacks_required_factor(request, request.user),
             "action": request.get_full_path() if request.method == "POST" else request.path,
             "is_change": request.path != reverse("reauthenticate"),
         },

@@ -15,20 +15,16 @@ from django_htmx.http import HttpResponseClientRedirect
 
 from authzconsole.common.recent_authentication import record_authentication
 from authzconsole.common.security_events.record import EventKind, record_event
-from authzconsole.sessions.services import end_own_sessions
+from authzconsole.sessions import end_sessions
 from authzconsole.settings.user_directory import LDAP_PROVIDER
-from authzconsole.web.accounts.local_sign_in import is_limited, is_password_accepted, record_break_glass
-from authzconsole.web.accounts.password_attempt import PasswordAttemptForm
+from authzconsole.web.accounts.passwords import PasswordAttemptForm, is_password_accepted, record_break_glass
 
 
 class RetryAfterMixin:
     """Respond with 429 and Retry-After while the PasswordAttemptForm of the view refuses attempts."""
 
     def form_invalid(self, form: PasswordAttemptForm) -> HttpResponse:
-        response = super().form_invalid(form)
-        if form.wait_seconds:
-            response.status_code, response["Retry-After"] = 429, str(form.wait_seconds)
-        return response
+        return form.limited(super().form_invalid(form))
 
 
 class SignInForm(PasswordAttemptForm, AuthenticationForm):
@@ -77,7 +73,7 @@ class SignIn(RetryAfterMixin, views.LoginView):
         ]
         passkey_url = f"{reverse('passkey-sign-in')}?{query}".rstrip("?") if settings.PASSKEY_SIGN_IN else ""
         return super().get_context_data(
-            providers=providers, passkey_url=passkey_url, is_limited=is_limited(), **kwargs
+            providers=providers, passkey_url=passkey_url, is_limited=settings.LOCAL_SIGN_IN != "all", **kwargs
         )
 
     def form_valid(self, form: SignInForm) -> HttpResponse:
@@ -141,7 +137,6 @@ class PasswordChange(RetryAfterMixin, views.RedirectURLMixin, views.PasswordChan
         is_forced = self.request.impersonator is None and self.request.user.must_change_password
         return super().get_context_data(
             is_forced=is_forced,
-            layout="standalone.html" if is_forced else "base.html",
             next=self.get_redirect_url(),
             **kwargs,
         )
@@ -150,7 +145,7 @@ class PasswordChange(RetryAfterMixin, views.RedirectURLMixin, views.PasswordChan
         form.user.must_change_password, form.user.password_expires_at = False, None
         messages.success(self.request, "Your password was changed.")
         record_authentication(self.request, "password")
-        end_own_sessions(form.user, current_key=self.request.session.session_key or "")
+        end_sessions(form.user, except_key=self.request.session.session_key or "")
         return super().form_valid(form)
 
 

@@ -1,6 +1,7 @@
 """The list of API tokens, and the forms that create and revoke a token."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from typing import Any
 
 from django import forms
 from django.conf import settings
@@ -15,13 +16,15 @@ from django.views.decorators.http import require_safe
 
 from authzconsole.common.tokens import create_token, revoke_token
 from authzconsole.models import ApiToken, TokenScope
+from authzconsole.web.accounts.confirmation import ConfirmationPage, Forecast
 from authzconsole.web.accounts.reauthentication import recent_authentication_required
 from authzconsole.web.forms import ConsoleForm, FormPage, PrincipalField, TextField, TextsField, reason_field
 from authzconsole.web.shared.guard import capability_required, request_author
-from authzconsole.web.shared.links import PrincipalLink, principal_link, principal_url
+from authzconsole.web.shared.links import principal_link, principal_url
 from authzconsole.web.shared.paging import QuerySetSequence, paginate_sequence
 from authzconsole.web.shared.parameters import choice_parameter, text_parameter
-from authzconsole.web.shared.rendering import render_page, requested_section, see_other, show_outcome
+from authzconsole.web.shared.rendering import render_page, requested_section
+from grants.changes import Outcome
 from grants.models import User
 from grants.roles.capabilities import Capability
 
@@ -30,33 +33,18 @@ DEFAULT_DAYS = 90
 STATE_LABELS = {"good": "active", "expired": "expired", "revoked": "revoked"}
 
 
-@dataclass(frozen=True, slots=True)
-class TokenRow:
-    """A row in a list of tokens. state: `good` (active), `expired` or `revoked`. state_label: the state as
-    text.
-    """
-
-    token: ApiToken
-    owner: PrincipalLink
-    owner_url: str
-    scopes: str
-    state: str
-
-    @property
-    def state_label(self) -> str:
-        return STATE_LABELS[self.state]
-
-    @property
-    def is_active(self) -> bool:
-        return self.state == "good"
-
-
-def token_row(token: ApiToken, owner: User) -> TokenRow:
+def token_row(token: ApiToken, owner: User) -> dict:
+    """Return a row in a list of tokens. Its state is `good` (active), `expired` or `revoked`."""
     state = "revoked" if token.revoked_at else "expired" if token.ends_at <= timezone.now() else "good"
-    scopes = token.scopes.replace(" ", ", ") + (
-        " (all subjects, as in version 1.0)" if token.is_unlimited else ""
-    )
-    return TokenRow(token, principal_link(owner), principal_url("account", str(owner)), scopes, state)
+    return {
+        "token": token,
+        "owner": principal_link(owner),
+        "owner_url": principal_url("account", str(owner)),
+        "scopes": token.scopes.replace(" ", ", ")
+        + (" (all subjects, as in version 1.0)" if token.is_unlimited else ""),
+        "state": state,
+        "state_label": STATE_LABELS[state],
+    }
 
 
 class TokenForm(ConsoleForm):
@@ -159,29 +147,25 @@ class NewToken(FormPage):
         return render_page(self.request, "accounts/token_issued.html", context)
 
 
-class RevocationForm(ConsoleForm):
-    reason = reason_field()
-
-
-class RevokeToken(FormPage):
+class RevokeToken(ConfirmationPage):
     capabilities = (Capability.MANAGE_TOKENS,)
-    visible_to = (Capability.READ_ACCOUNTS,)
-    decorators = (recent_authentication_required,)
-    form_class = RevocationForm
+    back_title = "API tokens"
 
     def prepare(self) -> None:
         self.token = ApiToken.objects.select_related("owner").filter(pk=self.kwargs["pk"]).first()
         if self.token is None:
             raise Http404("there is no such token")
 
-    def get_template_names(self) -> list[str]:
-        is_dialog = self.request.method != "POST" and requested_section(self.request) == "dialog"
-        return ["accounts/_token_revoke_form.html" if is_dialog else "accounts/token_revoke.html"]
+    @property
+    def back(self) -> str:
+        return reverse("tokens")
 
-    def perform(self, form: RevocationForm) -> HttpResponse:
-        author = request_author(self.request, form.cleaned_data["reason"])
-        show_outcome(self.request, revoke_token(author=author, number=self.token.pk))
-        return see_other(reverse("tokens"))
+    def make(self, form: ConsoleForm) -> Outcome:
+        return revoke_token(author=self.author(form), number=self.token.pk)
 
-    def get_context_data(self, **context) -> dict:
-        return super().get_context_data(**context) | {"row": token_row(self.token, self.token.owner)}
+    def forecast(self, values: Mapping[str, Any]) -> Forecast:
+        effect = (
+            f"Requests with the token “{self.token.name}” of {self.token.owner} will be refused. A revoked token "
+            "cannot be restored."
+        )
+        return Forecast(f"Revoke token {self.token.pk}", "Revoke token", [effect], is_destructive=True)

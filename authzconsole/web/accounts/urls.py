@@ -2,24 +2,28 @@
 
 from django.urls import path
 
-from authzconsole.web.accounts.account_pages import ChangeAccount, RenewPassword, account_list, account_page
+from authzconsole.web.accounts.account_changes import (
+    RenewPassword,
+    ResetFactors,
+    UnlinkIdentity,
+    change_account,
+)
+from authzconsole.web.accounts.account_pages import account_list, account_page
 from authzconsole.web.accounts.factors.pages import (
     NewApp,
     NewPasskey,
     NewRecoveryCodes,
     RemoveFactor,
     factor_list,
-    reset_factors_view,
 )
 from authzconsole.web.accounts.factors.sign_in import PasskeySignIn, SecondFactorSignIn
-from authzconsole.web.accounts.providers.link_pages import unlink_identity_view
 from authzconsole.web.accounts.providers.openid_connect import provider_callback, provider_login
 from authzconsole.web.accounts.providers.saml import saml_acs, saml_metadata
 from authzconsole.web.accounts.providers.saml_logout import SignOut, saml_slo
-from authzconsole.web.accounts.reauthentication import reauthenticate
-from authzconsole.web.accounts.sessions import account_sessions, own_sessions
+from authzconsole.web.accounts.reauthentication import Reauthenticate
+from authzconsole.web.accounts.sessions import AccountSessions, OwnSessions
 from authzconsole.web.accounts.sign_in import PasswordChange, SignIn, healthz
-from authzconsole.web.accounts.time_zone import choose_time_zone
+from authzconsole.web.accounts.time_zone import ChooseTimeZone
 from authzconsole.web.accounts.tokens import NewToken, RevokeToken, token_list
 
 urlpatterns = [
@@ -35,9 +39,9 @@ urlpatterns = [
     path("sign-in/<slug:provider_id>/metadata", saml_metadata, name="saml-metadata"),
     path("sign-in/<slug:provider_id>/slo", saml_slo, name="saml-slo"),
     path("sign-out", SignOut.as_view(), name="sign-out"),
-    path("sessions", own_sessions, name="sessions"),
-    path("time-zone", choose_time_zone, name="time-zone"),
-    path("reauthenticate", reauthenticate, name="reauthenticate"),
+    path("sessions", OwnSessions.as_view(), name="sessions"),
+    path("time-zone", ChooseTimeZone.as_view(), name="time-zone"),
+    path("reauthenticate", Reauthenticate.as_view(), name="reauthenticate"),
     path("second-factor", factor_list, name="second-factor"),
     path("second-factor/app", NewApp.as_view(), name="second-factor-app"),
     path("second-factor/passkey", NewPasskey.as_view(), name="second-factor-passkey"),
@@ -49,9 +53,9 @@ urlpatterns = [
     path("accounts/tokens/new", NewToken.as_view(), name="token-new"),
     path("accounts/tokens/<int:pk>/revoke", RevokeToken.as_view(), name="token-revoke"),
     path("accounts/password/<path:principal>", RenewPassword.as_view(), name="account-password"),
-    path("accounts/sessions/<path:principal>", account_sessions, name="account-sessions"),
-    path("accounts/identities/<int:pk>/unlink", unlink_identity_view, name="account-identity-unlink"),
-    path("accounts/second-factor/<path:principal>", reset_factors_view, name="account-second-factor"),
-    path("accounts/change/<path:principal>", ChangeAccount.as_view(), name="account-change"),
+    path("accounts/sessions/<path:principal>", AccountSessions.as_view(), name="account-sessions"),
+    path("accounts/identities/<int:pk>/unlink", UnlinkIdentity.as_view(), name="account-identity-unlink"),
+    path("accounts/second-factor/<path:principal>", ResetFactors.as_view(), name="account-second-factor"),
+    path("accounts/change/<path:principal>", change_account, name="account-change"),
     path("accounts/<path:principal>", account_page, name="account"),
 ]

@@ -8,7 +8,7 @@ from django.http import HttpResponse
 from django.urls import reverse
 
 from authzconsole.models import ApiToken
-from authzconsole.sessions.services import active_sessions
+from authzconsole.sessions import active_sessions
 from authzconsole.web.accounts.reauthentication import recent_authentication_required
 from authzconsole.web.effects.forms import EffectPage
 from authzconsole.web.forms import (

@@ -9,7 +9,7 @@ from django.http import HttpRequest, HttpResponse
 
 from authzconsole.common.messages import READ_ONLY_ACCOUNT
 from authzconsole.models import ApiToken
-from authzconsole.sessions.services import active_sessions
+from authzconsole.sessions import active_sessions
 from authzconsole.web.forms import ConsoleForm, FlagField, FormPage, TextField
 from authzconsole.web.plans.plan_pages import plan_url
 from authzconsole.web.shared.guard import request_author

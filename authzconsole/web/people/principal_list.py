@@ -10,10 +10,10 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
-from authzconsole.web.accounts.email_field import email_from_form
-from authzconsole.web.accounts.reauthentication import recent_authentication_required_if
+from authzconsole.web.accounts.reauthentication import recent_authentication_required
 from authzconsole.web.forms import (
     ConsoleForm,
+    EmailField,
     FlagField,
     FormPage,
     NameInput,
@@ -29,7 +29,6 @@ from authzconsole.web.shared.parameters import choice_parameter, text_parameter
 from authzconsole.web.shared.principal_input import name_from_input
 from authzconsole.web.shared.rendering import render_page, requested_section, see_other, show_outcome
 from authzconsole.web.shared.roles import ROLE_CHOICES, ROLE_LABELS
-from grants.errors import PrincipalError
 from grants.journal import Author
 from grants.models import Role, User, UserGrant
 from grants.outcomes import Outcome
@@ -159,7 +158,7 @@ class NewPrincipalForm(ConsoleForm):
     type = TextField(widget=forms.HiddenInput)
     name = TextField(label="Name", required=True, strip=False, max_characters=150, widget=NameInput())
     full_name = TextField(label=optional("Full name"), max_characters=150)
-    email = TextField(label=optional("Email"), widget=forms.TextInput(attrs={"inputmode": "email"}))
+    email = EmailField(label=optional("Email"), widget=forms.TextInput(attrs={"inputmode": "email"}))
     role = TextField(label="Console role", help_text="Grants no access to data.", widget=forms.Select)
     is_service = FlagField(label="Service account: owns API tokens for a program, and can never sign in")
     like = PrincipalField(
@@ -177,11 +176,6 @@ class NewPrincipalForm(ConsoleForm):
         colleague = values["like"]
         if colleague and f"user:{colleague}" not in principals_by_name([f"user:{colleague}"]):
             self.add_error("like", f"user:{colleague} does not exist: correct the name of the colleague.")
-        if values["type"] != "group":
-            try:
-                values["email"] = email_from_form(values)
-            except PrincipalError as error:
-                self.add_error("email", self.refusal_text(error))
         return values
 
 
@@ -207,10 +201,10 @@ class AddPrincipal(FormPage):
 
     def perform(self, form: NewPrincipalForm) -> HttpResponse:
         is_sensitive = form.cleaned_data["role"] not in ("", Role.ORDINARY)
-        add = recent_authentication_required_if(lambda request: is_sensitive)(lambda request: self._add(form))
-        return add(self.request)
+        add = recent_authentication_required(self._add) if is_sensitive else self._add
+        return add(self.request, form)
 
-    def _add(self, form: NewPrincipalForm) -> HttpResponse:
+    def _add(self, request: HttpRequest, form: NewPrincipalForm) -> HttpResponse:
         values = form.cleaned_data
         name, type_ = values["name"], values["type"]
         show_outcome(self.request, _add_from_form(request_author(self.request, values["reason"]), values))

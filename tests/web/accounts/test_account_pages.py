@@ -12,24 +12,14 @@ from grants.models import JournalLine, User
 from tests.support.authors import COMMAND, database_state
 from tests.support.pages import page_html
 
-ACCOUNTS = ("ada", "aud", "ned", "out")
+# what tests/web/test_access.py does not request: the page, then the status for ada and aud
 PAGES = [
-    # page, then the status for: ada, aud, ned, out
-    ("/accounts/", 302, 302, 404, 404),
-    ("/accounts/user:dee", 302, 302, 404, 404),
-    ("/accounts/user:nobody", 404, 404, 404, 404),
-    ("/accounts/group:operators", 404, 404, 404, 404),
-    ("/accounts/tokens/", 200, 200, 404, 404),
-    ("/accounts/tokens/new", 200, 403, 404, 404),
-    ("/accounts/tokens/{token}/revoke", 200, 403, 404, 404),
-    ("/accounts/tokens/0/revoke", 404, 403, 404, 404),
-    ("/people/add?type=account", 200, 403, 404, 404),
-    ("/accounts/change/user:dee?change=activity&active=no", 200, 403, 404, 404),
-    ("/accounts/change/user:dee?change=role&role=auditor", 200, 403, 404, 404),
-    ("/accounts/change/user:dee?change=role&role=king", 404, 403, 404, 404),
-    ("/accounts/change/user:dee?change=name", 404, 403, 404, 404),
-    ("/accounts/change/user:nobody?change=email", 404, 403, 404, 404),
-    ("/accounts/password/user:dee", 200, 403, 404, 404),
+    ("/accounts/user:nobody", 404, 404),
+    ("/accounts/group:operators", 404, 404),
+    ("/accounts/tokens/0/revoke", 404, 403),
+    ("/accounts/change/user:dee?change=role&role=king", 404, 403),
+    ("/accounts/change/user:dee?change=name", 404, 403),
+    ("/accounts/change/user:nobody?change=email", 404, 403),
 ]
 WRITES = [
     ("/accounts/change/user:dee", {"change": "role", "role": "administrator"}),
@@ -46,18 +36,17 @@ def issued_token(cast):
     return create_token(author=COMMAND, owner="dee", name="a job", scopes=["read"], days=9)
 
 
-@pytest.mark.parametrize(("page", "statuses"), [(page, statuses) for page, *statuses in PAGES])
-def test_each_page_has_the_expected_status_for_each_account(page, statuses, browse, issued_token):
-    assert [
-        browse(name).get(page.format(token=issued_token.token.pk)).status_code for name in ACCOUNTS
-    ] == statuses
+def test_pages_of_unknown_accounts_and_changes_do_not_exist(browse):
+    administrator, auditor = browse("ada"), browse("aud")
+    for page, *statuses in PAGES:
+        assert [client.get(page).status_code for client in (administrator, auditor)] == statuses, page
 
 
 @pytest.mark.parametrize(("url", "form"), WRITES)
 def test_only_administrators_can_write(url, form, browse, issued_token):
     before, hashes = database_state(), set(User.objects.values_list("password", flat=True))
     url = url.format(token=issued_token.token.pk)
-    assert [browse(name).post(url, form).status_code for name in ACCOUNTS[1:]] == [403, 404, 404]
+    assert [browse(name).post(url, form).status_code for name in ("aud", "ned", "out")] == [403, 404, 404]
     assert database_state() == before and set(User.objects.values_list("password", flat=True)) == hashes
 
 
@@ -143,7 +132,6 @@ def test_role_email_and_activity_changes_are_journalled(browse):
         "user-change",
         "user-deactivate",
     ]
-    assert client.post(url, {"change": "name"}).status_code == 404
 
 
 def test_the_last_administrator_cannot_lose_the_role_or_be_deactivated(browse):

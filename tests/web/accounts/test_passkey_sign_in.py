@@ -24,6 +24,7 @@ from fido2.webauthn import (
 
 from authzconsole.models import SecurityEvent
 from grants.models import User
+from tests.support.browsers import account_name
 from tests.support.pages import page_html
 
 HOST = "testserver"
@@ -107,11 +108,6 @@ def passkey(browse, cast, settings):
     passkey = SoftPasskey()
     assert "New recovery codes" in page_html(passkey.register(browse("ned")))
     return passkey
-
-
-def account_name(client) -> str:
-    key = client.session.get("_auth_user_id")
-    return User.objects.get(pk=key).username if key else ""
 
 
 def test_a_passkey_replaces_the_password_and_the_second_factor(browse, passkey):

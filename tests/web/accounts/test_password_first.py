@@ -87,13 +87,15 @@ def test_posts_are_not_performed_before_the_change(sign_in_with_reset_password, 
     assert cast["dee"].role == "ordinary"
 
 
-def test_public_pages_stay_available(sign_in_with_reset_password):
+def test_public_pages_and_signing_out_stay_available(sign_in_with_reset_password):
     client, _ = sign_in_with_reset_password("dee")
     assert [client.get(url).status_code for url in ("/healthz", "/api/v1/docs", "/api/v1/openapi.json")] == [
         200,
         200,
         200,
     ]
+    assert client.post("/sign-out")["Location"] == "/sign-in"
+    assert client.get("/")["Location"].startswith("/sign-in")
 
 
 def test_htmx_requests_redirect_the_whole_page(sign_in_with_reset_password, htmx):
@@ -108,12 +110,6 @@ def test_the_forced_form_offers_only_the_change_and_sign_out(sign_in_with_reset_
     text = page_html(sign_in_with_reset_password("dee")[0].get("/password"))
     assert "another person chose your password" in text
     assert 'action="/sign-out"' in text and "Cancel" not in text and "<nav" not in text
-
-
-def test_signing_out_stays_available(sign_in_with_reset_password):
-    client, _ = sign_in_with_reset_password("dee")
-    assert client.post("/sign-out")["Location"] == "/sign-in"
-    assert client.get("/")["Location"].startswith("/sign-in")
 
 
 def test_after_the_change_the_user_continues_to_the_requested_page(sign_in_with_reset_password):
@@ -133,17 +129,15 @@ def test_the_redirect_never_leads_to_another_host(sign_in_with_reset_password):
     assert change_password(client, password, next="https://elsewhere.example/")["Location"] == "/"
 
 
-@pytest.mark.parametrize("new", ["short", "dee"])
-def test_a_refused_change_keeps_the_pages_locked(sign_in_with_reset_password, new):
+def test_a_refused_change_keeps_the_pages_locked(sign_in_with_reset_password):
     client, password = sign_in_with_reset_password("dee")
-    assert change_password(client, password, new).status_code == 200
-    assert client.get("/").status_code == 303
-
-
-def test_the_same_password_is_refused(sign_in_with_reset_password):
-    client, password = sign_in_with_reset_password("dee")
-    assert "This is your current password" in page_html(change_password(client, password, password))
-    assert client.get("/").status_code == 303
+    for new, fault in (
+        ("short", "too short"),
+        ("dee", "too similar"),
+        (password, "This is your current password"),
+    ):
+        assert fault in page_html(change_password(client, password, new))
+        assert client.get("/").status_code == 303
 
 
 def test_a_self_chosen_password_needs_no_change(browse):
@@ -174,11 +168,10 @@ def test_a_first_password_expires_after_72_hours_and_a_chosen_password_never(sig
     assert User.objects.get(username="dee").password_expires_at is None
 
 
-@pytest.mark.parametrize("new", ["elevencharsx", "eleven-char", "qwerty123456", "123456789012"])
-def test_short_and_known_passwords_are_refused(new, sign_in_with_reset_password):
+def test_short_and_known_passwords_are_refused(sign_in_with_reset_password):
     client, password = sign_in_with_reset_password("dee")
-    response = change_password(client, password, new)
-    assert (response.status_code == 302) == (new == "elevencharsx")
+    passwords = ("eleven-char", "qwerty123456", "123456789012", "elevencharsx")
+    assert [change_password(client, password, new).status_code for new in passwords] == [200, 200, 200, 302]
 
 
 def test_every_reset_requires_another_change(sign_in_with_reset_password, browse):

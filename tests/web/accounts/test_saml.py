@@ -11,6 +11,7 @@ from django.core.exceptions import ImproperlyConfigured
 from authzconsole.settings import sign_in as sign_in_settings
 from authzconsole.settings.sign_in import saml_providers
 from grants.models import JournalLine, Role, User
+from tests.support.browsers import account_name
 from tests.support.factors import add_app
 from tests.support.pages import page_html
 from tests.support.saml_provider import (
@@ -22,11 +23,6 @@ from tests.support.saml_provider import (
     sign_in,
     start,
 )
-
-
-def account_name(client) -> str:
-    key = client.session.get("_auth_user_id")
-    return User.objects.get(pk=key).username if key else ""
 
 
 @pytest.fixture

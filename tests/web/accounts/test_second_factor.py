@@ -14,13 +14,14 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from authzconsole.common.recent_authentication import TIME_KEY
+from authzconsole.common.sign_in_methods import journalled_factors, reset_factors
 from authzconsole.common.tokens import create_token
 from authzconsole.models import SecurityEvent
-from authzconsole.web.accounts.factors.services import journalled_factors, reset_factors
 from grants.errors import GrantError
 from grants.journal import Author
 from grants.models import JournalLine, User
 from grants.principals.services import renew_user_password
+from tests.support.browsers import is_signed_in
 from tests.support.cast import PASSWORD, SETUP
 from tests.support.factors import SECRET, add_app, code_at
 from tests.support.pages import page_html
@@ -48,8 +49,18 @@ def send_code(client: Client, code: str):
     return client.post("/sign-in/second-factor", {"code": code})
 
 
-def is_signed_in(client: Client) -> bool:
-    return "_auth_user_id" in client.session
+def after_password(browse, name: str = "ned") -> Client:
+    """Return a browser in which the password was sent."""
+    client = browse()
+    send_password(client, name)
+    return client
+
+
+def after_code(browse, code: str) -> Client:
+    """Return a browser in which the password and the code of ned were sent."""
+    client = after_password(browse)
+    send_code(client, code)
+    return client
 
 
 def newest_lines(count: int) -> list[tuple]:
@@ -103,8 +114,7 @@ def test_secrets_are_encrypted_in_the_database(factor_of_ned, settings):
 
 def test_without_its_key_a_factor_accepts_no_code_and_the_page_says_so(browse, factor_of_ned, settings):
     settings.SECRET_KEY = "another" * 10
-    client = browse()
-    send_password(client)
+    client = after_password(browse)
     response = send_code(client, code_at(factor_of_ned[0]))
     assert "lacks the key of your second factor" in page_html(response) and not is_signed_in(client)
 
@@ -120,16 +130,10 @@ def test_the_password_alone_does_not_sign_in(browse, factor_of_ned):
 
 
 def test_the_session_that_waits_for_a_factor_contains_no_password(browse, factor_of_ned):
-    client = browse()
-    send_password(client)
+    client = after_password(browse)
     assert PASSWORD not in str(dict(client.session.items())) and "md5$" not in str(
         dict(client.session.items())
     )
-
-
-def test_an_account_without_a_factor_signs_in_with_the_password(browse, factor_of_ned):
-    client = browse()
-    assert send_password(client, "dee")["Location"] == "/" and is_signed_in(client)
 
 
 def test_the_step_without_a_password_before_leads_to_sign_in(browse, factor_of_ned):
@@ -149,18 +153,12 @@ def test_a_code_works_once_even_in_another_process(browse, factor_of_ned):
     code = code_at(factor_of_ned[0])
     for attempt, expected in ((1, True), (2, False)):
         caches["default"].clear()
-        client = browse()
-        send_password(client)
-        send_code(client, code)
-        assert is_signed_in(client) is expected, attempt
+        assert is_signed_in(after_code(browse, code)) is expected, attempt
 
 
 def test_an_older_code_is_refused_after_a_newer_one(browse, factor_of_ned):
     for steps, expected in ((1, True), (0, False), (-1, False)):
-        client = browse()
-        send_password(client)
-        send_code(client, code_at(factor_of_ned[0], steps))
-        assert is_signed_in(client) is expected, steps
+        assert is_signed_in(after_code(browse, code_at(factor_of_ned[0], steps))) is expected, steps
 
 
 def test_the_attack_the_code_that_added_the_app_does_not_sign_in(browse):
@@ -169,43 +167,34 @@ def test_the_attack_the_code_that_added_the_app_does_not_sign_in(browse):
     code = code_at(secret)
     assert "recovery codes" in page_html(client.post("/second-factor/app", {"code": code}))
     for next_code, expected in ((code, False), (code_at(secret, 1), True)):
-        client = browse()
-        send_password(client)
-        send_code(client, next_code)
-        assert is_signed_in(client) is expected
+        assert is_signed_in(after_code(browse, next_code)) is expected
 
 
 @pytest.mark.parametrize("steps", [-3, 3])
 def test_a_code_of_another_time_is_refused(browse, factor_of_ned, steps):
-    client = browse()
-    send_password(client)
+    client = after_password(browse)
     assert send_code(client, code_at(factor_of_ned[0], steps)).status_code == 400 and not is_signed_in(client)
 
 
 def test_a_recovery_code_works_once(browse, factor_of_ned, caplog):
     for expected in (True, False):
-        client = browse()
-        send_password(client)
-        send_code(client, f"{factor_of_ned[1][0][:4]} {factor_of_ned[1][0][4:]}")
+        client = after_code(browse, f"{factor_of_ned[1][0][:4]} {factor_of_ned[1][0][4:]}")
         assert is_signed_in(client) is expected
     assert "user:ned used a recovery code; 9 are left" in caplog.text
 
 
 def test_guesses_are_limited_for_the_account_not_for_a_session(browse, factor_of_ned):
     for _ in range(5):
-        client = browse()
-        send_password(client)
+        client = after_password(browse)
         assert send_code(client, "12345").status_code == 400
-    client = browse()
-    send_password(client)
+    client = after_password(browse)
     response = send_code(client, code_at(factor_of_ned[0]))
     assert response.status_code == 429 and int(response["Retry-After"]) > 0 and not is_signed_in(client)
 
 
 def guess_codes(browse, address: str, times: int) -> list[int]:
     """Return the status of each of several wrong codes of ned from this address."""
-    client = browse()
-    send_password(client)
+    client = after_password(browse)
     return [
         client.post("/sign-in/second-factor", {"code": "12345"}, REMOTE_ADDR=address).status_code
         for _ in range(times)
@@ -214,9 +203,7 @@ def guess_codes(browse, address: str, times: int) -> list[int]:
 
 def test_the_attack_wrong_codes_from_elsewhere_do_not_lock_out_the_account(browse, factor_of_ned):
     assert guess_codes(browse, "203.0.113.66", 6) == [400] * 5 + [429]
-    client = browse()
-    send_password(client)
-    send_code(client, factor_of_ned[1][0])
+    client = after_code(browse, factor_of_ned[1][0])
     assert is_signed_in(client)
     assert guess_codes(browse, "203.0.113.66", 1) == [429]
 
@@ -225,8 +212,7 @@ def test_the_attack_guesses_of_codes_from_many_addresses_are_limited(browse, fac
     monkeypatch.setattr("authzconsole.web.accounts.factors.forms.MAX_CODES_PER_NAME", 7)
     statuses = guess_codes(browse, "203.0.113.1", 4) + guess_codes(browse, "203.0.113.2", 4)
     assert statuses == [400] * 7 + [429]
-    client = browse()
-    send_password(client)
+    client = after_password(browse)
     assert send_code(client, code_at(factor_of_ned[0])).status_code == 429
     # the guesser does not know the new password
     password = renew_user_password(author=SETUP, name="ned")
@@ -238,14 +224,12 @@ def test_the_attack_guesses_of_codes_from_many_addresses_are_limited(browse, fac
 
 @pytest.mark.parametrize("code", ["", "x" * 5000, "\x00", "٣٣٣٣٣٣"])
 def test_malformed_codes_are_refused(browse, factor_of_ned, code):
-    client = browse()
-    send_password(client)
+    client = after_password(browse)
     assert send_code(client, code).status_code == 400
 
 
 def test_a_deactivated_account_cannot_complete_the_step(browse, factor_of_ned):
-    client = browse()
-    send_password(client)
+    client = after_password(browse)
     User.objects.filter(username="ned").update(is_active=False)
     assert send_code(client, code_at(factor_of_ned[0]))["Location"] == "/sign-in" and not is_signed_in(client)
 
@@ -277,8 +261,7 @@ def test_new_recovery_codes_replace_the_old_ones(browse, factor_of_ned):
     page = page_html(browse("ned").post("/second-factor/codes"))
     codes = [code.replace(" ", "") for code in re.findall(r"<li><code>([\d ]+)</code>", page)]
     assert len(codes) == 10 and not set(codes) & set(factor_of_ned[1])
-    client = browse()
-    send_password(client)
+    client = after_password(browse)
     assert send_code(client, factor_of_ned[1][0]).status_code == 400
 
 
@@ -303,8 +286,7 @@ def test_an_administrator_resets_the_factors_of_an_account(browse, factor_of_ned
         "authenticator app, recovery codes",
         "lost the phone",
     )
-    client = browse()
-    send_password(client)
+    client = after_password(browse)
     assert is_signed_in(client)
 
 
@@ -320,8 +302,7 @@ def test_a_command_resets_the_factors_of_the_last_administrator(factor_of_ned):
 
 def test_an_account_of_a_required_role_sets_up_a_factor_before_anything_else(browse, settings):
     settings.MFA_REQUIRED_ROLES = ["administrator"]
-    client = browse()
-    send_password(client, "ada")
+    client = after_password(browse, "ada")
     for url in ("/", "/journal/", "/grant/dataset:sales.orders"):
         assert client.get(url)["Location"] == "/second-factor", url
     assert client.post("/analyses/start", {"analysis": "visibility"})["Location"] == "/second-factor"
@@ -361,7 +342,7 @@ def test_the_second_factor_is_asked_after_a_provider_unless_the_provider_asks(
     settings.MFA_REQUIRED_ROLES = ["auditor", "ordinary"]
     oidc.configure(link_existing="always")
     client = browse()
-    response = oidc.sign_in(client, "s-ned", {"preferred_username": "ned"}, path="/sign-in/corp?next=/ask")
+    response = oidc.sign_in(client, "s-ned", path="/sign-in/corp?next=/ask")
     assert response["Location"] == "/sign-in/second-factor" and not is_signed_in(client)
     stored = str(dict(client.session.items()))
     assert "md5$" not in stored and "access_token" not in stored and "'token'" not in stored
@@ -381,16 +362,12 @@ def test_the_session_keeps_the_backend_that_checked_the_password(browse, factor_
         "tests.support.second_backend.SecondBackend",
         *settings.AUTHENTICATION_BACKENDS,
     ]
-    client = browse()
-    send_password(client)
-    send_code(client, code_at(factor_of_ned[0]))
+    client = after_code(browse, code_at(factor_of_ned[0]))
     assert client.session["_auth_user_backend"] == "tests.support.second_backend.SecondBackend"
 
 
 def test_wrong_codes_are_security_events(browse, factor_of_ned):
-    client = browse()
-    send_password(client)
-    send_code(client, "12345")
+    after_code(browse, "12345")
     event = SecurityEvent.objects.order_by("-pk").first()
     assert (event.kind, event.account, event.detail) == ("sign-in-failure", "ned", "wrong second factor")
 
@@ -413,8 +390,7 @@ def test_wrong_codes_are_security_events(browse, factor_of_ned):
     ],
 )
 def test_malformed_passkeys_are_refused(browse, factor_of_ned, credential):
-    client = browse()
-    send_password(client)
+    client = after_password(browse)
     client.get("/sign-in/second-factor")
     assert client.post(
         "/sign-in/second-factor", {"credential": credential}

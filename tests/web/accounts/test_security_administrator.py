@@ -4,10 +4,9 @@ methods.
 
 import pytest
 
-from authzconsole.common.sign_in_methods.identity_links import unlink_identity
+from authzconsole.common.sign_in_methods import reset_factors, unlink_identity
 from authzconsole.common.tokens import TokenError, create_token, revoke_token
-from authzconsole.sessions.services import end_sessions_of
-from authzconsole.web.accounts.factors.services import reset_factors
+from authzconsole.sessions import end_sessions_of
 from grants.errors import NotAdministrator
 from grants.journal import Author
 from grants.principals.renaming import rename_user

@@ -15,8 +15,7 @@ from django.utils import timezone
 from authzconsole import tasks
 from authzconsole.common.tokens import TokenRefused, create_token, verify_token
 from authzconsole.models import AccountSession
-from authzconsole.sessions.services import session_id
-from authzconsole.sessions.store import POLLING_SECTIONS, SessionStore
+from authzconsole.sessions import POLLING_SECTIONS, SessionStore, session_id
 from grants.models import JournalLine, User
 from grants.principals.services import renew_user_password
 from grants.tenant.import_document import import_tenant

@@ -28,7 +28,7 @@ from authzconsole.common import login_throttle
 from authzconsole.common.login_throttle import FailureCounter
 from authzconsole.common.security_events.record import EventKind, record_event
 from authzconsole.settings.accounts import LOCAL_BACKEND
-from authzconsole.web.accounts.local_sign_in import is_password_accepted
+from authzconsole.web.accounts.passwords import ThrottledForm, is_password_accepted
 from grants.models import User
 from grants.principal_names import control_character_fault
 from grants.strict_json import json_from_bytes
@@ -50,11 +50,15 @@ NOT_ACCEPTED = "The passkey was not accepted. Try again."
 NOT_PERMITTED = "This account cannot sign in with a passkey. Sign in as usual."
 
 
-class _LimitedForm(forms.Form):
-    """A form that checks a factor of `user`. wait_seconds: how long further attempts are refused."""
+def fault_of(form: forms.Form | None) -> str:
+    """Return all messages of a form as one text."""
+    return " ".join(message for errors in form.errors.values() for message in errors) if form else ""
+
+
+class _LimitedForm(ThrottledForm, forms.Form):
+    """A form that checks a factor of `user`."""
 
     user: User
-    wait_seconds = 0
 
     def check_attempts(self, *counters: FailureCounter) -> None:
         """Raise ValidationError while there were too many wrong codes."""

@@ -1,5 +1,4 @@
-"""The pages on which users set up their second factors, and the page on which an administrator resets those
-of an account.
+"""The pages on which users set up their second factors.
 
 The views of django-allauth change the factors; `journalled_factors` writes the journal lines in the same
 transaction. A recent authentication is asked for by the console (`MFA_REAUTHENTICATION_REQUIRED`).
@@ -15,25 +14,19 @@ from django.conf import settings
 from django.contrib import messages
 from django.db.models import QuerySet
 from django.forms import Form
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.utils.decorators import method_decorator
 from django.views.decorators.debug import sensitive_post_parameters, sensitive_variables
-from django.views.decorators.http import require_http_methods, require_POST, require_safe
+from django.views.decorators.http import require_POST, require_safe
 from django.views.generic.base import TemplateResponseMixin
 
 from authzconsole.common.second_factor import lacks_required_factor
-from authzconsole.common.sign_in_methods.factors import factor_title
-from authzconsole.web.accounts.factors.forms import LAST_COUNTER, AppForm, NewPasskeyForm
-from authzconsole.web.accounts.factors.services import journalled_factors, reset_factors
+from authzconsole.common.sign_in_methods import factor_title, journalled_factors
+from authzconsole.web.accounts.factors.forms import LAST_COUNTER, AppForm, NewPasskeyForm, fault_of
 from authzconsole.web.accounts.reauthentication import recent_authentication_required
-from authzconsole.web.shared.guard import capability_required, request_author
-from authzconsole.web.shared.links import principal_url
-from authzconsole.web.shared.principal_input import principal_or_404
-from authzconsole.web.shared.rendering import render_page, requested_section, see_other, show_outcome
-from grants.errors import GrantError
-from grants.models import User
-from grants.roles.capabilities import Capability
+from authzconsole.web.shared.guard import request_author
+from authzconsole.web.shared.rendering import render_page, see_other
 
 
 @require_safe
@@ -80,7 +73,7 @@ class _FactorView(TemplateResponseMixin):
 
     def render_to_response(self, context: dict, **kwargs) -> HttpResponse:
         form = context.get("form")
-        fault = " ".join(message for errors in form.errors.values() for message in errors) if form else ""
+        fault = fault_of(form)
         status = 400 if fault else 200
         return _page(self.request, self.template_name, context | {"fault": fault}, status=status)
 
@@ -127,7 +120,7 @@ class NewPasskey(_FactorView, AddWebAuthnView):
             }
         return context | {
             "options": json.dumps(options),
-            "name": self.request.POST.get("name", ""),
+            "name": context["form"]["name"].value() or "",
             "can_choose": can_choose,
             "replaces_password": replaces_password,
         }
@@ -163,32 +156,6 @@ class NewRecoveryCodes(_FactorView, GenerateRecoveryCodesView):
         return see_other(reverse("second-factor"))
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@capability_required(Capability.MANAGE_ACCOUNTS, visible_to=[Capability.READ_ACCOUNTS])
-@recent_authentication_required
-def reset_factors_view(request: HttpRequest, principal: str) -> HttpResponse:
-    user = principal_or_404(principal)
-    if not isinstance(user, User):
-        raise Http404("groups have no account")
-    if request.method != "POST":
-        titles = sorted(factor_title(factor) for factor in Authenticator.objects.filter(user=user))
-        template = "_reset_form.html" if requested_section(request) == "dialog" else "reset.html"
-        return _page(
-            request,
-            f"accounts/factors/{template}",
-            {"account": user, "titles": titles, "back": principal_url("account", str(user))},
-        )
-    try:
-        outcome = reset_factors(
-            author=request_author(request, request.POST.get("reason", "").strip()), name=user.username
-        )
-    except GrantError as error:
-        messages.error(request, f"{error}.")
-    else:
-        show_outcome(request, outcome)
-    return see_other(principal_url("account", principal))
-
-
 @sensitive_variables("codes")
 def codes_page(request: HttpRequest) -> HttpResponse:
     factor = Authenticator.objects.get(user=request.user, type=Authenticator.Type.RECOVERY_CODES)
@@ -199,5 +166,4 @@ def codes_page(request: HttpRequest) -> HttpResponse:
 def _page(request: HttpRequest, template: str, context: dict, *, status: int = 200) -> HttpResponse:
     """Render a page. An account that must set up a factor first sees it without the navigation."""
     is_forced = request.impersonator is None and lacks_required_factor(request, request.user)
-    layout = {"layout": "standalone.html" if is_forced else "base.html", "is_forced": is_forced}
-    return render_page(request, template, layout | context, status=status)
+    return render_page(request, template, {"is_forced": is_forced} | context, status=status)

@@ -18,9 +18,9 @@ from django.views.decorators.debug import sensitive_post_parameters
 
 from authzconsole.common.security_events.record import EventKind, record_event
 from authzconsole.settings.accounts import LOCAL_BACKEND
-from authzconsole.web.accounts.factors.forms import CodeForm, PasskeyForm, PasskeySignInForm
-from authzconsole.web.accounts.local_sign_in import record_break_glass
-from authzconsole.web.accounts.providers.session import is_factor_verified_by_provider
+from authzconsole.web.accounts.factors.forms import CodeForm, PasskeyForm, PasskeySignInForm, fault_of
+from authzconsole.web.accounts.passwords import record_break_glass
+from authzconsole.web.accounts.providers.adapters import is_factor_verified_by_provider
 from authzconsole.web.shared.rendering import render_page
 
 
@@ -37,10 +37,6 @@ class SecondFactorStage(AuthenticateStage):
         if provider_login is not None and is_factor_verified_by_provider(provider_login.account.provider):
             return False
         return super()._should_handle(request)
-
-
-def _fault(form) -> str:
-    return " ".join(message for errors in form.errors.values() for message in errors)
 
 
 @method_decorator([login_not_required, sensitive_post_parameters("code")], name="dispatch")
@@ -66,8 +62,7 @@ class SecondFactorSignIn(AuthenticateView):
     def render_to_response(self, context: dict, **kwargs) -> HttpResponse:
         user = self.stage.login.user
         types = set(Authenticator.objects.filter(user=user).values_list("type", flat=True))
-        form = self.form
-        fault, wait_seconds = (_fault(form), form.wait_seconds) if form else ("", 0)
+        fault = fault_of(self.form)
         options = json.dumps(context["js_data"]["request_options"])
         response = render_page(
             self.request,
@@ -78,11 +73,9 @@ class SecondFactorSignIn(AuthenticateView):
                 "has_app": Authenticator.Type.TOTP in types,
                 "options": options if Authenticator.Type.WEBAUTHN in types else "",
             },
-            status=429 if wait_seconds else 400 if fault else 200,
+            status=400 if fault else 200,
         )
-        if wait_seconds:
-            response["Retry-After"] = str(wait_seconds)
-        return response
+        return self.form.limited(response) if self.form else response
 
 
 @method_decorator([login_not_required, sensitive_post_parameters("credential")], name="dispatch")
@@ -113,7 +106,7 @@ class PasskeySignIn(LoginWebAuthnView):
         return perform_login(self.request, user, redirect_url=self._next_url())
 
     def form_invalid(self, form: PasskeySignInForm) -> HttpResponse:
-        fault = _fault(form)
+        fault = fault_of(form)
         record_event(EventKind.SIGN_IN_FAILURE, request=self.request, account="", detail=f"passkey: {fault}")
         return self._page(fault)
 

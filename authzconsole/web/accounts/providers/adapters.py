@@ -3,24 +3,35 @@ render failures.
 """
 
 import logging
+from collections.abc import Mapping
+from time import time
+from typing import Any
 
 from allauth.account.adapter import DefaultAccountAdapter
 from allauth.core.exceptions import ImmediateHttpResponse
-from allauth.socialaccount.adapter import DefaultSocialAccountAdapter, _build_apps_from_settings
-from allauth.socialaccount.models import SocialLogin
-from allauth.socialaccount.providers.base import ProviderException
+from allauth.socialaccount.adapter import DefaultSocialAccountAdapter, _build_apps_from_settings, get_adapter
+from allauth.socialaccount.models import SocialApp, SocialLogin
+from allauth.socialaccount.providers.base import Provider, ProviderException
 from allauth.socialaccount.providers.base.constants import AuthError
-from django.http import HttpRequest, HttpResponse
+from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
+from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
 
+from authzconsole.common.recent_authentication import PROVIDER_SESSION_KEY, TIME_KEY, record_authentication
+from authzconsole.common.second_factor import VERIFIED_BY_PROVIDER_KEY
 from authzconsole.common.security_events.record import EventKind, record_event
+from authzconsole.sessions import PROVIDER_NAME_KEY, provider_name_digest
 from authzconsole.settings.accounts import LOCAL_BACKEND
 from authzconsole.web.accounts.providers.identities import Identity, SignInRefused, sign_in_account
-from authzconsole.web.accounts.providers.session import record_provider_sign_in
 from grants.models import User
 
 logger = logging.getLogger(__name__)
+
+# In the state of a sign-in, and in the session: how the provider names the session in a single logout. Only
+# SAML has it.
+PROVIDER_STATE = "at_provider"
 
 
 class AccountAdapter(DefaultAccountAdapter):
@@ -55,7 +66,8 @@ class ProviderAdapter(DefaultSocialAccountAdapter):
 
     def list_apps(self, request, provider=None, client_id=None) -> list:
         # not from the database, so that no secret is stored there
-        return _settings_apps(provider, client_id)
+        apps = _build_apps_from_settings(provider=provider, client_id=client_id)
+        return [app for provider_apps in apps.values() for app in provider_apps]
 
     def pre_social_login(self, request: HttpRequest, sociallogin: SocialLogin) -> None:
         identity = Identity(sociallogin.account.provider, sociallogin.account.uid, sociallogin.claims)
@@ -112,14 +124,6 @@ class ProviderAdapter(DefaultSocialAccountAdapter):
         )
 
 
-def _settings_apps(provider: str | None, client_id: str | None) -> list:
-    return [
-        app
-        for apps in _build_apps_from_settings(provider=provider, client_id=client_id).values()
-        for app in apps
-    ]
-
-
 def _sentence(name: str, exception: Exception | None) -> str:
     if isinstance(exception, InvalidAnswer):
         return f"{name} {exception}."
@@ -132,6 +136,48 @@ class InvalidAnswer(ProviderException):
 
     django-allauth reports a ProviderException to the adapter.
     """
+
+
+class ClaimsProvider(Provider):
+    """A provider that stores no claims in the database; authzconsole.web.accounts.providers.identities reads them.
+
+    subject_claim: the identifier of a user.
+    """
+
+    subject_claim = "sub"
+
+    def login_with(self, request: HttpRequest, claims: dict, **attributes) -> SocialLogin:
+        """Return the login of a user with verified claims. attributes: of the login."""
+        login = self.sociallogin_from_response(request, claims)
+        login.claims = claims
+        for name, value in attributes.items():
+            setattr(login, name, value)
+        return login
+
+    def extract_uid(self, data: dict) -> str:
+        return data[self.subject_claim]
+
+    def extract_common_fields(self, data: dict) -> dict:
+        return {}
+
+    def extract_extra_data(self, data: dict) -> dict:
+        return {}
+
+    def extract_email_addresses(self, data: dict) -> list:
+        return []
+
+
+def provider_or_404(
+    request: HttpRequest, provider_id: str, class_: type[ClaimsProvider] = ClaimsProvider
+) -> Any:
+    """Return the provider with this id. Raise Http404 if there is none of this class."""
+    try:
+        provider = get_adapter().get_provider(request, provider=provider_id)
+    except (SocialApp.DoesNotExist, ImproperlyConfigured):
+        provider = None
+    if not isinstance(provider, class_):
+        raise Http404("there is no such sign-in provider")
+    return provider
 
 
 def failure_page(
@@ -147,3 +193,24 @@ def failure_page(
         {"name": name, "sentence": sentence, "retry_url": retry_url},
         status=status,
     )
+
+
+def record_provider_sign_in(request: HttpRequest, provider_id: str, state: Mapping[str, object]) -> None:
+    """Store the provider in the session, and when the user last authenticated there (`auth_time`), which may
+    be hours ago.
+    """
+    request.session[PROVIDER_SESSION_KEY] = provider_id
+    if is_factor_verified_by_provider(provider_id):
+        request.session[VERIFIED_BY_PROVIDER_KEY] = True
+    record_authentication(request, "provider")
+    if isinstance(authenticated_at := state.get("auth_time"), int):
+        request.session[TIME_KEY] = min(authenticated_at, int(time()))
+    if isinstance(at_provider := state.get(PROVIDER_STATE), Mapping):
+        request.session[PROVIDER_STATE] = at_provider
+        request.session[PROVIDER_NAME_KEY] = provider_name_digest(provider_id, at_provider["name_id"])
+
+
+def is_factor_verified_by_provider(provider_id: str) -> bool:
+    """Return whether the provider asks for the second factor itself, so that the console does not."""
+    options = settings.SIGN_IN_PROVIDERS.get(provider_id)
+    return options is not None and options.second_factor == "provider"

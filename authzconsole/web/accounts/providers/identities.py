@@ -17,7 +17,7 @@ from django.conf import settings
 from django.db import transaction
 from django.http import HttpRequest
 
-from authzconsole.common.sign_in_methods.identity_links import link_detail
+from authzconsole.common.sign_in_methods import link_detail
 from authzconsole.settings.sign_in import ROLES, ProviderOptions
 from entities.vocabulary import clip
 from grants.authority.transactions import administrator_transaction

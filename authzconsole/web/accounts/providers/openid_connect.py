@@ -13,21 +13,20 @@ from allauth.account.utils import get_next_redirect_url
 from allauth.socialaccount.adapter import get_adapter
 from allauth.socialaccount.helpers import render_authentication_error
 from allauth.socialaccount.models import SocialApp, SocialLogin, SocialToken
-from allauth.socialaccount.providers.base import AuthProcess, Provider, ProviderException
+from allauth.socialaccount.providers.base import AuthProcess, ProviderException
 from allauth.socialaccount.providers.oauth2.client import OAuth2Error
 from allauth.socialaccount.providers.oauth2.views import OAuth2CallbackView
 from allauth.socialaccount.providers.openid_connect.provider import OpenIDConnectProvider
 from allauth.socialaccount.providers.openid_connect.views import OpenIDConnectOAuth2Adapter
 from django.contrib.auth.decorators import login_not_required
-from django.core.exceptions import ImproperlyConfigured
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.utils.crypto import constant_time_compare
 from django.views.decorators.http import require_GET
 from requests import RequestException
 
-from authzconsole.web.accounts.providers.adapters import InvalidAnswer
-from authzconsole.web.accounts.providers.session import AGAIN_PARAMETER
+from authzconsole.web.accounts.providers.adapters import ClaimsProvider, InvalidAnswer, provider_or_404
+from authzconsole.web.accounts.reauthentication import AGAIN_PARAMETER
 
 if TYPE_CHECKING:
     import jwt
@@ -90,9 +89,7 @@ class ConsoleAdapter(OpenIDConnectOAuth2Adapter):
             if userinfo.get("sub") != claims["sub"]:
                 raise InvalidAnswer("describes a different user than the one who signed in")
             claims = userinfo | claims
-        login = self.get_provider().sociallogin_from_response(request, claims)
-        login.claims = claims
-        return login
+        return self.get_provider().login_with(request, claims)
 
     def _verified_claims(self, app: SocialApp, id_token: object) -> dict:
         if not isinstance(id_token, str):
@@ -142,11 +139,8 @@ def _is_url(value: object) -> bool:
     return isinstance(value, str) and urlsplit(value).scheme in ("https", "http")
 
 
-class ConsoleProvider(OpenIDConnectProvider):
-    """A provider that sends a nonce, and stores no claims in the database.
-
-    authzconsole.web.accounts.providers.identities reads the claims.
-    """
+class ConsoleProvider(ClaimsProvider, OpenIDConnectProvider):
+    """A provider that sends a nonce."""
 
     oauth2_adapter_class = ConsoleAdapter
 
@@ -159,18 +153,6 @@ class ConsoleProvider(OpenIDConnectProvider):
         return super().redirect(
             request, process, next_url, data, auth_params=parameters, nonce=nonce, **kwargs
         )
-
-    def extract_uid(self, data: dict) -> str:
-        return data["sub"]
-
-    def extract_common_fields(self, data: dict) -> dict:
-        return {}
-
-    def extract_extra_data(self, data: dict) -> dict:
-        return {}
-
-    def extract_email_addresses(self, data: dict) -> list:
-        return []
 
 
 class _CallbackView(OAuth2CallbackView):
@@ -191,7 +173,7 @@ def provider_login(request: HttpRequest, provider_id: str) -> HttpResponse:
     next_url = get_next_redirect_url(request)
     if request.user.is_authenticated and AGAIN_PARAMETER not in request.GET:
         return redirect(next_url or "home")
-    provider = _provider_or_404(request, provider_id)
+    provider = provider_or_404(request, provider_id)
     return _response_or_failure_page(
         request, provider, lambda: provider.redirect(request, AuthProcess.LOGIN, next_url)
     )
@@ -201,9 +183,8 @@ def provider_login(request: HttpRequest, provider_id: str) -> HttpResponse:
 @require_GET
 def provider_callback(request: HttpRequest, provider_id: str) -> HttpResponse:
     """Complete a sign-in. The provider redirects the browser to this URL with a code and the state."""
-    provider, adapter = _provider_or_404(request, provider_id), ConsoleAdapter(request, provider_id)
-    if not isinstance(provider, ConsoleProvider):
-        raise Http404("there is no such sign-in provider")
+    provider = provider_or_404(request, provider_id, ConsoleProvider)
+    adapter = ConsoleAdapter(request, provider_id)
     return _response_or_failure_page(request, provider, lambda: _CallbackView.adapter_view(adapter)(request))
 
 
@@ -214,11 +195,3 @@ def _response_or_failure_page(
         return respond()
     except (RequestException, OAuth2Error, ProviderException) as error:
         return render_authentication_error(request, provider, exception=error)
-
-
-def _provider_or_404(request: HttpRequest, provider_id: str) -> Provider:
-    """Return the provider with this id, of any protocol."""
-    try:
-        return get_adapter().get_provider(request, provider=provider_id)
-    except (SocialApp.DoesNotExist, ImproperlyConfigured):
-        raise Http404("there is no such sign-in provider") from None

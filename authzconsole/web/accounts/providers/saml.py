@@ -12,23 +12,26 @@ from collections.abc import Mapping
 from time import time
 from typing import TYPE_CHECKING
 
-from allauth.account.internal.decorators import login_not_required
-from allauth.socialaccount.adapter import get_adapter
 from allauth.socialaccount.helpers import complete_social_login, render_authentication_error
-from allauth.socialaccount.internal import statekit
-from allauth.socialaccount.models import SocialApp
 from allauth.socialaccount.providers.saml.provider import SAMLProvider
 from django.conf import settings
+from django.contrib.auth.decorators import login_not_required
 from django.core.cache import caches
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_GET, require_POST
 from redis import RedisError
 
 from authzconsole.settings.sign_in import ProviderOptions
-from authzconsole.web.accounts.providers.adapters import InvalidAnswer
-from authzconsole.web.accounts.providers.session import AGAIN_PARAMETER, PROVIDER_STATE
+from authzconsole.web.accounts.providers.adapters import (
+    PROVIDER_STATE,
+    ClaimsProvider,
+    InvalidAnswer,
+    provider_or_404,
+)
+from authzconsole.web.accounts.reauthentication import AGAIN_PARAMETER
 from authzconsole.web.shared.rendering import render_page
 
 if TYPE_CHECKING:
@@ -58,8 +61,8 @@ REFUSED_ENCRYPTION = (
 ASSERTION_SECONDS = 3_600
 
 
-class ConsoleSamlProvider(SAMLProvider):
-    """Stores no attributes in the database; authzconsole.web.accounts.providers.identities reads them."""
+class ConsoleSamlProvider(ClaimsProvider, SAMLProvider):
+    subject_claim = "subject"
 
     @property
     def options(self) -> ProviderOptions:
@@ -70,18 +73,6 @@ class ConsoleSamlProvider(SAMLProvider):
         url = client.login(return_to="", force_authn=AGAIN_PARAMETER in request.GET)
         self.stash_redirect_state(request, process, next_url, data, state_id=client.get_last_request_id())
         return HttpResponseRedirect(url)
-
-    def extract_uid(self, data: dict) -> str:
-        return data["subject"]
-
-    def extract_common_fields(self, data: dict) -> dict:
-        return {}
-
-    def extract_extra_data(self, data: dict) -> dict:
-        return {}
-
-    def extract_email_addresses(self, data: dict) -> list:
-        return []
 
 
 def saml_client(
@@ -154,7 +145,7 @@ def saml_acs(request: HttpRequest, provider_id: str) -> HttpResponse:
     The browser sends no session cookie with a form that another site submits. The first request is therefore
     answered with a page that submits the same form again, from this site.
     """
-    provider = provider_or_404(request, provider_id)
+    provider = provider_or_404(request, provider_id, ConsoleSamlProvider)
     if REPEATED not in request.POST:
         answer = request.POST.get("SAMLResponse", "")[:MAX_ANSWER_CHARACTERS]
         return render_page(
@@ -168,29 +159,17 @@ def saml_acs(request: HttpRequest, provider_id: str) -> HttpResponse:
         return render_authentication_error(request, provider, exception=error)
     if state is None:
         return render_authentication_error(request, provider)
-    login = provider.sociallogin_from_response(request, claims)
-    login.claims, login.state = claims, state
-    return complete_social_login(request, login)
+    return complete_social_login(request, provider.login_with(request, claims, state=state))
 
 
 @login_not_required
 @require_GET
 def saml_metadata(request: HttpRequest, provider_id: str) -> HttpResponse:
     """Return the metadata of the console, which is registered at the provider."""
-    provider = provider_or_404(request, provider_id)
+    provider = provider_or_404(request, provider_id, ConsoleSamlProvider)
     # with this setting, the metadata has the certificate for encryption too
     client = saml_client(request, provider, {"wantAssertionsEncrypted": bool(provider.options.console_key)})
     return HttpResponse(client.get_settings().get_sp_metadata(), content_type="application/samlmetadata+xml")
-
-
-def provider_or_404(request: HttpRequest, provider_id: str) -> ConsoleSamlProvider:
-    try:
-        provider = get_adapter().get_provider(request, provider=provider_id)
-    except SocialApp.DoesNotExist:
-        provider = None
-    if not isinstance(provider, ConsoleSamlProvider):
-        raise Http404("there is no such sign-in provider")
-    return provider
 
 
 def _accepted_answer(request: HttpRequest, provider: ConsoleSamlProvider) -> tuple[dict, dict | None]:
@@ -222,12 +201,11 @@ def _accepted_answer(request: HttpRequest, provider: ConsoleSamlProvider) -> tup
         raise InvalidAnswer("did not permit the sign-in")
     claims = _claims(client, provider.options)
     request_id = client.get_last_response_in_response_to()
-    state = (
-        statekit.unstash_state(request, provider_id=provider.sub_id, state_id=request_id)
-        if request_id
-        else None
-    )
-    if state is not None:
+    try:
+        state = provider.unstash_redirect_state(request, request_id or "")
+    except PermissionDenied:
+        state = None
+    else:
         _use_assertion(provider, client)
         if provider.options.slo_url:
             state[PROVIDER_STATE] = {

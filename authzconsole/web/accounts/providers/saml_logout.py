@@ -23,9 +23,9 @@ from django.views.decorators.http import require_GET
 
 from authzconsole.common.recent_authentication import PROVIDER_SESSION_KEY
 from authzconsole.common.security_events.record import EventKind, record_event
-from authzconsole.sessions.services import end_provider_sessions, provider_name_digest
-from authzconsole.web.accounts.providers.saml import ConsoleSamlProvider, provider_or_404, saml_client
-from authzconsole.web.accounts.providers.session import PROVIDER_STATE
+from authzconsole.sessions import end_provider_sessions, provider_name_digest
+from authzconsole.web.accounts.providers.adapters import PROVIDER_STATE, provider_or_404
+from authzconsole.web.accounts.providers.saml import ConsoleSamlProvider, saml_client
 from authzconsole.web.shared.rendering import render_page, see_other
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class SignOut(LogoutView):
 @require_GET
 def saml_slo(request: HttpRequest, provider_id: str) -> HttpResponse:
     """End the sessions that the provider names, or complete a logout that the console started."""
-    provider = provider_or_404(request, provider_id)
+    provider = provider_or_404(request, provider_id, ConsoleSamlProvider)
     if not provider.options.slo_url:
         raise Http404("this provider has no single logout")
     name = provider.options.name

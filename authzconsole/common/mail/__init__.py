@@ -1,1 +1,0 @@
-"""Send e-mail to one recipient after the other."""

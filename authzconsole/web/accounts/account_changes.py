@@ -1,0 +1,328 @@
+"""The changes to an account: what each of them does, in numbers, and the form that confirms it."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from allauth.mfa.models import Authenticator
+from allauth.socialaccount.models import SocialAccount
+from django.conf import settings
+from django.contrib import messages
+from django.core.exceptions import PermissionDenied
+from django.db.models import QuerySet
+from django.forms import HiddenInput
+from django.http import Http404, HttpRequest, HttpResponse
+from django.utils.decorators import method_decorator
+from django.utils.html import format_html
+from django.views.decorators.debug import sensitive_variables
+
+from authzconsole.common.sign_in_methods import factor_title, reset_factors, unlink_identity
+from authzconsole.models import ApiToken, TokenScope
+from authzconsole.sessions import active_sessions
+from authzconsole.web.accounts.account_pages import account_or_404, account_page_response, provider_name
+from authzconsole.web.accounts.confirmation import ConfirmationPage, Forecast, ReasonForm
+from authzconsole.web.forms import ConsoleForm, EmailField, OptionalChoiceField, TextField
+from authzconsole.web.shared.guard import capability_required
+from authzconsole.web.shared.links import principal_url
+from authzconsole.web.shared.rendering import see_other
+from authzconsole.web.shared.roles import ROLE_LABELS
+from authzconsole.web.shared.stranding_warning import stranding_warning
+from grants.change_set import Activate, Deactivate
+from grants.changes import ChangeSet, Outcome
+from grants.models import Role, User
+from grants.principals.administrator_loss import loss_if_removed
+from grants.principals.principal_lists import MAX_COUNTED, capped_count
+from grants.principals.services import renew_user_password, set_full_name, set_user_email, set_user_role
+from grants.roles.capabilities import Capability, capabilities_of, role_includes
+
+ROLE_DESCRIPTIONS = {
+    Role.ADMINISTRATOR: "Administrators can change everything in this console.",
+    Role.SECURITY_ADMINISTRATOR: "Security administrators manage accounts, tokens and sign-in. They see and change no grants.",
+    Role.APPROVER: "Approvers see all grants, and approve requests and reviews. They change nothing else.",
+    Role.OPERATOR: "Operators start analyses and see reports and the status. They see and change no grants and no accounts.",
+    Role.AUDITOR: "Auditors see everything in this console and cannot change anything.",
+    Role.ORDINARY: "Users see what their grants make visible and cannot change anything.",
+}
+
+
+class AccountChange(ConfirmationPage):
+    """Change an account whose console role includes no right that the signed-in account lacks."""
+
+    def prepare(self) -> None:
+        self.user = account_or_404(self.kwargs["principal"])
+        if not role_includes(self.request.user.role, self.user.role):
+            raise PermissionDenied(
+                f"This account has the role {ROLE_LABELS[self.user.role]}, which can do more than yours. Ask an "
+                "administrator."
+            )
+
+    @property
+    def back(self) -> str:
+        return principal_url("account", str(self.user))
+
+    @property
+    def back_title(self) -> str:
+        return self.user.username
+
+    def form_invalid(self, form: ConsoleForm) -> HttpResponse:
+        return account_page_response(self.request, self.user, form=form, status=400)
+
+    def form_refused(self, form: ConsoleForm, error: Exception) -> HttpResponse:
+        return self.form_invalid(form)
+
+
+class ChangeForm(ReasonForm):
+    """change: a key of CHANGES."""
+
+    change = TextField(widget=HiddenInput)
+
+
+class RoleForm(ChangeForm):
+    role = TextField(widget=HiddenInput)
+
+
+class SetRole(AccountChange):
+    form_class = RoleForm
+
+    def make(self, form: ConsoleForm) -> Outcome:
+        return set_user_role(
+            author=self.author(form), name=self.user.username, role=form.cleaned_data["role"]
+        )
+
+    def forecast(self, values: Mapping[str, Any]) -> Forecast:
+        """Raise Http404 for an unknown role."""
+        if values["role"] not in Role.values:
+            raise Http404("there is no such role")
+        user, role = self.user, Role(values["role"])
+        title, button = f"Set the role of {user} to {ROLE_LABELS[role]}", f"Set role to {ROLE_LABELS[role]}"
+        loses_administration = user.role == Role.ADMINISTRATOR != role
+        return Forecast(title, button, _role_effects(user, role), is_destructive=loses_administration)
+
+
+class EmailForm(ChangeForm):
+    email = EmailField(widget=HiddenInput)
+
+
+class SetEmail(AccountChange):
+    form_class = EmailForm
+
+    def make(self, form: ConsoleForm) -> Outcome:
+        return set_user_email(
+            author=self.author(form), name=self.user.username, email=form.cleaned_data["email"]
+        )
+
+    def forecast(self, values: Mapping[str, Any]) -> Forecast:
+        effect = f"The email changes from {self.user.email or 'empty'} to {values.get('email') or 'empty'}."
+        return Forecast(f"Change the email of {self.user}", "Save email", [effect])
+
+
+class FullNameForm(ChangeForm):
+    full_name = TextField(widget=HiddenInput)
+
+
+class SetFullName(AccountChange):
+    form_class = FullNameForm
+
+    def make(self, form: ConsoleForm) -> Outcome:
+        return set_full_name(
+            author=self.author(form), name=self.user.username, full_name=form.cleaned_data["full_name"]
+        )
+
+    def forecast(self, values: Mapping[str, Any]) -> Forecast:
+        effect = f"The full name changes from {self.user.get_full_name() or 'empty'} to {values['full_name'] or 'empty'}."
+        return Forecast(f"Change the full name of {self.user}", "Save full name", [effect])
+
+
+class ActivityForm(ChangeForm):
+    active = OptionalChoiceField(
+        choices=[("yes", "active"), ("no", "inactive")], default="no", widget=HiddenInput
+    )
+
+
+class SetActivity(AccountChange):
+    """Activate or deactivate an account, which changes permissions."""
+
+    form_class = ActivityForm
+
+    @property
+    def shows_effect(self) -> bool:
+        """Accounts that see no grants do not see the effect."""
+        return self.request.user.can_see_all
+
+    def effect(self, form: ConsoleForm) -> dict:
+        return self.effect_context(form, self.change_set(form))
+
+    def change_set(self, form: ConsoleForm) -> ChangeSet:
+        return ChangeSet.of(
+            (Activate if form.cleaned_data["active"] == "yes" else Deactivate)(self.user.username)
+        )
+
+    def forecast(self, values: Mapping[str, Any]) -> Forecast:
+        user, shows_grants, active = self.user, self.request.user.can_see_all, values["active"] == "yes"
+        grants_effect = "take effect again" if active else "remain, and take effect again when reactivated"
+        grants = f"Their {_grants_and_memberships(user) if shows_grants else 'grants and memberships'} {grants_effect}."
+        tokens = _tokens_effect(ApiToken.objects.active().filter(owner=user), "is revoked", "are revoked")
+        if active:
+            sign_in = "can sign in" if user.has_usable_password() else "can sign in after a password is set"
+            return Forecast(f"Activate {user}", "Activate account", [f"{user} {sign_in}.", grants, *tokens])
+        effects = [
+            f"{user} can no longer sign in and is denied everything.",
+            grants,
+            *_sessions_effect(user),
+            *tokens,
+            *_remaining_administrators(user),
+        ]
+        warning = stranding_warning(loss_if_removed(user), principal=str(user)) if shows_grants else None
+        return Forecast(
+            f"Deactivate {user}", "Deactivate account", effects, is_destructive=True, stranding=warning
+        )
+
+
+# by the field `change`
+CHANGES = {"role": SetRole, "email": SetEmail, "full-name": SetFullName, "activity": SetActivity}
+
+
+@capability_required(Capability.MANAGE_ACCOUNTS, visible_to=[Capability.READ_ACCOUNTS])
+def change_account(request: HttpRequest, principal: str) -> HttpResponse:
+    """Change the role, the names, the email or the activity of an account."""
+    name = ChangeForm.sent(request).cleaned_data["change"]
+    if name not in CHANGES:
+        raise Http404("there is no such change")
+    return CHANGES[name].as_view()(request, principal=principal)
+
+
+@method_decorator(sensitive_variables("password"), name="perform")
+class RenewPassword(AccountChange):
+    """Generate a password. It is shown in this response and never again."""
+
+    def perform(self, form: ConsoleForm) -> HttpResponse:
+        password = renew_user_password(author=self.author(form), name=self.user.username)
+        return account_page_response(self.request, account_or_404(str(self.user)), password=password)
+
+    def forecast(self, values: Mapping[str, Any]) -> Forecast:
+        user, has_password = self.user, self.user.has_usable_password()
+        effects = [
+            f"Generates a password, shown once. The user must sign in and change it within {settings.FIRST_PASSWORD_HOURS} "
+            f"hours."
+        ]
+        if has_password:
+            effects = ["The current password stops working.", *effects, *_sessions_effect(user)]
+        effects += _tokens_effect(
+            ApiToken.objects.active().filter(owner=user), "keeps working", "keep working"
+        )
+        verb = "Replace" if has_password else "Set"
+        return Forecast(
+            f"{verb} the password of {user}", f"{verb} password", effects, is_destructive=has_password
+        )
+
+
+class SignInMethodChange(AccountChange):
+    """Remove sign-in methods of an account. The service checks the roles."""
+
+    def prepare(self) -> None:
+        self.user = account_or_404(self.kwargs["principal"])
+
+    def form_refused(self, form: ConsoleForm, error: Exception) -> HttpResponse:
+        messages.error(self.request, f"{error}.")
+        return see_other(self.back)
+
+
+class ResetFactors(SignInMethodChange):
+    def make(self, form: ConsoleForm) -> Outcome:
+        return reset_factors(author=self.author(form), name=self.user.username)
+
+    def forecast(self, values: Mapping[str, Any]) -> Forecast:
+        titles = ", ".join(sorted(map(factor_title, Authenticator.objects.filter(user=self.user))))
+        effects = [
+            f"Removes: {titles}.",
+            "The next sign-in needs no second factor. If the console role requires a second factor, the user must "
+            "then set up a new one.",
+        ]
+        title = f"Reset second factor of {self.user.username}"
+        return Forecast(
+            title,
+            "Reset second factor",
+            effects if titles else ["The account has no second factor."],
+            is_destructive=True,
+        )
+
+
+class UnlinkIdentity(SignInMethodChange):
+    """Unlink an identity of a sign-in provider from its account."""
+
+    def prepare(self) -> None:
+        self.link = SocialAccount.objects.select_related("user").filter(pk=self.kwargs["pk"]).first()
+        if self.link is None:
+            raise Http404("there is no such identity")
+        self.user = self.link.user
+
+    def make(self, form: ConsoleForm) -> Outcome:
+        return unlink_identity(author=self.author(form), user=self.user, pk=self.link.pk)
+
+    def forecast(self, values: Mapping[str, Any]) -> Forecast:
+        name, provider = self.user.username, provider_name(self.link.provider)
+        effects = [
+            format_html(
+                "The identity <code>{}</code> of {} can no longer sign in to this account.",
+                self.link.uid,
+                provider,
+            ),
+            "All sessions of the account end.",
+            f"If {provider} may link existing accounts, the next sign-in with the name {name} links one again.",
+        ]
+        return Forecast(f"Unlink identity of {name}", "Unlink identity", effects, is_destructive=True)
+
+
+def _role_effects(user: User, role: Role) -> list[str]:
+    if user.role == role:
+        return [f"{user} already has the role {ROLE_LABELS[role]}. Nothing changes."]
+    effects = [
+        f"The role changes from {ROLE_LABELS[user.role]} to {ROLE_LABELS[role]}. {ROLE_DESCRIPTIONS[role]}",
+        "The console role grants no access to data. Grants do not change.",
+    ]
+    tokens = ApiToken.objects.active().filter(owner=user)
+    if user.role == Role.ADMINISTRATOR:
+        effect = "can no longer change anything"
+        administering_tokens = tokens.filter(scopes__contains=TokenScope.ADMINISTER.value)
+        effects += [*_remaining_administrators(user), *_tokens_effect(administering_tokens, effect, effect)]
+    if user.can_see_all and Capability.READ_ALL not in capabilities_of(role) and not user.is_service:
+        effect = f"can only ask about {user}"
+        effects += _tokens_effect(tokens.filter(scopes__contains=TokenScope.DECIDE.value), effect, effect)
+    return effects
+
+
+def _grants_and_memberships(user: User) -> str:
+    grants, groups = capped_count(user.grants), capped_count(user.groups)
+    return f"{_count_text(grants, 'direct grant', 'direct grants')} and {_count_text(groups, 'membership', 'memberships')}"
+
+
+def _count_text(total: int, singular: str, plural: str) -> str:
+    return (
+        f"over {MAX_COUNTED:,} {plural}"
+        if total > MAX_COUNTED
+        else f"{total:,} {singular if total == 1 else plural}"
+    )
+
+
+def _sessions_effect(user: User) -> list[str]:
+    return [f"{_count_text(capped_count(active_sessions(user)), 'session ends', 'sessions end')}."]
+
+
+def _tokens_effect(rows: QuerySet[ApiToken], singular: str, plural: str) -> list[str]:
+    total = capped_count(rows)
+    return [f"{_count_text(total, f'API token {singular}', f'API tokens {plural}')}."] if total else []
+
+
+def _remaining_administrators(user: User) -> list[str]:
+    """Return a sentence about the other console administrators.
+
+    Console roles are independent of ADMIN grants.
+    """
+    if not user.can_administer:
+        return []
+    remaining = User.objects.filter(role=Role.ADMINISTRATOR, is_active=True).exclude(pk=user.pk).count()
+    if not remaining:
+        return ["This is the only active console administrator. Make another account administrator first."]
+    administrators = _count_text(
+        remaining, "other active console administrator remains", "other active console administrators remain"
+    )
+    return [f"{administrators}."]
