@@ -16,7 +16,6 @@ from analytics.tables import (
     IMPACT,
     IMPACT_DETAIL,
     IMPACT_OPERATIONS,
-    PLAN_EFFECT_TABLES,
     READINESS,
     READINESS_DETAIL,
     READINESS_NAMESPACES,
@@ -303,33 +302,3 @@ def analysis_by_name(name: str) -> Analysis:
     raise AnalysisError(
         f"`{name}` is not an analysis; the analyses are {', '.join(ANALYSES)}", field="analysis"
     )
-
-
-# the names of the runs that compute the effect of a plan, and the effect of single changes
-PLAN_EFFECT, CHANGE_EFFECT = "plan-effect", "change-effect"
-# These are requested for one object, such as a plan, and shown on its page. They are in no list of analyses.
-INTERNAL_ANALYSES: dict[str, Analysis] = {
-    PLAN_EFFECT: Analysis(
-        name=PLAN_EFFECT,
-        title="Effect of a plan",
-        question="Which decisions does a plan change?",
-        options=("plan", "generation"),
-        outputs=tuple(Output(table, "", "Which decisions change?") for table in PLAN_EFFECT_TABLES),
-        figures=MappingProxyType({}),
-    ),
-    CHANGE_EFFECT: Analysis(
-        name=CHANGE_EFFECT,
-        title="Effect of a change",
-        question="Which decisions does a change change?",
-        # changes: one on each line, as `grants.change_set.as_text` writes them; active: the name of the active
-        # generation
-        options=("changes", "generation", "active"),
-        outputs=tuple(Output(table, "", "Which decisions change?") for table in PLAN_EFFECT_TABLES),
-        figures=MappingProxyType({}),
-    ),
-}
-
-
-def analysis_of_run(name: str) -> Analysis:
-    """Return the analysis that a run names, also an internal one. Raise AnalysisError."""
-    return INTERNAL_ANALYSES[name] if name in INTERNAL_ANALYSES else analysis_by_name(name)

@@ -2,7 +2,7 @@
 
 from django.conf import settings
 
-from analytics.analyses import ANALYSES, INTERNAL_ANALYSES
+from analytics.analyses import ANALYSES
 from grants.jobs import JobContext, JobResult, job_type
 
 
@@ -14,7 +14,7 @@ def spark_hint() -> str:
     )
 
 
-@job_type(*ANALYSES, *INTERNAL_ANALYSES, timeout_hint=spark_hint)
+@job_type(*ANALYSES, timeout_hint=spark_hint)
 def execute_run(context: JobContext) -> JobResult:
     # imported here because it loads PySpark, which only the worker needs
     from analytics.runs.execution import execute_run

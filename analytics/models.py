@@ -6,8 +6,8 @@ from typing import ClassVar
 
 from django.db import models
 
-from analytics.analyses import ANALYSES, INTERNAL_ANALYSES
-from grants.models import Job
+from analytics.analyses import ANALYSES
+from grants.models import EFFECT_JOBS, Job
 
 
 class RunStage(models.TextChoices):
@@ -20,10 +20,10 @@ class RunStage(models.TextChoices):
 
 
 class AnalysisRunManager(models.Manager):
-    """The jobs that compute a report."""
+    """The jobs that compute a report, or a large effect."""
 
     def get_queryset(self) -> models.QuerySet:
-        return super().get_queryset().filter(type__in=[*ANALYSES, *INTERNAL_ANALYSES])
+        return super().get_queryset().filter(type__in=[*ANALYSES, *EFFECT_JOBS])
 
 
 class AnalysisRun(Job):

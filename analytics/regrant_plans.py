@@ -20,13 +20,14 @@ from entities.vocabulary import Privilege, quantity
 from grants.change_set import Grant
 from grants.errors import PlanError
 from grants.journal import Author
+from grants.journal_queries import first_relevant_line_since
 from grants.models import JobState, Plan, PlanBreadth
 from grants.plans.create import MAX_PLAN_ITEMS, PlanDraft, PlanOrigin, create_plan
 from grants.plans.minimal_grants import minimal_grants
 from grants.plans.regrants.compute import Prefer, Regrants, RegrantScope, compute_regrants, count_regrants
 from grants.plans.regrants.create import kept_not_recipe
 from grants.plans.regrants.scope import regrant_scope
-from grants.plans.staleness import first_relevant_line_since, line_summary
+from grants.plans.staleness import line_summary
 from grants.policies.catalogue import generation_by_name
 from grants.policies.policy import Generation
 

@@ -98,18 +98,6 @@ GRANTS = Table(
 
 SNAPSHOT_TABLES = (ENTITIES, USERS, GROUPS, MEMBERSHIPS, GRANTS)
 
-# the changed decisions of a plan
-PLAN_EFFECT_ROWS = Table(
-    "rows",
-    (_text("user"), _text("entity"), _text("operation"), _flag("before"), _flag("after"), _flag("intended")),
-    ("user", "entity", "operation"),
-)
-# those at each of the times at which the effect is evaluated
-PLAN_EFFECT_TABLES = (
-    PLAN_EFFECT_ROWS,
-    *(replace(PLAN_EFFECT_ROWS, name=f"rows_{number}") for number in range(2, 5)),
-)
-
 READINESS = Table(
     "rows",
     (_text("namespace"), _text("user"), _long("required"), _long("held"), _long("missing"), _flag("ready")),

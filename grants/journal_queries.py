@@ -10,7 +10,8 @@ from django.db.models.expressions import RawSQL
 from django.db.models.functions import Abs
 
 from entities.models import Entity
-from grants.models import JOURNAL_REQUEST_FILTERS, JournalLine
+from grants.journal import BREAK_GLASS_ACTIONS, REQUEST_ACTIONS, REVIEW_ACTIONS, RUN_ACTIONS
+from grants.models import JOURNAL_REQUEST_FILTERS, JournalHead, JournalLine
 
 # The actions name an entity and change its state or description. On PostgreSQL, the journal sorts texts by
 # language, and entities by bytes.
@@ -119,3 +120,58 @@ def _revision_at(order: str, **times: datetime) -> int:
         .first()
         or 0
     )
+
+
+# Actions that cannot change a decision. Time changed it before a line about the beginning or the end of a
+# period was written, and applying a plan computes its effect again.
+IRRELEVANT_ACTIONS = (
+    "begin",
+    "expire",
+    "describe",
+    "role-set",
+    "password-set",
+    "token-add",
+    "token-revoke",
+    "generation-activate",
+    "plan-apply",
+    "identity-link",
+    "identity-unlink",
+    "token-remove",
+    "group-change",
+    "factor-add",
+    "factor-remove",
+    "factor-reset",
+    "storage-identity",
+    "sessions-end",
+    "sign-in-limits-clear",
+    "webhook-add",
+    "webhook-change",
+    "webhook-delete",
+    "approvers-set",
+    "delegation-set",
+    "generation-propose",
+    *BREAK_GLASS_ACTIONS,
+    *REQUEST_ACTIONS,
+    *REVIEW_ACTIONS,
+    *RUN_ACTIONS,
+)
+
+
+def first_relevant_line_since(revision: int) -> JournalLine | None:
+    """Return the first line after `revision` that may change a decision. Runs one query."""
+    return relevant_lines_since(revision).order_by("revision").first()
+
+
+def relevant_lines_since(revision: int) -> QuerySet[JournalLine]:
+    """Return the lines after `revision` that may change a decision."""
+    return JournalLine.objects.filter(revision__gt=revision).exclude(action__in=IRRELEVANT_ACTIONS)
+
+
+def data_head() -> JournalHead | JournalLine:
+    """Return the newest journal line that is not about a run. Lines about runs do not change the data."""
+    head = JournalHead.objects.filter(pk=1).first() or JournalHead()
+    if JournalLine.objects.filter(revision=head.revision, action__in=RUN_ACTIONS).exists():
+        return (
+            JournalLine.objects.exclude(action__in=RUN_ACTIONS).order_by("-revision").first() or JournalHead()
+        )
+    return head

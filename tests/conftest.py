@@ -2,6 +2,7 @@ import gc
 import os
 from pathlib import Path
 
+import celery
 import pytest
 from django.core.cache import caches
 
@@ -66,6 +67,17 @@ def jobs_in_transactions(request, monkeypatch):
     marker = request.node.get_closest_marker("django_db")
     if marker is None or not marker.kwargs.get("transaction"):
         monkeypatch.setattr("grants.jobs.execution.POLL_SECONDS", 3_600)
+
+
+@pytest.fixture
+def sent_tasks(monkeypatch):
+    """Return the tasks sent to the worker, as (task name, run number). Redis always answers."""
+    tasks = []
+    monkeypatch.setattr("grants.jobs.queue.redis_problem", lambda: "")
+    monkeypatch.setattr(
+        celery.current_app, "send_task", lambda name, args, **options: tasks.append((name, *args))
+    )
+    return tasks
 
 
 @pytest.fixture(scope="session")

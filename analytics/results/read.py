@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow.fs import FileType
 
-from analytics.analyses import Analysis, AnalysisError, analysis_of_run
+from analytics.analyses import Analysis, AnalysisError, analysis_by_name
 from analytics.models import AnalysisRun
 from analytics.results.files import (
     ResultsGone,
@@ -241,7 +241,7 @@ def readable_table(run: AnalysisRun, table_name: str) -> Table:
 
     Raise AnalysisError, ResultsGone or TableLeftOut if it cannot be read.
     """
-    table = analysis_of_run(run.type).table(table_name)
+    table = analysis_by_name(run.type).table(table_name)
     if run.state != JobState.DONE:
         raise AnalysisError(f"run {run.pk} is {run.state}: it has no report")
     if run.result_removed_at is not None:
@@ -254,10 +254,6 @@ def readable_table(run: AnalysisRun, table_name: str) -> Table:
             f"the report of run {run.pk} has no detail table: its {run.summary.get('detail_rows', 0):,} "
             f"rows are more than the console keeps; `manage.py analyze` with --detail writes them to a file"
         )
-    if (rows := tables_left_out(run).get(table.name)) is not None:
-        raise TableLeftOut(
-            f"the rows are not listed, because there are {rows:,} of them, more than the console keeps"
-        )
     if table.name == "changes" and (fault := run.summary.get("comparison_fault")):
         raise TableLeftOut(
             f"the comparison of run {run.pk} with run {fault['run']} failed: {fault['reason']}"
@@ -268,16 +264,6 @@ def readable_table(run: AnalysisRun, table_name: str) -> Table:
             f"options"
         )
     return table
-
-
-def tables_left_out(run: AnalysisRun) -> dict[str, int]:
-    """Return the number of rows of each table of the effect of a plan that was not written, because it has
-    too many rows.
-    """
-    if not run.summary.get("rows_are_written", True):
-        # written by an earlier version
-        return {"rows": run.summary["detail_rows"]}
-    return run.summary.get("tables_left_out", {})
 
 
 def report_manifest(run: AnalysisRun) -> ReportManifest | None:

@@ -12,9 +12,6 @@ from py4j.protocol import Py4JError
 from pyspark import SparkContext
 
 from analytics.analyses import (
-    CHANGE_EFFECT,
-    INTERNAL_ANALYSES,
-    PLAN_EFFECT,
     Analysis,
     AnalysisError,
     Output,
@@ -23,9 +20,6 @@ from analytics.analyses import (
 from analytics.interrupts import interrupt_queries
 from analytics.java import java_problem
 from analytics.models import RunStage
-from analytics.plan_effects.compute import compute_effect
-from analytics.plan_effects.sources import PlanSource
-from analytics.plan_effects.stored import single_changes_source
 from analytics.report import ComputedReport, Progress
 from analytics.results.compare import compare_with_previous
 from analytics.results.files import write_index
@@ -62,11 +56,9 @@ def execute_run(context: JobContext) -> JobResult:
     try:
         with RunProgress(context) as progress:
             report = _compute(run, folder, progress)
-            summary = report.summary
-            if run.type not in INTERNAL_ANALYSES:
-                summary |= retry_database(
-                    lambda: compare_with_previous(run, folder, check=context.check), check=context.check
-                )
+            summary = report.summary | retry_database(
+                lambda: compare_with_previous(run, folder, check=context.check), check=context.check
+            )
             # the comparison treats an interrupted query as an unreadable report
             context.check()
             manifest_hash = write_report_manifest(run, folder, report.revision, check=context.check)
@@ -81,15 +73,6 @@ def execute_run(context: JobContext) -> JobResult:
 
 
 def _compute(run: Job, folder: str, progress: Progress) -> ComputedReport:
-    if run.type in (PLAN_EFFECT, CHANGE_EFFECT):
-        source = (
-            PlanSource(int(run.options["plan"]), run.options["generation"])
-            if run.type == PLAN_EFFECT
-            else single_changes_source(run)
-        )
-        return compute_effect(
-            source, folder=folder, max_rows=settings.RUN_DETAIL_ROWS_MOST, progress=progress
-        )
     return compute_report(
         analysis=analysis_by_name(run.type),
         options=run.options,

@@ -18,7 +18,8 @@ from pyarrow.fs import FileSelector, FileSystem
 from analytics.models import AnalysisRun
 from analytics.storage import StorageError, discard_path, folder_names, storage_root
 from analytics.storage_identity import deletable_prefix, former_identity, is_storage_private, storage_identity
-from grants.models import JobState
+from grants.effects.large import stored_effect
+from grants.models import EFFECT_JOBS, EffectRows, Job, JobState
 
 logger = logging.getLogger(__name__)
 
@@ -40,6 +41,7 @@ def clean_results() -> None:
     continues.
     """
     _mark_surplus_reports()
+    _remove_effects()
     try:
         filesystem, root = storage_root()
         _delete_removed_reports(filesystem, root)
@@ -71,6 +73,17 @@ def _mark_surplus_reports() -> None:
             settings.RESULTS_KEPT,
             settings.RESULTS_KEPT_DAYS,
         )
+
+
+def _remove_effects() -> None:
+    """Mark the effects that are outdated as removed, and delete the rows that no reader needs any more."""
+    for job in Job.objects.filter(type__in=EFFECT_JOBS, state=JobState.DONE, result_removed_at=None):
+        if stored_effect(job) is None:
+            Job.objects.filter(pk=job.pk).update(result_removed_at=timezone.now())
+    is_over = Q(job__result_removed_at__lt=timezone.now() - READER_GRACE_PERIOD) | Q(
+        job__state__in=(JobState.FAILED, JobState.CANCELLED)
+    )
+    EffectRows.objects.filter(is_over).delete()
 
 
 def _delete_removed_reports(filesystem: FileSystem, root: str) -> None:

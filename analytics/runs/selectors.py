@@ -5,18 +5,18 @@ from django.conf import settings
 from django.db.models import Max, Q
 from django.utils import timezone
 
-from analytics.analyses import ANALYSES, CHANGE_EFFECT, PLAN_EFFECT
+from analytics.analyses import ANALYSES
 from analytics.models import AnalysisRun, RunStage
 from grants.jobs.queue import is_worker_present, redis_problem
 from grants.journal import decision_changes_after
-from grants.models import JobState
+from grants.models import EFFECT_JOBS, JobState
 from grants.policies.times import parse_time
 from grants.validity import has_change_of_time
 
 # a running run normally has a heartbeat every second
 SILENT_AFTER_SECONDS = 5
 # of runs without a report
-_LAST_STAGES = dict.fromkeys((PLAN_EFFECT, CHANGE_EFFECT), "Writing the effect")
+_LAST_STAGES = dict.fromkeys(EFFECT_JOBS, "Writing the effect")
 
 
 def latest_run(

@@ -5,26 +5,18 @@ from collections.abc import Mapping
 from django.db import transaction
 
 from analytics.analyses import (
-    CHANGE_EFFECT,
-    PLAN_EFFECT,
     Analysis,
     AnalysisError,
     analysis_by_name,
 )
 from analytics.models import AnalysisRun
-from analytics.plan_effects.stored import change_effect_options, latest_plan_run, newest_run
 from entities.address import Address, AddressError, address_of
 from entities.models import Entity, State
 from entities.vocabulary import clip
 from grants.active_generation import active_generation
 from grants.authority.transactions import administrator_transaction
-from grants.change_set import ActivateGeneration, ChangeSet, Delete, RemovePrincipal, UnknownChange
-from grants.changes import capability_to_make
-from grants.errors import PlanError
 from grants.jobs import cancel_job, request_job
 from grants.journal import Author, JournalEntry, append_to_journal
-from grants.models import Plan
-from grants.plans.permission_effect import generation_of_plan
 from grants.policies.catalogue import GENERATIONS, UnknownGeneration, generation_by_name
 from grants.roles.capabilities import Capability
 
@@ -45,91 +37,23 @@ def request_run(
     AnalysisError for an unknown analysis or invalid options, NotAdministrator if the author may not write.
     """
     known_analysis = analysis_by_name(analysis)
-    return store_run(
-        analysis=known_analysis.name,
-        options=validated_options(known_analysis, options),
-        requested_by=requested_by,
-        is_scheduled=is_scheduled,
-        author=author,
-    )
-
-
-def store_run(
-    *,
-    analysis: str,
-    options: Mapping[str, str],
-    requested_by,
-    is_scheduled: bool = False,
-    author: Author | None = None,
-    capability: Capability = Capability.RUN_ANALYSES,
-) -> AnalysisRun:
-    """Store a waiting run with valid options; see `request_run`. capability: what the author must be allowed
-    to do.
-    """
-    with administrator_transaction(author, capability=capability) if author else transaction.atomic() as head:
+    valid_options = validated_options(known_analysis, options)
+    with (
+        administrator_transaction(author, capability=Capability.RUN_ANALYSES)
+        if author
+        else transaction.atomic()
+    ) as head:
         run = request_job(
             AnalysisRun(
-                type=analysis, options=dict(options), requested_by=requested_by, is_scheduled=is_scheduled
+                type=known_analysis.name,
+                options=valid_options,
+                requested_by=requested_by,
+                is_scheduled=is_scheduled,
             )
         )
         if author:
-            append_to_journal(head, [JournalEntry("run-start", detail=_run_text(run))], author=author)
+            append_to_journal(head, [JournalEntry("run-start", detail=run.description)], author=author)
     return run
-
-
-def request_plan_effect(*, plan: Plan, generation: str = "", author: Author, requested_by) -> AnalysisRun:
-    """Request the run that computes the effect of a proposed plan. Return the run that is waiting or running
-    already, if any.
-
-    generation: by default, the one for which the plan was created. Raise PlanError, NotAdministrator or
-    UnknownGeneration.
-    """
-    if not plan.is_proposed:
-        raise PlanError(f"{plan} was {plan.state}: the effect is computed for plans that can be applied")
-    generation = generation or generation_of_plan(plan).name
-    run = latest_plan_run(plan, generation)
-    if run is not None and not run.is_finished:
-        return run
-    return store_run(
-        analysis=PLAN_EFFECT,
-        options={"plan": str(plan.pk), "generation": generation},
-        requested_by=requested_by,
-        author=author,
-        capability=Capability.CHANGE_GRANTS,
-    )
-
-
-def request_change_effect(
-    *, changes: ChangeSet, generation: str, author: Author, requested_by
-) -> AnalysisRun:
-    """Request the run that computes the effect of single changes. Return the run that is waiting or running
-    already, if any.
-
-    generation: a name. Raise UnknownChange for changes that cannot be evaluated together, because the effect
-    would depend on their order; NotAdministrator.
-    """
-    if len(changes) > 1 and any(
-        isinstance(change, Delete | RemovePrincipal | ActivateGeneration) for change in changes
-    ):
-        raise UnknownChange(
-            "deletions, removals and another active generation are evaluated without other changes"
-        )
-    options = change_effect_options(changes.texts, generation)
-    run = newest_run(CHANGE_EFFECT, options)
-    if run is not None and not run.is_finished:
-        return run
-    return store_run(
-        analysis=CHANGE_EFFECT,
-        options=options,
-        requested_by=requested_by,
-        author=author,
-        capability=capability_to_make(changes.changes[0]),
-    )
-
-
-def _run_text(run: AnalysisRun) -> str:
-    options = "".join(f", {name}: {value}" for name, value in sorted(run.options.items()) if value)
-    return f"run {run.pk}: {run.type}{options}"
 
 
 def cancel_run(*, run: AnalysisRun, author: Author | None = None) -> bool:
@@ -144,7 +68,7 @@ def cancel_run(*, run: AnalysisRun, author: Author | None = None) -> bool:
     with administrator_transaction(author, capability=Capability.RUN_ANALYSES) as head:
         is_cancelled = cancel_job(run)
         if is_cancelled:
-            append_to_journal(head, [JournalEntry("run-cancel", detail=_run_text(run))], author=author)
+            append_to_journal(head, [JournalEntry("run-cancel", detail=run.description)], author=author)
     return is_cancelled
 
 

@@ -22,7 +22,6 @@ from datetime import UTC, datetime, timedelta
 
 from django.conf import settings
 from django.contrib.auth.models import Group
-from django.db import connection, transaction
 from django.db.models import Case, CharField, QuerySet, Value, When
 from pyarrow.fs import FileSelector, FileSystem, FileType
 
@@ -47,12 +46,11 @@ from analytics.storage import (
 from analytics.storage_identity import storage_identity
 from analytics.tables import ENTITIES, GRANTS, GROUPS, MEMBERSHIPS, USERS, Table
 from entities.models import Entity
+from grants.consistent_read import consistent_read
 from grants.grant_attributes import GrantAttributes
-from grants.journal import RUN_ACTIONS
+from grants.journal_queries import data_head
 from grants.models import (
     GroupGrant,
-    JournalHead,
-    JournalLine,
     User,
     UserGrant,
     clear_permission_ids,
@@ -161,16 +159,6 @@ def _chain(journal_hash: str, at: datetime) -> str:
     return hashlib.sha256(f"{journal_hash} {format_time(last_change)}".encode()).hexdigest()[:12]
 
 
-def data_head() -> JournalHead | JournalLine:
-    """Return the newest journal line that is not about a run. Lines about runs do not change the data."""
-    head = JournalHead.objects.filter(pk=1).first() or JournalHead()
-    if JournalLine.objects.filter(revision=head.revision, action__in=RUN_ACTIONS).exists():
-        return (
-            JournalLine.objects.exclude(action__in=RUN_ACTIONS).order_by("-revision").first() or JournalHead()
-        )
-    return head
-
-
 def _lease_intact(
     filesystem: FileSystem, path: str, revision: int, at: datetime
 ) -> tuple[Snapshot, str] | None:
@@ -216,26 +204,6 @@ def _invalidate(filesystem: FileSystem, path: str) -> None:
     """Delete the manifest, so that the snapshot is not used again."""
     with suppress(OSError):
         filesystem.delete_file(f"{path}/{MANIFEST_NAME}")
-
-
-@contextmanager
-def consistent_read() -> Iterator[None]:
-    """Open a transaction that reads one state of the database and does not block writers."""
-    if connection.vendor == "sqlite":
-        connection.ensure_connection()
-        # the settings use BEGIN IMMEDIATE, which takes the write lock; a deferred transaction reads from the
-        # WAL
-        mode, connection.transaction_mode = connection.transaction_mode, "DEFERRED"
-        try:
-            with transaction.atomic(durable=True):
-                yield
-        finally:
-            connection.transaction_mode = mode
-        return
-    with transaction.atomic(durable=True):
-        with connection.cursor() as cursor:
-            cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
-        yield
 
 
 def _write_snapshot(

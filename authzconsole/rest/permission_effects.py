@@ -13,8 +13,7 @@ from authzconsole.rest.framework.problems import Problem
 from grants.changes import Preview, Shown
 from grants.effects.changes import MAX_TIMES
 from grants.effects.consequences import Consequences
-from grants.effects.effect import summary_of
-from grants.effects.known_effect import KnownEffect
+from grants.effects.effect import KnownEffect, summary_of
 from grants.errors import EffectChanged
 from grants.policies.times import format_time
 

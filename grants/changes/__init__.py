@@ -7,8 +7,16 @@ types of changes are in `grants.change_set`.
 """
 
 from grants.change_set import Change, ChangeSet
-from grants.changes.previews import Preview, preview, register_effect_of_run
-from grants.changes.services import Shown, apply, can_make, capability_to_make, check_shown, write_changes
+from grants.changes.previews import Preview, newest_change_job, preview
+from grants.changes.services import (
+    Shown,
+    apply,
+    can_make,
+    capability_to_make,
+    check_shown,
+    request_change_effect,
+    write_changes,
+)
 from grants.outcomes import Outcome
 
 __all__ = [
@@ -21,7 +29,8 @@ __all__ = [
     "can_make",
     "capability_to_make",
     "check_shown",
+    "newest_change_job",
     "preview",
-    "register_effect_of_run",
+    "request_change_effect",
     "write_changes",
 ]

@@ -1,34 +1,36 @@
 """Show the effect of changes before they are made."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
 from grants.active_generation import active_generation
 from grants.administrators import Strandings
-from grants.change_set import ChangeSet, Join
-from grants.effects.changes import evaluable_changes
+from grants.change_set import (
+    ChangeSet,
+    Join,
+    UnknownChange,
+    change_from_text,
+)
+from grants.effects.changes import EffectChange, evaluable_changes
 from grants.effects.consequences import Consequences, consequences_of
-from grants.effects.effect import TOO_LARGE, effect_of
-from grants.effects.known_effect import EffectOfRun, KnownEffect
+from grants.effects.effect import TOO_LARGE, KnownEffect, effect_of
+from grants.effects.large import (
+    CHANGE_EFFECT,
+    compute_effect,
+    newest_effect_job,
+    stored_effect,
+)
 from grants.errors import EffectTooLarge
+from grants.jobs import JobContext, JobFailed, JobResult
+from grants.models import Job
 from grants.policies.policy import Generation
-
-_effects_of_runs: list[EffectOfRun] = []
-
-
-def register_effect_of_run(function: EffectOfRun) -> Callable:
-    """Register the function that returns the effect that a run computed. Runs belong to the layer above."""
-    if function not in _effects_of_runs:
-        _effects_of_runs.append(function)
-    return function
 
 
 @dataclass(frozen=True)
 class Preview:
     """A change set with its effect in a generation.
 
-    effect: None if it is not known, because it is too large to be computed at once, and no run computed it
+    effect: None if it is not known, because it is too large to be computed at once, and no job computed it
     for the current data.
     too_large: why it could not be computed at once; None if it was.
     """
@@ -71,5 +73,38 @@ def preview(change_set: ChangeSet, generation: Generation | None = None) -> Prev
     try:
         return Preview(change_set, rules.name, effect_of(evaluable_changes(change_set), rules))
     except EffectTooLarge as error:
-        effects = (effect_of_run(change_set.texts, rules.name) for effect_of_run in _effects_of_runs)
-        return Preview(change_set, rules.name, next(filter(None, effects), None), error)
+        return Preview(
+            change_set, rules.name, stored_effect(newest_change_job(change_set, rules.name)), error
+        )
+
+
+def newest_change_job(change_set: ChangeSet, generation: str) -> Job | None:
+    """Return the newest job for the effect of changes in a generation. Runs two queries."""
+    return newest_effect_job(CHANGE_EFFECT, effect_job_options(change_set, generation))
+
+
+def compute_change_effect(context: JobContext) -> JobResult:
+    """Compute the effect of the changes that a job names."""
+    options = context.job.options
+
+    def read_changes() -> list[EffectChange]:
+        if active_generation().name != options["active"]:
+            raise JobFailed("another generation was activated in the meantime")
+        texts = options["changes"].split("\n")
+        try:
+            return evaluable_changes(map(change_from_text, texts), is_limited=False)
+        except UnknownChange as error:
+            raise JobFailed(str(error)) from error
+
+    return compute_effect(context, read_changes, counts_strandings=True)
+
+
+def effect_job_options(change_set: ChangeSet, generation: str) -> dict[str, str]:
+    """Return the options of the job. The active generation decides whether a deletion removes grants, and what
+    a creator receives. Runs one query.
+    """
+    return {
+        "changes": "\n".join(change_set.texts),
+        "generation": generation,
+        "active": active_generation().name,
+    }

@@ -6,7 +6,7 @@ INVARIANT: no change of a form has an effect that the form did not show.
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 from django.db import transaction
 
@@ -30,17 +30,19 @@ from grants.change_set import (
     Register,
     RemovePrincipal,
     Revoke,
+    UnknownChange,
 )
 from grants.changes.entities import write_deletion, write_live_state
 from grants.changes.grants import write_grants
 from grants.changes.memberships import write_memberships
-from grants.changes.previews import preview
+from grants.changes.previews import effect_job_options, preview
 from grants.changes.principals import write_activation, write_principal, write_removal
 from grants.changes.validation import validated_principals
+from grants.effects.large import CHANGE_EFFECT, request_effect
 from grants.errors import EffectChanged, EffectNotShown, StaleBase
 from grants.grant_attributes import GrantAttributes
 from grants.journal import Author
-from grants.models import JournalHead, User
+from grants.models import Job, JournalHead, User
 from grants.outcomes import Outcome, joint_outcome
 from grants.roles.capabilities import Capability
 
@@ -150,6 +152,28 @@ def _write(head: JournalHead, author: Author, change: Change, detail: str) -> Ou
         case ActivateGeneration():
             return write_active_generation(head, author, change)
     raise TypeError(f"{change} is made together with others of its type")
+
+
+def request_change_effect(*, changes: ChangeSet, generation: str, author: Author, requested_by: Any) -> Job:
+    """Request the job that computes the effect of changes above the limits. Return the one that is waiting or
+    running already, if any.
+
+    generation: a name. Raise UnknownChange for changes that cannot be evaluated together, because the effect
+    would depend on their order; NotAdministrator.
+    """
+    if len(changes) > 1 and any(
+        isinstance(change, Delete | RemovePrincipal | ActivateGeneration) for change in changes
+    ):
+        raise UnknownChange(
+            "deletions, removals and another active generation are evaluated without other changes"
+        )
+    return request_effect(
+        CHANGE_EFFECT,
+        effect_job_options(changes, generation),
+        author=author,
+        requested_by=requested_by,
+        capability=capability_to_make(changes.changes[0]),
+    )
 
 
 def capability_to_make(change: Change) -> Capability:

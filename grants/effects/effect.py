@@ -6,12 +6,14 @@ and it is `for` the purpose of the changes or `beyond` it.
 """
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
-from itertools import compress, islice
-from typing import Any, NamedTuple
+from heapq import nsmallest
+from itertools import compress, groupby, islice
+from operator import attrgetter
+from typing import Any, NamedTuple, TypeVar
 
 from entities.address import Address
 from grants.administrators import Strandings
@@ -100,17 +102,158 @@ class RowFilter:
 NO_FILTER = RowFilter()
 
 
-@dataclass
-class Effect:
-    """The effect of changes in one generation.
+class Figures(NamedTuple):
+    """The totals of an effect at one time.
 
-    names: the affected users; user number i has bit i in the masks of the cells. cells: by entity and
-    operation.
-    at: the time of the decisions. changes, affected: as they count at this time.
+    people, entities: most changes beyond the purpose first, then most changes, then by name. There can be
+    fewer than `people_count` and `entity_count`. operations: by kind and operation, most changes first.
+    """
+
+    tally: Tally
+    people: Sequence[tuple[str, Tally]]
+    people_count: int
+    entities: Sequence[tuple[Address, Tally]]
+    entity_count: int
+    operations: Sequence[tuple[str, str, Tally]]
+
+
+def figures_of(cells: Iterable[Cell], names: Sequence[str], *, max_top: int | None = None) -> Figures:
+    """Count the cells, of which those of an entity follow each other. names: of the bits.
+
+    max_top: how many people and entities are named; by default, all.
+    """
+    operations: dict[tuple[str, str], list[int]] = {}
+    counters = [BitCounter() for _ in range(4)]
+    entity_count = 0
+
+    def tally_by_entity() -> Iterator[tuple[Address, Tally]]:
+        nonlocal entity_count
+        for address, of_entity in groupby(cells, key=attrgetter("address")):
+            entity_count += 1
+            tally = [0, 0, 0, 0]
+            for cell in of_entity:
+                total = operations.setdefault((address.kind, cell.operation), [0, 0, 0, 0])
+                for position, mask in enumerate(cell.masks):
+                    if mask:
+                        counters[position].add(mask)
+                        count = mask.bit_count()
+                        tally[position] += count
+                        total[position] += count
+            yield address, Tally(*tally)
+
+    entities = _first_rows(tally_by_entity(), max_top)
+    changed = counters[0].any | counters[1].any | counters[2].any | counters[3].any
+    people = [(names[bit], Tally(*(counter.count(bit) for counter in counters))) for bit in bits_of(changed)]
+    return Figures(
+        Tally(*map(sum, zip(*operations.values(), strict=True))) if operations else Tally(),
+        _first_rows(people, max_top),
+        len(people),
+        entities,
+        entity_count,
+        sorted(
+            ((*key, Tally(*total)) for key, total in operations.items()),
+            key=lambda row: (-row[2].total, row[:2]),
+        ),
+    )
+
+
+Row = TypeVar("Row", bound=tuple)
+
+
+def _first_rows(rows: Iterable[Row], max_rows: int | None) -> list[Row]:
+    def order(row: Row) -> tuple[int, int, str]:
+        return -row[1].beyond, -row[1].total, str(row[0])
+
+    return sorted(rows, key=order) if max_rows is None else nsmallest(max_rows, rows, key=order)
+
+
+class KnownEffect:
+    """The effect of changes in one generation: computed at once (`Effect`) or by a job
+    (`grants.effects.large.LargeEffect`).
+
+    at: the time of the decisions. digest: two effects with the same digest are the same.
     times: the effects now and at later beginnings, by time, among them this one; empty if nothing begins
     later.
     other_beginnings: the number of later beginnings at which the effect was not evaluated. last_beginning:
     the last of them.
+    strandings: the entities that the changes strand; None if the effect does not include them. has_rows:
+    whether the rows can be listed.
+    """
+
+    generation: str
+    at: datetime
+    digest: Any
+    figures: Any
+    strandings: Any
+    has_rows: Any = True
+    times: Sequence["KnownEffect"]
+    other_beginnings: int
+    last_beginning: datetime | None
+
+    def filtered_effect(self, where: RowFilter) -> "KnownEffect | None":
+        """Return the effect at this time with only the changes that the filter selects; None if it is not
+        known.
+        """
+        raise NotImplementedError
+
+    def row_count(self, where: RowFilter = NO_FILTER) -> int:
+        """Return the number of rows that the filter selects."""
+        raise NotImplementedError
+
+    def rows(self, where: RowFilter = NO_FILTER, first_row: int = 0) -> Iterator[EffectRow]:
+        """Yield the changed decisions by user, entity and operation, from row number `first_row`."""
+        raise NotImplementedError
+
+    @property
+    def tally(self) -> Tally:
+        return self.figures.tally
+
+    @property
+    def has_effect(self) -> bool:
+        return bool(self.tally.total)
+
+    @property
+    def people(self) -> Sequence[tuple[str, Tally]]:
+        return self.figures.people
+
+    @property
+    def people_count(self) -> int:
+        return self.figures.people_count
+
+    @property
+    def entities(self) -> Sequence[tuple[Address, Tally]]:
+        return self.figures.entities
+
+    @property
+    def entity_count(self) -> int:
+        return self.figures.entity_count
+
+    @property
+    def operations(self) -> Sequence[tuple[str, str, Tally]]:
+        return self.figures.operations
+
+    @property
+    def operation_names(self) -> list[str]:
+        return sorted({operation for _, operation, _ in self.operations})
+
+    @property
+    def summary(self) -> dict[str, dict[str, int]]:
+        """The totals, as in the API."""
+        return summary_of(self.tally)
+
+    @property
+    def max_gained_beyond(self) -> int:
+        """The largest number of permissions that are given beyond the purpose at one of the times."""
+        return max(effect.tally.gained_beyond for effect in self.times or [self])
+
+
+@dataclass
+class Effect(KnownEffect):
+    """The effect of changes, with all changed decisions.
+
+    names: the affected users; user number i has bit i in the masks of the cells. cells: by entity and
+    operation.
+    changes, affected: as they count at the time of the decisions.
     """
 
     generation: str
@@ -133,78 +276,12 @@ class Effect:
             return strandings_of(self.changes, affected=self.affected)
 
     @cached_property
-    def tally(self) -> Tally:
-        return self._tallies(lambda cell: None).get(None, Tally())
+    def figures(self) -> Figures:
+        return figures_of(self.cells, self.names)
 
     @property
     def has_effect(self) -> bool:
         return bool(self.cells)
-
-    @property
-    def has_rows(self) -> bool:
-        return True
-
-    @cached_property
-    def people(self) -> list[tuple[str, Tally]]:
-        """The users with changes: most changes beyond the purpose first, then most changes, then by name."""
-        counters = [BitCounter() for _ in range(4)]
-        for cell in self.cells:
-            for counter, mask in zip(counters, cell.masks, strict=True):
-                if mask:
-                    counter.add(mask)
-        changed = counters[0].any | counters[1].any | counters[2].any | counters[3].any
-        rows = [
-            (self.names[bit], Tally(*(counter.count(bit) for counter in counters)))
-            for bit in bits_of(changed)
-        ]
-        return sorted(rows, key=lambda row: (-row[1].beyond, -row[1].total, row[0]))
-
-    @cached_property
-    def operations(self) -> list[tuple[str, str, Tally]]:
-        """The tally of each kind and operation, most changes first."""
-        tallies = self._tallies(lambda cell: (cell.address.kind, cell.operation))
-        return sorted(
-            ((*key, tally) for key, tally in tallies.items()), key=lambda row: (-row[2].total, row[:2])
-        )
-
-    @cached_property
-    def entities(self) -> list[tuple[Address, Tally]]:
-        """The tally of each entity: most changes beyond the purpose first, then most changes, then by
-        address.
-        """
-        tallies = self._tallies(lambda cell: cell.address)
-        return sorted(tallies.items(), key=lambda row: (-row[1].beyond, -row[1].total, str(row[0])))
-
-    def _tallies(self, key_of: Callable[[Cell], Any]) -> dict[Any, Tally]:
-        totals: dict[Any, list[int]] = {}
-        for cell in self.cells:
-            total = totals.setdefault(key_of(cell), [0, 0, 0, 0])
-            for position, mask in enumerate(cell.masks):
-                if mask:
-                    total[position] += mask.bit_count()
-        return {key: Tally(*total) for key, total in totals.items()}
-
-    @property
-    def summary(self) -> dict[str, dict[str, int]]:
-        """The totals, as in the API."""
-        return summary_of(self.tally)
-
-    @property
-    def people_count(self) -> int:
-        return len(self.people)
-
-    @property
-    def entity_count(self) -> int:
-        return len(self.entities)
-
-    @property
-    def operation_names(self) -> list[str]:
-        return sorted({cell.operation for cell in self.cells})
-
-    @property
-    def max_gained_beyond(self) -> int:
-        """The largest number of permissions that are given beyond the purpose at one of the times."""
-        return max(effect.tally.gained_beyond for effect in self.times or [self])
 
     @cached_property
     def digest(self) -> str:
@@ -241,7 +318,6 @@ class Effect:
         return content.hexdigest()[:32]
 
     def rows(self, where: RowFilter = NO_FILTER, first_row: int = 0) -> Iterator[EffectRow]:
-        """Yield the changed decisions by user, entity and operation, from row number `first_row`."""
         cells = self._selected_cells(where)
         counts = _counts(masks for _, masks in cells)
         bits = [bit for bit in bits_of(counts.any) if where.user.lower() in self.names[bit].lower()]
@@ -254,7 +330,6 @@ class Effect:
             first_row = 0
 
     def filtered_effect(self, where: RowFilter) -> "Effect":
-        """Return the effect at this time with only the changes that the filter selects."""
         users = sum(1 << bit for bit, name in enumerate(self.names) if where.user.lower() in name.lower())
         cells = (
             Cell(cell.address, cell.operation, *(mask & users for mask in masks))
@@ -263,7 +338,6 @@ class Effect:
         return replace(self, cells=[cell for cell in cells if any(cell.masks)], times=())
 
     def row_count(self, where: RowFilter = NO_FILTER) -> int:
-        """Return the number of rows that the filter selects."""
         counts = _counts(masks for _, masks in self._selected_cells(where))
         return sum(
             counts.count(bit) for bit in bits_of(counts.any) if where.user.lower() in self.names[bit].lower()

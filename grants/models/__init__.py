@@ -18,7 +18,7 @@ from grants.models.grants import (
     permission_ids,
     privilege_of,
 )
-from grants.models.jobs import UNFINISHED_STATES, Job, JobState
+from grants.models.jobs import EFFECT_JOBS, UNFINISHED_STATES, EffectRows, Job, JobState
 from grants.models.journal import (
     JOURNAL_FILTERS,
     JOURNAL_REQUEST_FILTERS,
@@ -52,6 +52,7 @@ from grants.roles.capabilities import Role
 
 __all__ = [
     "ACTIVATION_VERBS",
+    "EFFECT_JOBS",
     "GRANT_TABLES",
     "GRANT_VERBS",
     "JOURNAL_FILTERS",
@@ -64,6 +65,7 @@ __all__ = [
     "AccessRequestPart",
     "ActiveGeneration",
     "BreakGlassUse",
+    "EffectRows",
     "GrantDetails",
     "GroupGrant",
     "Job",

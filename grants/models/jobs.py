@@ -71,5 +71,34 @@ class Job(models.Model):
         return f"{self.type} #{self.pk}"
 
     @property
+    def description(self) -> str:
+        """The text of journal lines about the job, with its type and options."""
+        options = "".join(f", {name}: {value}" for name, value in sorted(self.options.items()) if value)
+        return f"run {self.pk}: {self.type}{options}"
+
+    @property
     def is_finished(self) -> bool:
         return self.state not in UNFINISHED_STATES
+
+
+# the types of the jobs that compute the effect of a plan, and of other changes
+EFFECT_JOBS = ("plan-effect", "change-effect")
+
+
+class EffectRows(models.Model):
+    """A block of the changed decisions of an effect that a job computed (`grants.effects.large`).
+
+    number: of the time of the decisions. first_row: the number of the first row of the block.
+    content: the rows as compressed JSON.
+    """
+
+    job = models.ForeignKey(Job, models.CASCADE, related_name="+", db_index=False)
+    number = models.PositiveSmallIntegerField()
+    first_row = models.PositiveIntegerField()
+    content = models.BinaryField()
+
+    class Meta:
+        default_permissions = ()
+        constraints = [
+            models.UniqueConstraint(fields=["job", "number", "first_row"], name="effect_rows_once")
+        ]

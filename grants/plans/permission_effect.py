@@ -4,9 +4,9 @@ The purpose follows from the source of the plan. `Plan.effect["permissions"]` st
 plan was applied.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from datetime import datetime
+from typing import Any
 
 from django.db.models import Count, Exists, OuterRef
 
@@ -16,20 +16,29 @@ from grants.active_generation import active_generation
 from grants.changes import Shown
 from grants.effects.changes import EffectChange
 from grants.effects.consequences import Consequences
-from grants.effects.effect import TOO_LARGE, Effect, effect_of
+from grants.effects.effect import TOO_LARGE, Effect, KnownEffect, effect_of
+from grants.effects.large import (
+    PLAN_EFFECT,
+    compute_effect,
+    newest_effect_job,
+    request_effect,
+    stored_effect,
+)
 from grants.effects.purposes import (
     AnswerQuestion,
     AnswerQuestions,
     DeleteNamespace,
     KeepPermissions,
+    NamedChanges,
     Purpose,
     RestorePermissions,
 )
 from grants.errors import EffectChanged, EffectTooLarge, EffectUnconfirmed, PlanError
 from grants.history.errors import AsOfError, HistoryNotReady
 from grants.history.past import as_of
-from grants.journal import current_revision
-from grants.models import GRANT_VERBS, Plan, PlanState, PlanVerb
+from grants.jobs import JobContext, JobFailed, JobResult
+from grants.journal import Author, current_revision
+from grants.models import GRANT_VERBS, Job, Plan, PlanState, PlanVerb
 from grants.plans.create import PlanOrigin
 from grants.plans.effect import changing_items, plan_counts, revision_before
 from grants.plans.items import changes_of_plan
@@ -37,32 +46,8 @@ from grants.policies.catalogue import GENERATIONS, generation_by_name
 from grants.policies.policy import Generation
 from grants.principals.hooks import count_access
 from grants.principals.renaming import names_since
+from grants.roles.capabilities import Capability
 from grants.validity import question_time
-
-
-@dataclass(frozen=True, slots=True)
-class ComputedEffect:
-    """The effect of a plan above the limits, as a run computed it for the current data. summary: to be stored
-    with the plan.
-
-    max_gained_beyond: the permissions that must be confirmed.
-    """
-
-    digest: str
-    summary: dict
-    max_gained_beyond: int
-
-
-# (plan) -> its effect as a run computed it for the current data; None if it is not known
-_effects_of_runs: list[Callable[[Plan], ComputedEffect | None]] = []
-
-
-def register_plan_effect_of_run(function: Callable[[Plan], ComputedEffect | None]) -> None:
-    """Register the function that returns the effect of a plan that a run computed. Runs belong to the layer
-    above.
-    """
-    if function not in _effects_of_runs:
-        _effects_of_runs.append(function)
 
 
 def plan_effect(plan: Plan, generation: Generation | str | None = None, at: datetime | None = None) -> Effect:
@@ -146,7 +131,7 @@ def generation_of_plan(plan: Plan) -> Generation:
 def purpose_of_plan(plan: Plan) -> Purpose | None:
     """Return the purpose of a plan; None if the changed grants themselves are the purpose.
 
-    A run does not know what a plan that is undone changed, so for an undo it uses the changed grants.
+    A job does not know what a plan that is undone changed, so for an undo it uses the changed grants.
     """
     recipe = plan.recipe
     match plan.origin:
@@ -198,36 +183,79 @@ def _purpose_in(plan: Plan, generation: Generation, changes: Sequence[EffectChan
     )
 
 
+def newest_plan_job(plan: Plan, generation: str) -> Job | None:
+    """Return the newest job for the effect of the plan in a generation. Runs one query."""
+    return newest_effect_job(PLAN_EFFECT, _job_options(plan, generation))
+
+
+def request_plan_effect(*, plan: Plan, generation: str = "", author: Author, requested_by: Any) -> Job:
+    """Request the job that computes the effect of a proposed plan. Return the one that is waiting or running
+    already, if any.
+
+    generation: by default, the one for which the plan was created. Raise PlanError or NotAdministrator.
+    """
+    if not plan.is_proposed:
+        raise PlanError(f"{plan} was {plan.state}: the effect is computed for plans that can be applied")
+    return request_effect(
+        PLAN_EFFECT,
+        _job_options(plan, generation or generation_of_plan(plan).name),
+        author=author,
+        requested_by=requested_by,
+        capability=Capability.CHANGE_GRANTS,
+    )
+
+
+def compute_plan_effect(context: JobContext) -> JobResult:
+    """Compute the effect of the plan that a job names."""
+    number = int(context.job.options["plan"])
+
+    def proposed_plan() -> Plan:
+        plan = Plan.objects.filter(pk=number).first()
+        if plan is None or not plan.is_proposed:
+            raise JobFailed(f"plan {number} was applied or discarded in the meantime")
+        return plan
+
+    return compute_effect(
+        context,
+        lambda: list(changes_of_plan(proposed_plan())),
+        lambda changes: purpose_of_plan(proposed_plan()) or NamedChanges(changes),
+        counts_strandings=False,
+    )
+
+
+def _job_options(plan: Plan, generation: str) -> dict[str, str]:
+    return {"plan": str(plan.pk), "generation": generation}
+
+
 def check_effect(plan: Plan, shown: Shown) -> dict:
     """Check the effect of a plan before it is applied. Return its summary, to be stored with the plan.
 
     Raise EffectChanged if the effect is not the one that was shown. Raise EffectUnconfirmed if it gives
     permissions beyond the purpose of the plan, or cannot be computed, and the author does not accept this.
     """
+    effect: KnownEffect | None
     try:
-        computed = plan_effect(plan)
+        effect = plan_effect(plan)
     except EffectTooLarge as error:
-        known = next(filter(None, (effect_of_run(plan) for effect_of_run in _effects_of_runs)), None)
-        if known is None:
+        effect = stored_effect(newest_plan_job(plan, generation_of_plan(plan).name))
+        if effect is None:
             _check_digest(plan, shown, TOO_LARGE)
             if not shown.accepts_beyond:
                 raise EffectUnconfirmed(
                     f"{error}; or confirm that {plan} is applied without knowing its effect"
                 ) from None
             return {}
-    else:
-        known = ComputedEffect(
-            computed.digest,
-            computed.summary | {"generation": computed.generation},
-            computed.max_gained_beyond,
-        )
-    _check_digest(plan, shown, known.digest)
-    if known.max_gained_beyond and not shown.accepts_beyond:
+    _check_digest(plan, shown, effect.digest)
+    if effect.max_gained_beyond and not shown.accepts_beyond:
         raise EffectUnconfirmed(
-            f"{plan} also gives {known.max_gained_beyond:,} permissions beyond its purpose: look at its "
+            f"{plan} also gives {effect.max_gained_beyond:,} permissions beyond its purpose: look at its "
             "effect, and confirm it"
         )
-    return known.summary | {"revision": current_revision(), **plan_consequences(plan)._asdict()}
+    return effect.summary | {
+        "generation": effect.generation,
+        "revision": current_revision(),
+        **plan_consequences(plan)._asdict(),
+    }
 
 
 def _check_digest(plan: Plan, shown: Shown, digest: str) -> None:

@@ -14,52 +14,13 @@ from django.db.models.functions import Left, Length, StrIndex, Substr
 
 from entities.address import ancestor_kinds, instance_address
 from entities.vocabulary import KINDS
-from grants.journal import BREAK_GLASS_ACTIONS, REQUEST_ACTIONS, REVIEW_ACTIONS, RUN_ACTIONS
+from grants.journal_queries import relevant_lines_since
 from grants.models import JournalLine, Plan, PlanBreadth, PlanItem
-
-# Actions that cannot change a decision. Time changed it before a line about the beginning or the end of a
-# period was written, and applying a plan computes its effect again.
-IRRELEVANT_ACTIONS = (
-    "begin",
-    "expire",
-    "describe",
-    "role-set",
-    "password-set",
-    "token-add",
-    "token-revoke",
-    "generation-activate",
-    "plan-apply",
-    "identity-link",
-    "identity-unlink",
-    "token-remove",
-    "group-change",
-    "factor-add",
-    "factor-remove",
-    "factor-reset",
-    "storage-identity",
-    "sessions-end",
-    "sign-in-limits-clear",
-    "webhook-add",
-    "webhook-change",
-    "webhook-delete",
-    "approvers-set",
-    "delegation-set",
-    "generation-propose",
-    *BREAK_GLASS_ACTIONS,
-    *REQUEST_ACTIONS,
-    *REVIEW_ACTIONS,
-    *RUN_ACTIONS,
-)
 
 
 def invalidating_line(plan: Plan) -> JournalLine | None:
     """Return the first line that makes the plan stale; None if the plan can be applied. Runs one query."""
     return _invalidating_lines(plan).order_by("revision").first()
-
-
-def first_relevant_line_since(revision: int) -> JournalLine | None:
-    """Return the first line after `revision` that may change a decision. Runs one query."""
-    return _relevant_lines_since(revision).order_by("revision").first()
 
 
 def line_summary(line: JournalLine) -> str:
@@ -70,12 +31,8 @@ def line_summary(line: JournalLine) -> str:
     return f"line {line.revision:,} ({action}{entity}{principal}, by {line.actor})"
 
 
-def _relevant_lines_since(revision: int) -> QuerySet[JournalLine]:
-    return JournalLine.objects.filter(revision__gt=revision).exclude(action__in=IRRELEVANT_ACTIONS)
-
-
 def _invalidating_lines(plan: Plan) -> QuerySet[JournalLine]:
-    lines = _relevant_lines_since(plan.base_revision)
+    lines = relevant_lines_since(plan.base_revision)
     lines = _split_at_colon(lines, "entity", "kind", "key")
     lines = _split_at_colon(lines, "principal", "principal_type", "principal_name")
     changes_entity = _has_item(plan, kind=OuterRef("kind"), key=OuterRef("key"))

@@ -6,18 +6,18 @@ an empty console and exporting again gives the same bytes.
 
 import json
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from datetime import datetime
 from itertools import groupby
 from operator import itemgetter
 
 from django.contrib.auth.models import Group
-from django.db import connection, transaction
+from django.db import connection
 from django.db.models import CharField, F, QuerySet, Value
 from django.db.models.functions import Collate, Concat
 
 from entities.models import Entity
 from entities.vocabulary import Privilege
+from grants.consistent_read import consistent_read
 from grants.grant_attributes import GrantAttributes
 from grants.models import GroupGrant, User, UserGrant, privilege_of
 from grants.querysets import memberships_of_principals
@@ -41,32 +41,10 @@ def export_tenant(stream) -> int:
 
 def tenant_lines() -> Iterator[str]:
     """Yield the lines of the document without line ends, all from one revision."""
-    with _consistent_reads():
+    with consistent_read():
         for lines_of_one_type in _LINE_TYPES:
             for members in lines_of_one_type():
                 yield json.dumps(members, ensure_ascii=False, separators=(",", ":")).translate(_SEPARATORS)
-
-
-@contextmanager
-def _consistent_reads():
-    """Make all queries read the same state, without blocking writers.
-
-    Inside a transaction, use that transaction.
-    """
-    if connection.in_atomic_block:
-        yield
-    elif connection.vendor == "postgresql":
-        with transaction.atomic(), connection.cursor() as cursor:
-            cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
-            yield
-    else:
-        # atomic() would start an immediate transaction, which takes the write lock.
-        with connection.cursor() as cursor:
-            cursor.execute("BEGIN DEFERRED")
-            try:
-                yield
-            finally:
-                cursor.execute("ROLLBACK")
 
 
 def _entities() -> Iterator[dict]:

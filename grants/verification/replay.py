@@ -8,13 +8,13 @@ import sqlite3
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 
 from django.conf import settings
-from django.db import connection, transaction
 
+from grants.consistent_read import consistent_read
 from grants.journal import ChainBreak, first_break
 from grants.journal_details import parse_detail, period_detail
 from grants.models import JournalLine
@@ -117,7 +117,7 @@ def first_fault(more_facts: Callable[[], Iterable[Fact]] = tuple) -> ChainBreak 
 
     more_facts: the facts of the tables of other packages, such as tokens.
     """
-    with _consistent_read(), _fact_store() as store:
+    with consistent_read(), _fact_store() as store:
         replay, anchors, renames = _Replay(store), AnchorCheck(), Renames()
 
         def visit(values: tuple) -> None:
@@ -187,28 +187,3 @@ def _fact_store() -> Iterator[sqlite3.Connection]:
             yield store
         finally:
             store.close()
-
-
-@contextmanager
-def _consistent_read() -> Iterator[None]:
-    """Open a transaction that reads one state of the database and does not block writers."""
-    if connection.in_atomic_block:
-        yield
-        return
-    mode = getattr(connection, "transaction_mode", None)
-    if connection.vendor == "sqlite":
-        connection.ensure_connection()
-        # the settings use BEGIN IMMEDIATE, which takes the write lock; a deferred transaction reads from the
-        # WAL
-        mode, connection.transaction_mode = connection.transaction_mode, "DEFERRED"
-    try:
-        with (
-            transaction.atomic(),
-            nullcontext() if connection.vendor == "sqlite" else connection.cursor() as cursor,
-        ):
-            if cursor is not None:
-                cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
-            yield
-    finally:
-        if connection.vendor == "sqlite":
-            connection.transaction_mode = mode

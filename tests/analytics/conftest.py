@@ -1,6 +1,5 @@
 """Fixtures that stand in for Celery and Spark."""
 
-import celery
 import pytest
 
 from analytics.models import RunStage
@@ -11,17 +10,6 @@ def storage_folder(settings, tmp_path):
     """Return the folder of SNAPSHOT_URI."""
     settings.SNAPSHOT_URI = str(tmp_path)
     return tmp_path
-
-
-@pytest.fixture
-def sent_tasks(monkeypatch):
-    """Return the tasks sent to the worker, as (task name, run number). Redis always answers."""
-    tasks = []
-    monkeypatch.setattr("grants.jobs.queue.redis_problem", lambda: "")
-    monkeypatch.setattr(
-        celery.current_app, "send_task", lambda name, args, **options: tasks.append((name, *args))
-    )
-    return tasks
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from rest_framework.response import Response
 
-from analytics.runs.services import request_change_effect
 from authzconsole.common.fields import Choice, List, StrictSerializer, Text
 from authzconsole.rest.effects.plan_effects import ComputingSerializer, computing_response
 from authzconsole.rest.framework.callers import check_administrator
@@ -15,7 +14,7 @@ from authzconsole.rest.permission_effects import (
 )
 from grants.active_generation import active_generation
 from grants.change_set import UnknownChange, change_from_json
-from grants.changes import ChangeSet, can_make, preview
+from grants.changes import ChangeSet, can_make, preview, request_change_effect
 from grants.effects.changes import MAX_CHANGES
 from grants.policies.catalogue import GENERATIONS
 

@@ -5,9 +5,6 @@ from datetime import datetime
 from rest_framework import serializers
 from rest_framework.response import Response
 
-from analytics.models import AnalysisRun
-from analytics.plan_effects.stored import StoredEffect, latest_plan_run, stored_effect
-from analytics.runs.services import request_plan_effect
 from authzconsole.common.fields import Choice, StrictSerializer, Text
 from authzconsole.common.periods import PeriodTime
 from authzconsole.lists.plans import EffectRows
@@ -21,11 +18,17 @@ from authzconsole.rest.permission_effects import (
     effect_as_json,
 )
 from authzconsole.rest.plans import PLAN
-from grants.effects.effect import RowFilter
-from grants.effects.known_effect import KnownEffect
+from grants.effects.effect import KnownEffect, RowFilter
+from grants.effects.large import LargeEffect, stored_effect
 from grants.errors import EffectTooLarge, PlanError
-from grants.models import JobState, Plan, PlanState
-from grants.plans.permission_effect import generation_of_plan, plan_consequences, plan_effect
+from grants.models import Job, JobState, Plan, PlanState
+from grants.plans.permission_effect import (
+    generation_of_plan,
+    newest_plan_job,
+    plan_consequences,
+    plan_effect,
+    request_plan_effect,
+)
 from grants.policies.catalogue import GENERATIONS
 from grants.policies.times import format_time
 
@@ -102,7 +105,7 @@ class PlanEffect(Endpoint):
         try:
             return Response(effect_as_json(plan_effect(plan, self.query.get("generation"), at), consequences))
         except EffectTooLarge as error:
-            run = latest_plan_run(plan, self.query.get("generation") or generation_of_plan(plan).name)
+            run = newest_plan_job(plan, self.query.get("generation") or generation_of_plan(plan).name)
             if run is not None and not run.is_finished:
                 return computing_response(run)
             return Response(effect_as_json(_stored_effect(run, error, at), consequences))
@@ -152,12 +155,12 @@ def _applied_as_json(plan: Plan, generation: str | None, at: datetime | None) ->
     return content | totals | {"digest": ""}
 
 
-def computing_response(run: AnalysisRun) -> Response:
+def computing_response(run: Job) -> Response:
     location = run_location(run.pk)
     return Response({"state": "computing", "run": location}, status=202, headers={"Location": location})
 
 
-def _stored_effect(run: AnalysisRun | None, error: EffectTooLarge, at: datetime | None) -> StoredEffect:
+def _stored_effect(run: Job | None, error: EffectTooLarge, at: datetime | None) -> LargeEffect:
     """Return the effect that the run computed, or that at one of its times.
 
     Raise EffectTooLarge if there is none for the current data, or the effect was not evaluated at this time.
@@ -200,6 +203,6 @@ class EffectRowFiles(Download):
             effect = plan_effect(plan, generation, at)
         except EffectTooLarge as error:
             effect = _stored_effect(
-                latest_plan_run(plan, generation or generation_of_plan(plan).name), error, at
+                newest_plan_job(plan, generation or generation_of_plan(plan).name), error, at
             )
         return EffectRows(self.request.user, {"plan": plan.pk, "where": RowFilter(**query)}, effect)

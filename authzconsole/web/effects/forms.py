@@ -29,8 +29,7 @@ from entities.address import parse_address
 from entities.errors import Refusal
 from grants.change_set import Change, principals_of
 from grants.changes import ChangeSet, Outcome, Preview, Shown, apply, preview
-from grants.effects.effect import EffectRow, RowFilter
-from grants.effects.known_effect import KnownEffect
+from grants.effects.effect import EffectRow, KnownEffect, RowFilter
 from grants.errors import EffectChanged, EffectNotShown
 from grants.grant_attributes import GrantAttributes
 from grants.principal_rows import principals_by_name

@@ -10,8 +10,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
-from analytics.plan_effects.stored import latest_change_run
-from analytics.runs.services import cancel_run, request_change_effect
+from analytics.runs.services import cancel_run
 from authzconsole.common.messages import read_only_message
 from authzconsole.web.effects.forms import effect_context
 from authzconsole.web.effects.runs import effect_parameters
@@ -20,7 +19,15 @@ from authzconsole.web.shared.guard import auditor_required, capability_required,
 from authzconsole.web.shared.rendering import render_page, see_other
 from grants.active_generation import active_generation
 from grants.change_set import UnknownChange, change_from_text
-from grants.changes import ChangeSet, Preview, can_make, capability_to_make, preview
+from grants.changes import (
+    ChangeSet,
+    Preview,
+    can_make,
+    capability_to_make,
+    newest_change_job,
+    preview,
+    request_change_effect,
+)
 from grants.effects.changes import MAX_CHANGES
 from grants.errors import GrantError
 from grants.policies.catalogue import GENERATIONS
@@ -89,7 +96,7 @@ def compute_effect_view(request: HttpRequest) -> HttpResponse:
 @capability_required(Capability.RUN_ANALYSES, visible_to=[Capability.READ_ALL])
 def cancel_effect_view(request: HttpRequest) -> HttpResponse:
     shown = preview_from_url(request)
-    run = latest_change_run(shown.change_set.texts, shown.generation)
+    run = newest_change_job(shown.change_set, shown.generation)
     if run is not None and cancel_run(run=run, author=request_author(request)):
         messages.info(request, "The computation of the effect is being cancelled.")
     else:

@@ -6,13 +6,11 @@ from urllib.parse import urlencode
 from django.http import HttpRequest
 from django.urls import reverse
 
-from analytics.models import AnalysisRun
-from analytics.plan_effects.stored import latest_change_run
 from analytics.runs.selectors import run_progress
-from grants.changes import Preview, can_make
-from grants.effects.known_effect import KnownEffect
+from grants.changes import Preview, can_make, newest_change_job
+from grants.effects.effect import KnownEffect
 from grants.errors import EffectTooLarge
-from grants.models import JobState
+from grants.models import Job, JobState
 from grants.roles.capabilities import Capability
 
 # longer lists of changes have no URL, because servers refuse long URLs
@@ -21,7 +19,7 @@ MAX_URL_CHARACTERS = 6_000
 
 def effect_run_context(
     request: HttpRequest,
-    run: AnalysisRun | None,
+    run: Job | None,
     effect: KnownEffect | None,
     error: EffectTooLarge,
     *,
@@ -61,7 +59,7 @@ def change_run_context(request: HttpRequest, preview: Preview) -> dict:
     has_url = bool(effect_url(preview.change_set.texts))
     return effect_run_context(
         request,
-        latest_change_run(preview.change_set.texts, preview.generation),
+        newest_change_job(preview.change_set, preview.generation),
         preview.effect,
         preview.too_large,
         can_make=can_make(request.user, preview.change_set),

@@ -20,8 +20,7 @@ from authzconsole.web.shared.paging import numbered_page, page_number
 from authzconsole.web.shared.parameters import choice_parameter, text_parameter
 from grants.active_generation import active_generation
 from grants.effects.consequences import Consequences
-from grants.effects.effect import RowFilter
-from grants.effects.known_effect import KnownEffect
+from grants.effects.effect import KnownEffect, RowFilter
 from grants.policies.catalogue import GENERATIONS
 from grants.policies.times import format_time
 

@@ -5,8 +5,7 @@ from collections.abc import Iterator
 from authzconsole.web.shared.times.periods import exact_time
 from entities.vocabulary import quantity
 from grants.effects.consequences import Consequences
-from grants.effects.effect import Tally
-from grants.effects.known_effect import KnownEffect
+from grants.effects.effect import KnownEffect, Tally
 
 
 def effect_sentence(effect: KnownEffect) -> str:

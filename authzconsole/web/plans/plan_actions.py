@@ -6,8 +6,7 @@ from urllib.parse import urlencode
 from django.contrib import messages
 from django.http import HttpResponse
 
-from analytics.plan_effects.stored import latest_plan_run
-from analytics.runs.services import cancel_run, request_plan_effect
+from analytics.runs.services import cancel_run
 from authzconsole.web.forms import (
     ConsoleForm,
     FlagField,
@@ -31,7 +30,7 @@ from grants.changes import Shown
 from grants.errors import StaleBase
 from grants.models import Plan
 from grants.plans.apply import apply_plan, create_inverse_plan, discard_plan
-from grants.plans.permission_effect import generation_of_plan
+from grants.plans.permission_effect import generation_of_plan, newest_plan_job, request_plan_effect
 from grants.plans.renew import renew_plan
 from grants.plans.sources.copy import create_plan_from_copy
 from grants.policies.catalogue import GENERATIONS
@@ -144,7 +143,7 @@ class CancelPlanEffect(PlanAction):
 
     def perform(self, form: PlanForm) -> HttpResponse:
         generation = form.cleaned_data["generation"] or generation_of_plan(self.plan).name
-        run = latest_plan_run(self.plan, generation)
+        run = newest_plan_job(self.plan, generation)
         if run is not None and cancel_run(run=run, author=request_author(self.request)):
             messages.info(self.request, "The computation of the effect is being cancelled.")
         else:

@@ -9,9 +9,6 @@ from urllib.parse import urlencode
 from django.http import HttpRequest
 from django.urls import reverse
 
-from analytics.analyses import AnalysisError
-from analytics.plan_effects.stored import latest_plan_run, stored_effect
-from analytics.storage import StorageError
 from authzconsole.web.effects.runs import effect_run_context, effect_url
 from authzconsole.web.effects.section import DOWNLOAD_TITLES, filter_query, section_context
 from authzconsole.web.effects.wording import button_numbers, effect_sentence, sentence_part
@@ -21,12 +18,17 @@ from authzconsole.web.shared.parameters import choice_parameter
 from entities.address import parse_address
 from entities.vocabulary import quantity
 from grants.change_set import ActivateGeneration, as_text
-from grants.effects.effect import TOO_LARGE
-from grants.effects.known_effect import KnownEffect
+from grants.effects.effect import TOO_LARGE, KnownEffect
+from grants.effects.large import stored_effect
 from grants.errors import EffectTooLarge, PlanError
 from grants.models import Plan
 from grants.plans.create import PlanOrigin
-from grants.plans.permission_effect import generation_of_plan, plan_consequences, plan_effect
+from grants.plans.permission_effect import (
+    generation_of_plan,
+    newest_plan_job,
+    plan_consequences,
+    plan_effect,
+)
 from grants.plans.regrants.kept_not import kept_not_of_plan
 from grants.policies.catalogue import GENERATIONS
 from grants.policies.times import format_time
@@ -47,7 +49,7 @@ def permissions_section(request: HttpRequest, plan: Plan) -> dict | None:
     except EffectTooLarge as error:
         if not plan.is_proposed:
             return None
-        run = latest_plan_run(plan, generation)
+        run = newest_plan_job(plan, generation)
         effect = stored_effect(run)
         run_context = effect_run_context(
             request,
@@ -61,14 +63,9 @@ def permissions_section(request: HttpRequest, plan: Plan) -> dict | None:
         )
     except PlanError:
         return None
-    try:
-        section = section_context(
-            request, effect, generation=generation, url=url, consequences=plan_consequences(plan)
-        )
-    except (AnalysisError, StorageError) as error:
-        section = section_context(
-            request, None, generation=generation, url=url, fault=f"The rows cannot be read: {error}."
-        )
+    section = section_context(
+        request, effect, generation=generation, url=url, consequences=plan_consequences(plan)
+    )
     downloads = {"downloads": _downloads(plan, generation, section)} if section.get("effect") else {}
     note = "" if plan.is_proposed else "Computed with the data before the plan was applied."
     own = generation_of_plan(plan).name
@@ -92,7 +89,7 @@ def confirmation_context(plan: Plan, section: dict) -> dict:
         try:
             effect = plan_effect(plan)
         except EffectTooLarge:
-            effect = stored_effect(latest_plan_run(plan, own))
+            effect = stored_effect(newest_plan_job(plan, own))
     if effect is None:
         return {
             "digest": TOO_LARGE,

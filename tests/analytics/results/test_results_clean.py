@@ -14,8 +14,15 @@ from analytics.results.files import ResultsGone
 from analytics.results.read import result_page, result_stream
 from analytics.runs.retention import ABANDONED_AFTER, READER_GRACE_PERIOD, clean_results
 from analytics.storage_identity import former_identity, storage_identity
-from grants.models import JobState, JournalLine
-from grants.plans.staleness import first_relevant_line_since
+from entities.address import parse_address
+from grants.change_set import ChangeSet, Delete
+from grants.changes import request_change_effect
+from grants.journal_queries import first_relevant_line_since
+from grants.models import EffectRows, Job, JobState, JournalLine
+from tests.support.authors import COMMAND
+from tests.support.cast import create_sample_tenant
+from tests.support.changes import change_grants
+from tests.support.jobs import execute_effect
 from tests.support.reports import create_report
 
 pytestmark = pytest.mark.django_db
@@ -139,7 +146,7 @@ def test_an_unreachable_storage_is_logged_and_does_not_raise(storage, settings, 
 def test_cleaning_takes_a_fixed_number_of_queries(storage, django_assert_max_num_queries):
     for _ in range(30):
         create_report(storage, ROWS)
-    with django_assert_max_num_queries(5):
+    with django_assert_max_num_queries(7):
         clean_results()
 
 
@@ -210,3 +217,24 @@ def test_snapshots_and_abandoned_folders_of_version_1_are_deleted_only_from_a_pr
             os.utime(path, (old, old))
     clean_results()
     assert [folder.exists() for folder in folders] == [not is_private] * 2
+
+
+def test_rows_of_outdated_effects_are_deleted(storage):
+    create_sample_tenant()
+    sales = parse_address("namespace:sales")
+    job = request_change_effect(
+        changes=ChangeSet.of(Delete(sales)), generation="final", author=COMMAND, requested_by=None
+    )
+    execute_effect(job)
+    clean_results()
+    assert job in kept_runs_of("change-effect")
+    change_grants(author=COMMAND, grant=[("user:out", sales, "READ")])
+    clean_results()
+    assert not kept_runs_of("change-effect") and EffectRows.objects.filter(job=job).exists()
+    Job.objects.update(result_removed_at=days_ago(1))
+    clean_results()
+    assert not EffectRows.objects.exists()
+
+
+def kept_runs_of(job_type):
+    return list(Job.objects.filter(type=job_type, result_removed_at=None))

@@ -5,7 +5,6 @@ scheduler.
 import threading
 from datetime import UTC, datetime, time, timedelta
 
-import celery
 import pytest
 from django.db import connections
 from django.utils import timezone
@@ -23,7 +22,7 @@ from grants.journal import Author
 from grants.models import JobState, JournalLine
 from tests.support.cast import SETUP, create_sample_users
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("sent_tasks")]
 
 READINESS = "delete-readiness"
 FIXED_ENTRIES = {
@@ -39,17 +38,6 @@ FIXED_ENTRIES = {
     "sessions_clean",
     "webhooks_dispatch",
 }
-
-
-@pytest.fixture(autouse=True)
-def sent_tasks(monkeypatch):
-    """Return the list of tasks sent to the worker."""
-    tasks = []
-    monkeypatch.setattr("grants.jobs.queue.redis_problem", lambda: "")
-    monkeypatch.setattr(
-        celery.current_app, "send_task", lambda name, args, **options: tasks.append((name, *args))
-    )
-    return tasks
 
 
 def switch(is_on=True, *, analysis=READINESS, at=time(2, 30), author=SETUP, **options):

@@ -1,37 +1,28 @@
 """The effect of a plan above the limits: requested from a run, shown on its page and over REST, and checked
 when it is applied.
 
-`test_agreement` tests the computation.
+`tests.grants.effects.test_large_effects` tests the computation.
 """
 
 import json
 
 import pytest
 
-from analytics.models import AnalysisRun
-from analytics.plan_effects.stored import StoredEffect, latest_plan_run, stored_effect
 from authzconsole.web.effects.wording import effect_sentence
 from entities.address import parse_address
-from grants.models import JobState, JournalLine, Plan
-from grants.plans.permission_effect import plan_effect
+from grants.effects.large import large_effect, stored_effect
+from grants.models import Job, JobState, JournalLine, Plan
+from grants.plans.permission_effect import newest_plan_job, plan_effect
 from grants.policies.times import parse_time
 from grants.validity import Validity, at_time
-from tests.analytics.plan_effects.finished_runs import finish_effect_run
 from tests.support.cast import SETUP
 from tests.support.changes import change_grants, create_plan_from_changes
+from tests.support.jobs import execute_effect
 from tests.support.pages import page_html
-from tests.web.conftest import browse as browse
-from tests.web.conftest import cast as cast
-from tests.web.conftest import htmx as htmx
 
 pytestmark = pytest.mark.django_db
 
 ORDERS, LATER = parse_address("dataset:sales.orders"), "2126-01-01T00:00:00Z"
-
-
-@pytest.fixture(autouse=True)
-def storage(settings, tmp_path):
-    settings.SNAPSHOT_URI = str(tmp_path)
 
 
 @pytest.fixture
@@ -52,9 +43,9 @@ def test_the_page_requests_the_run_shows_its_progress_and_then_its_result(
     assert [browse(name).post(f"{url}effect").status_code for name in ("aud", "ned")] == [403, 404]
     client.post(f"{url}effect", {"generation": "final"})
     client.post(f"{url}effect", {"generation": "final"})
-    run = latest_plan_run(large_plan, "final")
-    assert AnalysisRun.objects.count() == 1 and JournalLine.objects.latest("pk").action == "run-start"
-    AnalysisRun.objects.update(state=JobState.RUNNING, stage="computing", steps_done=2, steps_total=5)
+    run = newest_plan_job(large_plan, "final")
+    assert Job.objects.count() == 1 and JournalLine.objects.latest("pk").action == "run-start"
+    Job.objects.update(state=JobState.RUNNING, stage="computing", steps_done=2, steps_total=5)
     section = page_html(client.get(f"{url}?generation=final", headers=htmx("permissions")))
     assert (
         "2 of 5 tasks" in section
@@ -62,7 +53,7 @@ def test_the_page_requests_the_run_shows_its_progress_and_then_its_result(
         and "Compute the effect" not in section
     )
     assert f"/analyses/{run.pk}/" not in page_html(client.get("/analyses/"))
-    finish_effect_run(run, large_plan)
+    execute_effect(run)
     page = client.get(url)
     text = page_html(page)
     assert (
@@ -71,7 +62,7 @@ def test_the_page_requests_the_run_shows_its_progress_and_then_its_result(
     )
     assert page.context["to_confirm"]["digest"].startswith("run-") and "Also give 4 permissions" in text
     assert [row["row"].operation for row in page.context["permissions"]["page"].rows] == [
-        row.operation for row in sorted(StoredEffect(latest_plan_run(large_plan, "final")).rows())
+        row.operation for row in large_effect(newest_plan_job(large_plan, "final")).rows()
     ]
     assert page.context["permissions"]["page"].total > 4
     section = client.get(f"{url}?effect_purpose=beyond").context["permissions"]
@@ -88,15 +79,15 @@ def test_the_page_cancels_the_run(large_plan, browse, sent_tasks):
     client, url = browse("ada"), f"/plans/{large_plan.pk}/"
     assert "not being computed" in page_html(client.post(f"{url}effect/cancel", follow=True))
     client.post(f"{url}effect", {"generation": "final"})
-    AnalysisRun.objects.update(state=JobState.RUNNING)
+    Job.objects.update(state=JobState.RUNNING)
     assert "Cancel computation" in page_html(client.get(url)) and "Cancel computation" not in page_html(
         browse("aud").get(url)
     )
     assert [browse(name).post(f"{url}effect/cancel").status_code for name in ("aud", "ned")] == [403, 404]
-    assert latest_plan_run(large_plan, "final").cancel_requested_at is None
+    assert newest_plan_job(large_plan, "final").cancel_requested_at is None
     assert "Cancelling" in page_html(client.post(f"{url}effect/cancel", {"generation": "final"}, follow=True))
     assert JournalLine.objects.latest("pk").action == "run-cancel"
-    AnalysisRun.objects.update(state=JobState.CANCELLED)
+    Job.objects.update(state=JobState.CANCELLED)
     page = page_html(client.get(url))
     assert "The computation was cancelled" in page and "Compute the effect" in page
 
@@ -104,7 +95,7 @@ def test_the_page_cancels_the_run(large_plan, browse, sent_tasks):
 def test_the_plan_is_applied_only_with_the_effect_that_was_shown(large_plan, browse, sent_tasks):
     client, url = browse("ada"), f"/plans/{large_plan.pk}/"
     client.post(f"{url}effect")
-    finish_effect_run(latest_plan_run(large_plan, "final"), large_plan)
+    execute_effect(newest_plan_job(large_plan, "final"))
     digest = client.get(url).context["to_confirm"]["digest"]
     form = {"reason": "because", "effect": digest}
     assert "permissions beyond its purpose" in page_html(client.post(f"{url}apply", form))
@@ -114,8 +105,8 @@ def test_the_plan_is_applied_only_with_the_effect_that_was_shown(large_plan, bro
     assert page.status_code in (400, 409) and Plan.objects.get(pk=large_plan.pk).is_proposed
     assert "Data has changed since the effect was computed" in page_html(client.get(url))
     client.post(f"{url}effect")
-    assert AnalysisRun.objects.count() == 2
-    finish_effect_run(latest_plan_run(large_plan, "final"), large_plan)
+    assert Job.objects.count() == 2
+    execute_effect(newest_plan_job(large_plan, "final"))
     fresh = client.get(url).context
     if fresh["stale"]:
         return
@@ -138,7 +129,7 @@ def test_the_page_rest_and_downloads_have_the_effect_at_each_time(cast, settings
     settings.EFFECT_MAX_GRANTS = -1
     client, url = browse("ada"), f"/api/v1/plans/{plan.pk}/effect"
     client.generic("POST", url)
-    finish_effect_run(latest_plan_run(plan, "final"), plan)
+    execute_effect(newest_plan_job(plan, "final"))
     effect = client.get(url).json()
     assert [one["for"] for one in effect["times"]] == [one.summary["for"] for one in expected.times]
     assert effect["times"][1]["at"] == LATER and effect["for"] == expected.summary["for"]
@@ -158,12 +149,15 @@ def test_the_page_rest_and_downloads_have_the_effect_at_each_time(cast, settings
 def test_the_effect_is_outdated_when_a_period_begins_or_ends(large_plan, browse, sent_tasks):
     client, url = browse("ada"), f"/plans/{large_plan.pk}/"
     client.post(f"{url}effect")
-    run = latest_plan_run(large_plan, "final")
-    finish_effect_run(run, large_plan, valid_until=LATER)
-    assert stored_effect(run) == StoredEffect(run)
+    run = newest_plan_job(large_plan, "final")
+    execute_effect(run)
+    run.refresh_from_db()
+    run.summary["valid_until"] = LATER
+    assert stored_effect(run) == large_effect(run)
     with at_time(parse_time(LATER)):
         assert stored_effect(run) is None
-    finish_effect_run(run, large_plan, valid_until="2026-01-01T00:00:00Z")
+    run.summary["valid_until"] = "2026-01-01T00:00:00Z"
+    run.save()
     assert "Data has changed since the effect was computed" in page_html(client.get(url))
 
 
@@ -173,12 +167,12 @@ def test_rest_answers_202_until_the_effect_is_computed(large_plan, browse, sent_
     assert refusal.status_code == 409 and "or compute it with POST" in refusal.json()["detail"]
     assert browse("aud").generic("POST", url).status_code == 403 and browse("ned").get(url).status_code == 403
     started = client.generic("POST", url)
-    run = latest_plan_run(large_plan, "final")
+    run = newest_plan_job(large_plan, "final")
     location = f"/api/v1/runs/{run.pk}"
     assert started.status_code == 202 and started["Location"] == location
     assert started.json() == client.get(url).json() == {"state": "computing", "run": location}
     assert client.get(url).status_code == 202 and client.get(location).json()["state"] == "waiting"
-    finish_effect_run(run, large_plan)
+    execute_effect(run)
     effect = client.get(url).json()
     assert effect["beyond"] == {"gained": 4, "lost": 0} and [user["user"] for user in effect["users"]] == [
         "out"

@@ -1,7 +1,7 @@
 """The effect of a single change above the limits: requested from a run, shown in the form and on its page,
 and checked when the change is made.
 
-`tests.analytics.plan_effects.test_single_changes` tests the computation.
+`tests.grants.effects.test_large_effects` tests the computation.
 """
 
 import json
@@ -9,24 +9,17 @@ from urllib.parse import urlencode
 
 import pytest
 
-from analytics.models import AnalysisRun
 from authzconsole.web.effects.wording import button_numbers
 from entities.address import parse_address
-from grants.change_set import ActivateGeneration, Delete
-from grants.models import JobState, JournalLine
-from grants.policies.catalogue import GENERATIONS
-from tests.analytics.plan_effects.finished_runs import finish_change_run
+from grants.models import Job, JobState, JournalLine
 from tests.support.authors import database_state
 from tests.support.cast import SETUP
 from tests.support.changes import change_grants
+from tests.support.jobs import execute_effect
 from tests.support.pages import page_html, shown_effect
-from tests.web.conftest import browse as browse
-from tests.web.conftest import cast as cast
-from tests.web.conftest import htmx as htmx
 
 pytestmark = pytest.mark.django_db
 
-SALES = parse_address("namespace:sales")
 QUERY = urlencode(
     {"change": json.dumps(["delete", "namespace:sales"], separators=(",", ":")), "generation": "final"}
 )
@@ -35,14 +28,13 @@ FORM = "/lifecycle/delete/namespace:sales"
 
 
 @pytest.fixture(autouse=True)
-def limits(settings, tmp_path):
-    settings.SNAPSHOT_URI = str(tmp_path)
+def limits(settings):
     settings.EFFECT_MAX_ENTITIES = 1
 
 
 def finished_run():
     """Finish the run that was requested last."""
-    return finish_change_run(AnalysisRun.objects.latest("pk"), [Delete(SALES)])
+    return execute_effect(Job.objects.latest("pk"))
 
 
 def test_the_form_requests_the_run_shows_its_progress_and_then_its_result(browse, sent_tasks, htmx):
@@ -54,7 +46,7 @@ def test_the_form_requests_the_run_shows_its_progress_and_then_its_result(browse
     )
     started = client.post(f"{RUN}&forecast=1", {"change": "a field of the form"}, headers=htmx("x"))
     part = page_html(started)
-    run = AnalysisRun.objects.get()
+    run = Job.objects.get()
     assert (
         f"The worker computes the effect in run {run.pk}" in part
         and 'hx-trigger="every 2s"' in part
@@ -67,8 +59,8 @@ def test_the_form_requests_the_run_shows_its_progress_and_then_its_result(browse
     }
     assert JournalLine.objects.latest("pk").action == "run-start"
     client.post(RUN)
-    assert AnalysisRun.objects.count() == 1
-    AnalysisRun.objects.update(state=JobState.RUNNING, stage="computing", steps_done=2, steps_total=5)
+    assert Job.objects.count() == 1
+    Job.objects.update(state=JobState.RUNNING, stage="computing", steps_done=2, steps_total=5)
     assert "2 of 5 tasks" in page_html(client.get(FORM_PART)) and 'hx-trigger="every 2s"' in page_html(
         client.get(FORM)
     )
@@ -143,7 +135,7 @@ def test_the_change_is_made_only_with_the_effect_that_was_shown(browse, sent_tas
         outdated
     )
     client.post(RUN)
-    assert AnalysisRun.objects.count() == 2
+    assert Job.objects.count() == 2
     finished_run()
     assert client.post(FORM, form | shown_effect(client.get(FORM))).status_code == 303
 
@@ -162,14 +154,14 @@ def test_a_dry_run_has_the_effect_that_the_run_computed(browse, sent_tasks):
 def test_rest_requests_the_run_and_then_returns_the_effect(browse, sent_tasks):
     client, url, body = browse("ada"), "/api/v1/effects", {"changes": [["delete", "namespace:sales"]]}
     started = client.post(url, body, content_type="application/json")
-    run = AnalysisRun.objects.get()
+    run = Job.objects.get()
     assert started.status_code == 202 and started.json() == {
         "state": "computing",
         "run": f"/api/v1/runs/{run.pk}",
     }
     assert (
         client.post(url, body, content_type="application/json").status_code == 202
-        and AnalysisRun.objects.count() == 1
+        and Job.objects.count() == 1
     )
     expected = finished_run()
     effect = client.post(url, body, content_type="application/json").json()
@@ -201,14 +193,14 @@ def test_who_may_make_the_change_may_request_the_run_and_who_sees_everything_rea
         "ned": [404, 404, 404],
         "dee": [404, 404, 404],
     }
-    assert AnalysisRun.objects.count() == 1
+    assert Job.objects.count() == 1
     part = page_html(browse("aud").get(FORM_PART))
     assert "The computation was cancelled" in part and "Compute the effect" not in part
 
 
 def test_an_effect_below_the_limits_needs_no_run(browse, settings):
     settings.EFFECT_MAX_ENTITIES = 1_000
-    assert browse("ada").post(RUN).status_code == 303 and not AnalysisRun.objects.exists()
+    assert browse("ada").post(RUN).status_code == 303 and not Job.objects.exists()
 
 
 def test_another_generation_is_evaluated_alone(browse, sent_tasks):
@@ -217,9 +209,9 @@ def test_another_generation_is_evaluated_alone(browse, sent_tasks):
     page = client.post(f"/effect/run?{change}&{QUERY}", follow=True)
     assert "another active generation are evaluated without other changes" in page_html(page)
     client.post(f"/effect/run?{change}")
-    effect = finish_change_run(AnalysisRun.objects.get(), [ActivateGeneration(GENERATIONS["existing"])])
+    effect = execute_effect(Job.objects.get())
     page = page_html(client.get("/policies/existing/activate"))
-    assert f"Computed by run {effect.run.pk}" in page and button_numbers(effect.tally) in page
+    assert f"Computed by run {effect.job.pk}" in page and button_numbers(effect.tally) in page
 
 
 @pytest.mark.parametrize(("url", "max_queries"), [(FORM, 31), (PAGE, 32), (FORM_PART, 32)])

@@ -1,4 +1,4 @@
-"""Runs compute the same effects of plans, namespace by namespace, as pages do at once, on random tenants."""
+"""Jobs compute the same effects, namespace by namespace, as pages do at once, on random tenants."""
 
 import random
 from dataclasses import replace
@@ -7,33 +7,42 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from analytics.models import AnalysisRun
-from analytics.plan_effects.compute import MAX_TOP, compute_effect
-from analytics.plan_effects.sources import PlanSource
-from analytics.plan_effects.stored import StoredEffect
-from analytics.results.read import result_page
 from entities.address import parse_address
 from entities.models import State
 from entities.vocabulary import ANY, KINDS, Privilege
-from grants.change_set import Activate, ChangeSet, Deactivate, Grant, Join, Leave, Revoke
-from grants.effects import evaluate
+from grants.change_set import (
+    Activate,
+    ActivateGeneration,
+    ChangeSet,
+    Deactivate,
+    Delete,
+    Grant,
+    Join,
+    Leave,
+    Register,
+    RemovePrincipal,
+    Revoke,
+)
+from grants.changes import preview
+from grants.effects import evaluate, large
 from grants.effects.changes import MAX_TIMES
 from grants.effects.effect import RowFilter
+from grants.effects.large import MAX_TOP, large_effect
 from grants.jobs import run_job
-from grants.models import JobState, Plan
+from grants.models import EffectRows, Job, JobState, Plan
 from grants.plans.create import PlanOrigin
-from grants.plans.permission_effect import plan_effect
+from grants.plans.permission_effect import plan_effect, request_plan_effect
 from grants.plans.sources.changes import create_plan_from_changes
 from grants.policies.catalogue import GENERATIONS
 from grants.validity import Validity
 from tests.grants.effects.test_evaluate import random_changes
 from tests.support.authors import COMMAND
 from tests.support.cast import SETUP, create_sample_tenant
+from tests.support.jobs import execute_effect
 from tests.support.random_tenants import random_tenant, store_tenant
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-ALL_ROWS = 100_000
 ORDERS, SALES = parse_address("dataset:sales.orders"), parse_address("namespace:sales")
 # (number of the tenant, generation, purpose); see `random_changes` for the types of the changes of a number
 CASES = [
@@ -51,22 +60,9 @@ LARGE = CASES[-1]
 TIMED = [CASES[0], CASES[5]]
 
 
-class NoProgress:
-    """A `Progress` that does nothing."""
-
-    def begin_stage(self, stage):
-        pass
-
-    def check(self):
-        pass
-
-    def show_progress(self, done, total):
-        pass
-
-
 @pytest.fixture(autouse=True)
-def storage(settings, tmp_path):
-    settings.SNAPSHOT_URI = str(tmp_path)
+def small_blocks(monkeypatch):
+    monkeypatch.setattr(large, "ROWS_PER_BLOCK", 7)
 
 
 def plan_of(changes):
@@ -115,26 +111,15 @@ def set_purpose(plan, purpose, dice, tenant):
         plan.save()
 
 
-def computed_effect(plan, generation, max_rows=ALL_ROWS):
-    """Return the effect that a run computes, without the worker."""
-    folder = f"effect-{plan.pk}-{generation}"
-    report = compute_effect(
-        PlanSource(plan.pk, generation), folder=folder, max_rows=max_rows, progress=NoProgress()
-    )
-    return StoredEffect(
-        AnalysisRun.objects.create(
-            type="plan-effect",
-            state=JobState.DONE,
-            revision=report.revision,
-            summary=report.summary,
-            result_path=folder,
-            options={"plan": str(plan.pk), "generation": generation},
-        )
+def computed_effect(plan, generation):
+    """Return the effect that a job computes."""
+    return execute_effect(
+        request_plan_effect(plan=plan, generation=generation, author=COMMAND, requested_by=None)
     )
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_run_computes_the_effect_that_is_computed_at_once(monkeypatch, case):
+def test_a_job_computes_the_effect_that_is_computed_at_once(monkeypatch, sent_tasks, case):
     number, generation, purpose = case
     if case == LARGE:
         monkeypatch.setattr(evaluate, "MAX_PAIRS_PER_BATCH", 1)
@@ -167,45 +152,98 @@ def check_agreement(effect, expected):
     assert (effect.entities, effect.entity_count) == (expected.entities[:MAX_TOP], expected.entity_count)
     rows = sorted(expected.rows())
     assert list(effect.rows()) == rows and effect.row_count() == len(rows)
-    assert list(effect.rows(first_row=2)) == rows[2:1002]
+    assert list(effect.rows(first_row=2)) == rows[2:] and list(effect.rows(first_row=15)) == rows[15:]
     where = RowFilter(change="gained", purpose="beyond", user="a")
     assert list(effect.rows(where)) == sorted(expected.rows(where)) and effect.row_count(
         where
     ) == expected.row_count(where)
 
 
-def test_more_rows_than_the_console_keeps_are_counted_but_not_written():
+def test_more_rows_than_the_console_keeps_are_counted_but_not_stored(settings, sent_tasks):
+    settings.RUN_DETAIL_ROWS_MOST = 3
     create_sample_tenant()
     plan = create_plan_from_changes(
         author=SETUP, change_set=ChangeSet.of(Grant("user:out", SALES, Privilege.ADMIN))
     )
-    effect = computed_effect(plan, "existing", max_rows=3)
-    assert (
-        effect.tally == plan_effect(plan, "existing").tally
-        and not effect.has_rows
-        and effect.row_count() == 0
-    )
-    with pytest.raises(Exception, match="the rows are not listed"):
-        result_page(effect.run)
+    effect = computed_effect(plan, "existing")
+    assert effect.tally == plan_effect(plan, "existing").tally
+    assert not effect.has_rows and effect.row_count() == 0 and not EffectRows.objects.exists()
 
 
-def test_the_worker_executes_the_run_and_signs_its_report(settings):
+def test_the_worker_executes_the_job(settings, sent_tasks):
     settings.EFFECT_MAX_GRANTS = -1
     create_sample_tenant()
     plan = create_plan_from_changes(
         author=SETUP, change_set=ChangeSet.of(Grant("user:out", ORDERS, Privilege.READ))
     )
-    run = AnalysisRun.objects.create(
-        type="plan-effect", options={"plan": str(plan.pk), "generation": "final"}
-    )
-    run_job(run.pk)
-    run.refresh_from_db()
-    assert run.state == JobState.DONE, run.error
-    assert run.result_hash and len(list(StoredEffect(run).rows())) == run.summary["detail_rows"] > 4
+    jobs = [
+        request_plan_effect(plan=plan, generation=name, author=COMMAND, requested_by=None)
+        for name in ("final", "core")
+    ]
+    run_job(jobs[0].pk)
+    jobs[0].refresh_from_db()
+    assert jobs[0].state == JobState.DONE, jobs[0].error
+    assert len(list(large_effect(jobs[0]).rows())) == jobs[0].summary["detail_rows"] > 4
     Plan.objects.update(state="discarded")
-    other = AnalysisRun.objects.create(
-        type="plan-effect", options={"plan": str(plan.pk), "generation": "core"}
+    run_job(jobs[1].pk)
+    jobs[1].refresh_from_db()
+    assert jobs[1].state == JobState.FAILED and "was applied or discarded" in jobs[1].error
+
+
+def some_changes(tenant, *, has_known_changes):
+    """Return the deletion of a container and further changes. has_known_changes: whether users become active
+    or inactive.
+    """
+    live = sorted((address for address, state in tenant.entities.items() if state == State.LIVE), key=str)
+    namespace = next(address for address in live if address.kind == "namespace")
+    active, groups = (
+        sorted(user for user, status in tenant.users.items() if status == (True, True)),
+        sorted(tenant.groups),
     )
-    run_job(other.pk)
-    other.refresh_from_db()
-    assert other.state == JobState.FAILED and "was applied or discarded" in other.error
+    if not has_known_changes:
+        return [Delete(namespace), RemovePrincipal(f"group:{groups[0]}")]
+    application = next(
+        address for address in live if address.kind == "application" and address.namespace != namespace
+    )
+    deleted = next(
+        address
+        for address, state in sorted(tenant.entities.items(), key=str)
+        if address.kind in ("dataset", "stream") and state == State.DELETED and address.namespace != namespace
+    )
+    others = sorted(tenant.users.keys() - {active[1]})
+    return [
+        Delete(application),
+        Register(deleted, f"user:{active[0]}"),
+        Join(active[0], groups[-1]),
+        Register(parse_address(f"dataset:{application.namespace.key}.quite-new")),
+        RemovePrincipal(f"user:{active[1]}"),
+        *(Activate(user) for user in others),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("number", "active", "generation"),
+    [(17, "existing", "final"), (44, "existing", "final"), (22, "core", "core")],
+)
+def test_a_job_computes_the_effect_of_changes_that_is_computed_at_once(
+    settings, monkeypatch, sent_tasks, number, active, generation
+):
+    settings.DEFAULT_GENERATION = active
+    if number == 17:
+        # one entity in a batch, as for very many users
+        monkeypatch.setattr(evaluate, "MAX_PAIRS_PER_BATCH", 1)
+    tenant = random_tenant(number)
+    store_tenant(tenant)
+    changes = (
+        [ActivateGeneration(GENERATIONS["existing"])]
+        if active == "core"
+        else some_changes(tenant, has_known_changes=number != 17)
+    )
+    change_set = ChangeSet.of(*changes)
+    expected = preview(change_set, GENERATIONS[generation])
+    options = {"changes": "\n".join(change_set.texts), "generation": generation, "active": active}
+    effect = execute_effect(Job.objects.create(type="change-effect", options=options))
+    assert expected.effect.has_effect
+    check_agreement(effect, expected.effect)
+    strandings = expected.strandings
+    assert effect.strandings == strandings._replace(entities=list(strandings.entities[:MAX_TOP]))

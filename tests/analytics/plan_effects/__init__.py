@@ -1,1 +1,0 @@
-"""The effect of a plan above the limits: its computation with Spark, and its use by pages and REST."""
