@@ -3,9 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from django import forms
 from django.conf import settings
-from django.core.exceptions import ValidationError
 from django.db.models import Q
 from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import reverse
@@ -18,7 +16,15 @@ from authzconsole.common.tokens import create_token, revoke_token
 from authzconsole.models import ApiToken, TokenScope
 from authzconsole.web.accounts.confirmation import ConfirmationPage, Forecast
 from authzconsole.web.accounts.reauthentication import recent_authentication_required
-from authzconsole.web.forms import ConsoleForm, FormPage, PrincipalField, TextField, TextsField, reason_field
+from authzconsole.web.forms import (
+    ConsoleForm,
+    FormPage,
+    NumberField,
+    PrincipalField,
+    TextField,
+    TextsField,
+    reason_field,
+)
 from authzconsole.web.shared.guard import capability_required, request_author
 from authzconsole.web.shared.links import principal_link, principal_url
 from authzconsole.web.shared.paging import QuerySetSequence, paginate_sequence
@@ -61,25 +67,12 @@ class TokenForm(ConsoleForm):
     )
     name = TextField(label="Name", required=True, max_characters=100)
     scope = TextsField(label="Scopes", choices=TokenScope.choices)
-    days = TextField(
-        label="Days until it expires",
-        required=True,
-        initial=str(DEFAULT_DAYS),
-        widget=forms.TextInput(attrs={"inputmode": "numeric"}),
-    )
+    days = NumberField(label="Days until it expires", required=True, initial=str(DEFAULT_DAYS))
     reason = reason_field()
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
         self.fields["days"].help_text = f"From 1 to {settings.TOKEN_MAX_DAYS:,}."
-
-    def clean_days(self) -> int:
-        text = self.cleaned_data["days"]
-        if not (text.isascii() and text.isdigit() and len(text) < 9):
-            raise ValidationError(
-                f"`{text[:20]}` is not a number of days: enter one from 1 to {settings.TOKEN_MAX_DAYS:,}."
-            )
-        return int(text)
 
 
 # by the value of the filter

@@ -430,7 +430,11 @@ def test_signing_in_again_for_a_change_returns_to_the_page_with_the_form(browse,
         ("ROLES", '{"admins": "auditor"}', "`role_claim` and `roles` belong together"),
         ("GROUPS", '{"ops": 7}', "`groups` must be a JSON object of texts"),
         ("UNKNOWN_USERS", "accept", "`unknown_users` must be one of: reject, create"),
-        ("CLIENT_SECRET_FILE", "/nowhere/secret", "client secret of the OIDC provider `oidc` cannot be read"),
+        (
+            "CLIENT_SECRET_FILE",
+            "/nowhere/secret",
+            "the OIDC provider `oidc`: `client_secret_file` cannot be read",
+        ),
     ],
 )
 def test_invalid_options_are_refused(name, value, sentence):
