@@ -1,34 +1,32 @@
-"""The effect of a plan or of a dry run in REST: its counts, and the entities that it strands.
-
-Change sets report the counts of a plan (`change_set_outcome`), single changes only their effect on permissions
-(`apply_or_forecast`).
-"""
+"""The effect of a plan or of a dry run in REST: its counts, and the entities that it strands."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import NamedTuple, TypeVar, cast
 
 from django.db import transaction
 from rest_framework import serializers
+from rest_framework.response import Response
 
-from authzconsole.common.fields import Boolean, QueryBoolean, StrictSerializer
+from authzconsole.common.fields import Boolean, Integer, QueryBoolean, StrictSerializer, reason_field
 from authzconsole.lists.plans import MAX_STRANDED, PlanEffectSerializer, StrandedSerializer
+from authzconsole.rest.framework.endpoint import Endpoint
+from authzconsole.rest.framework.problems import Problem
 from authzconsole.rest.permission_effects import (
     PermissionEffectSerializer,
     effect_digest_field,
-    effect_problems,
-    expected_effect,
     preview_as_json,
 )
 from grants.administrators import Stranded, Strandings
-from grants.change_set import principals_of
-from grants.changes import ChangeSet, Outcome, Shown, apply, check_shown, preview
+from grants.change_set import Grant, Join, Leave, Revoke, principals_of
+from grants.changes import Change, ChangeSet, Outcome, Preview, Shown, apply, check_shown, preview
 from grants.effects.changes import changes_at, evaluable_changes
 from grants.effects.strandings import strandings_of
-from grants.journal import Author, current_revision, lock_journal
+from grants.errors import EffectChanged
+from grants.journal import current_revision, lock_journal
 from grants.plans.effect import VERB_COUNTS
-from grants.validity import at_time
+from grants.validity import Validity, at_time
 
 T = TypeVar("T")
 DRY_RUN_HELP = "Report the effect without changing anything."
@@ -39,8 +37,20 @@ class DryRunEffectSerializer(PermissionEffectSerializer, PlanEffectSerializer):
 
 
 class DryRunSerializer(serializers.Serializer):
-    """The members that a dry run adds to the outcome of a change."""
+    """The outcome of a change set, with the members that a dry run adds."""
 
+    dry_run = serializers.BooleanField()
+    changed = serializers.BooleanField()
+    sentence = serializers.CharField()
+    revision = serializers.IntegerField(
+        help_text="The newest revision of the journal; use it as the `base_revision` of the next change."
+    )
+    unchanged = serializers.ListField(
+        child=serializers.CharField(), help_text="One sentence for each item that changed nothing."
+    )
+    principals = serializers.ListField(
+        child=serializers.CharField(), help_text="Accounts of the console that became principals."
+    )
     effect = DryRunEffectSerializer(allow_null=True, help_text="For a dry run, the effect; otherwise null.")
     stranded = StrandedSerializer(
         many=True, help_text=f"For a dry run, the first {MAX_STRANDED} entities that would be stranded."
@@ -103,6 +113,13 @@ class ForecastRequestSerializer(StrictSerializer):
     effect_digest = effect_digest_field()
 
 
+class ChangeSetOptions(ForecastRequestSerializer):
+    """What all change sets have."""
+
+    reason = reason_field()
+    base_revision = Integer(required=False, help_text="Refuse (409) if the journal has a newer revision.")
+
+
 class ForecastQuery(StrictSerializer):
     """The same in the query of a request without a body."""
 
@@ -113,109 +130,124 @@ class ForecastQuery(StrictSerializer):
 NO_FORECAST = {"dry_run": False, "effect": None, "stranded": []}
 
 
-def apply_or_forecast(
-    change_set: ChangeSet, *, author: Author, options: Mapping, shows_effect: bool, **apply_options
-) -> tuple[Outcome, dict]:
-    """Make changes. For a dry run, report their effect and roll them back, so that a dry run raises the same
-    errors.
+class ShownChange(NamedTuple):
+    """A grant or a membership that was changed. validity: the period to show."""
 
-    Return the outcome, and the members of ChangeForecastSerializer. options: the members of
-    ForecastRequestSerializer. shows_effect: whether the caller may see the effect.
+    change: Grant | Revoke | Join | Leave
+    validity: Validity
+
+
+def with_periods(name: str) -> Callable[[Outcome], list[ShownChange]]:
+    """Return a function that returns these changes of an outcome. Those that ended have their earlier period."""
+
+    def shown(outcome: Outcome) -> list[ShownChange]:
+        return [
+            ShownChange(
+                change, outcome.before[change.key] if isinstance(change, Revoke | Leave) else change.validity
+            )
+            for change in getattr(outcome, name)
+        ]
+
+    return shown
+
+
+class ChangeEndpoint(Endpoint):
+    """An endpoint whose changes can be tried with a dry run.
+
+    The body or the query of its operations has the members of ForecastRequestSerializer.
     """
-    with _forecast(change_set, options, shows_effect) as (members, shown):
-        outcome = apply(
-            change_set, author=author, shown=shown, is_rehearsal=options["dry_run"], **apply_options
+
+    @property
+    def is_dry_run(self) -> bool:
+        return self.data["dry_run"]
+
+    @property
+    def sees_effects(self) -> bool:
+        """Whether the caller may see the effect: delegates learn nothing about other entities."""
+        return self.request.user.can_administer
+
+    @contextmanager
+    def expected_effect(self) -> Iterator[Shown | None]:
+        """Open the transaction of changes. Yield the effect that the request expects with `effect_digest`.
+
+        Raise Problem (409) with the current effect if it is another one, Problem (403) if the caller may not
+        see effects. Otherwise the caller could compare the digest with that of an empty effect, which is
+        known, and learn who holds what.
+        """
+        digest = self.data.get("effect_digest")
+        if digest and not self.sees_effects:
+            raise Problem(403, "`effect_digest`: your account sees no effects, so leave this out")
+        with transaction.atomic():
+            lock_journal()
+            try:
+                yield Shown(digest) if digest else None
+            except EffectChanged as error:
+                effect = preview_as_json(cast("Preview", error.preview))
+                raise Problem(409, str(error), type_="effect-changed", effect=effect) from None
+
+    def make(self, change_set: ChangeSet, change: Callable[[], T] | None = None) -> tuple[Outcome | T, dict]:
+        """Make changes. For a dry run, report their effect and roll them back, so that a dry run raises the
+        same errors.
+
+        change: makes the changes of the set among others; by default, the set is applied. Return its result,
+        and the members of ChangeForecastSerializer.
+        """
+        with self.expected_effect() as shown:
+            members = (
+                forecast_as_json(change_set)
+                if self.is_dry_run and self.sees_effects
+                else NO_FORECAST | {"dry_run": self.is_dry_run}
+            )
+            if change is None:
+                return self.apply(change_set, shown), members
+            if shown is not None:
+                check_shown(change_set, shown, change)
+            result = change()
+            if self.is_dry_run:
+                transaction.set_rollback(True)
+        return result, members
+
+    def apply(self, change_set: ChangeSet, shown: Shown | None, **options) -> Outcome:
+        return apply(change_set, author=self.author, shown=shown, is_rehearsal=self.is_dry_run, **options)
+
+    def outcome(self, change: Change, would: str) -> Response:
+        """Make a change, or report its effect. Return the response of ForecastOutcomeSerializer.
+
+        would: what a dry run would do, such as `user:alice would be removed`.
+        """
+        outcome, members = self.make(ChangeSet.of(change))
+        is_forecast = self.is_dry_run and outcome.has_changed
+        sentence = f"{would}; nothing was changed" if is_forecast else outcome.sentence
+        revision = current_revision() if self.is_dry_run else outcome.revision
+        return Response(
+            {"changed": outcome.has_changed, "sentence": sentence, "revision": revision} | members
         )
-    return outcome, members
 
+    def change_set_outcome(self, change_set: ChangeSet, **options) -> tuple[Outcome, dict]:
+        """Apply many changes, or report their effect with the counts of a plan.
 
-def make_or_forecast(
-    change_set: ChangeSet, make: Callable[[], T], *, options: Mapping, shows_effect: bool
-) -> tuple[T, dict]:
-    """Change a resource with `make`, which makes the changes of the set among others.
-
-    Return the result of `make`. The rest is as in `apply_or_forecast`.
-    """
-    with _forecast(change_set, options, shows_effect) as (members, shown):
-        if shown is not None:
-            check_shown(change_set, shown, make)
-        result = make()
-        if options["dry_run"]:
-            transaction.set_rollback(True)
-    return result, members
-
-
-@contextmanager
-def _forecast(
-    change_set: ChangeSet, options: Mapping, shows_effect: bool
-) -> Iterator[tuple[dict, Shown | None]]:
-    """Open the transaction of changes. Yield the members of a response, and the effect that the caller expects."""
-    with transaction.atomic():
-        lock_journal()
-        is_dry_run = options["dry_run"]
-        members = (
-            forecast_as_json(change_set)
-            if is_dry_run and shows_effect
-            else NO_FORECAST | {"dry_run": is_dry_run}
-        )
-        with effect_problems():
-            yield members, expected_effect(options, shows_effect=shows_effect)
-
-
-def outcome_with_forecast(
-    change_set: ChangeSet, *, author: Author, options: Mapping, would: str, shows_effect: bool
-) -> dict:
-    """Make changes, or report their effect. Return the outcome with the members of ChangeForecastSerializer.
-
-    would: what a dry run would do, such as `user:alice would be removed`. The other arguments are those of
-    `apply_or_forecast`.
-    """
-    outcome, members = apply_or_forecast(
-        change_set, author=author, options=options, shows_effect=shows_effect
-    )
-    is_forecast = options["dry_run"] and outcome.has_changed
-    return {
-        "changed": outcome.has_changed,
-        "sentence": f"{would}; nothing was changed" if is_forecast else outcome.sentence,
-        "revision": current_revision() if options["dry_run"] else outcome.revision,
-        **members,
-    }
-
-
-def change_set_outcome(
-    change_set: ChangeSet, *, author: Author, options: Mapping, sees_effects: bool = True, **apply_options
-) -> tuple[Outcome, dict]:
-    """Apply many changes, or report their effect with the counts of a plan. Return the outcome, and the
-    members that all responses about change sets share.
-
-    sees_effects: whether the caller may see the effect.
-    """
-    is_dry_run, effect = options["dry_run"], {"effect": None, "stranded": []}
-    with transaction.atomic(), effect_problems():
-        revision = lock_journal().revision
-        outcome = apply(
-            change_set,
-            author=author,
-            shown=expected_effect(options, shows_effect=sees_effects),
-            is_rehearsal=is_dry_run,
-            **apply_options,
-        )
-        if is_dry_run and sees_effects:
-            with at_time() as now:
-                stranded = strandings_of(changes_at(evaluable_changes(change_set), now), MAX_STRANDED)
-            effect = {
-                "effect": _counts(outcome, stranded) | preview_as_json(preview(change_set)),
-                "stranded": _stranded_as_json(stranded.entities),
-            }
-    return outcome, {
-        "dry_run": is_dry_run,
-        "changed": outcome.has_changed,
-        "revision": revision if is_dry_run else outcome.revision,
-        "sentence": outcome.forecast_summary if is_dry_run else outcome.summary,
-        "unchanged": list(outcome.unchanged),
-        "principals": list(outcome.principals),
-        **effect,
-    }
+        Return the outcome, and the members of DryRunSerializer. options: of `apply`.
+        """
+        is_dry_run, effect = self.is_dry_run, {"effect": None, "stranded": []}
+        with self.expected_effect() as shown:
+            revision = current_revision()
+            outcome = self.apply(change_set, shown, base_revision=self.data.get("base_revision"), **options)
+            if is_dry_run and self.sees_effects:
+                with at_time() as now:
+                    stranded = strandings_of(changes_at(evaluable_changes(change_set), now), MAX_STRANDED)
+                effect = {
+                    "effect": _counts(outcome, stranded) | preview_as_json(preview(change_set)),
+                    "stranded": _stranded_as_json(stranded.entities),
+                }
+        return outcome, {
+            "dry_run": is_dry_run,
+            "changed": outcome.has_changed,
+            "revision": revision if is_dry_run else outcome.revision,
+            "sentence": outcome.forecast_summary if is_dry_run else outcome.summary,
+            "unchanged": list(outcome.unchanged),
+            "principals": list(outcome.principals),
+            **effect,
+        }
 
 
 def _counts(outcome: Outcome, stranded: Strandings) -> dict[str, int]:
@@ -248,4 +280,4 @@ def forecast_as_json(change_set: ChangeSet) -> dict:
 
 
 def _stranded_as_json(rows: Iterable[Stranded]) -> list[dict]:
-    return [{"entity": str(row.address), "admins": row.admin_count} for row in rows]
+    return list(map(StrandedSerializer.data_of, rows))

@@ -2,7 +2,6 @@
 
 from django.db import transaction
 from rest_framework import serializers
-from rest_framework.request import Request
 from rest_framework.response import Response
 
 from authzconsole.common import output
@@ -18,20 +17,19 @@ from authzconsole.lists.entities import Entities, EntitySerializer
 from authzconsole.lists.grants import PRIVILEGES
 from authzconsole.rest.dry_runs import (
     NO_FORECAST,
+    ChangeEndpoint,
     ChangeForecastSerializer,
     ForecastQuery,
     ForecastRequestSerializer,
-    apply_or_forecast,
     forecast_as_json,
 )
 from authzconsole.rest.framework.callers import (
     any_account,
-    author_of,
     check_administrator,
     visible_entity,
 )
-from authzconsole.rest.framework.endpoint import Endpoint, created_response
-from authzconsole.rest.framework.etags import check_match, etag_of
+from authzconsole.rest.framework.endpoint import Resource, created_response, etag_of_resource
+from authzconsole.rest.framework.etags import check_match
 from authzconsole.rest.framework.lists import ListEndpoint
 from authzconsole.rest.framework.locations import address_or_404, entity_location
 from authzconsole.rest.framework.operations import (
@@ -39,7 +37,6 @@ from authzconsole.rest.framework.operations import (
     IF_MATCH,
     IF_MATCH_OPTIONAL,
     operation,
-    path_parameter,
 )
 from authzconsole.rest.framework.past import reads_past
 from authzconsole.rest.framework.problems import Problem
@@ -53,10 +50,11 @@ from grants.journal import current_revision, lock_journal
 from grants.lifecycle.forecast import LifecycleForecast, lifecycle_forecast
 from grants.principal_names import MAX_DESCRIPTION_CHARACTERS
 
-PATH = path_parameter(
+ENTITY = Resource(
     "address",
     "An address such as `dataset:sales.orders`. It is the whole rest of the path. Percent-encode reserved "
     "characters, such as the `/` of `kerberosprincipal:etl%2Fhost.com@REALM`.",
+    lambda request, text: visible_entity(request, address_or_404(text)),
 )
 
 
@@ -130,7 +128,32 @@ class DeleteQuery(ForecastQuery):
     reason = reason_field()
 
 
-class EntityList(ListEndpoint):
+class RegisteringEndpoint(ChangeEndpoint):
+    """An endpoint that makes an address live."""
+
+    def make_live(self, verb: type[Register | Recreate]) -> Response:
+        """Register or recreate an entity, or report the effect of a dry run."""
+        data = self.data
+        address, creator = data["address"], f"user:{data['creator']}" if "creator" in data else ""
+        with transaction.atomic():
+            lock_journal()
+            forecast = lifecycle_forecast(address, verb.verb) if self.is_dry_run else None
+            revision = current_revision()
+            outcome, members = self.make(ChangeSet.of(verb(address, creator, data["description"])))
+            entity = entity_at(address)
+        if forecast is None:
+            content = _outcome_as_json(outcome, entity)
+            if outcome.has_changed:
+                return created_response(content, entity_location(address))
+            return Response(content)
+        if not outcome.has_changed:
+            content = _outcome_as_json(Outcome(False, outcome.sentence, revision))
+            return Response(content | {"dry_run": True})
+        outcome = Outcome(True, _dry_run_sentence(forecast, creator), revision)
+        return Response(_outcome_as_json(outcome, None, forecast) | members)
+
+
+class EntityList(RegisteringEndpoint, ListEndpoint):
     """Browse and search entities.
 
     Sorted by kind and key. Accounts with the role `ordinary` find the entities on which they may `list`
@@ -147,16 +170,16 @@ class EntityList(ListEndpoint):
         {200: LifecycleSerializer, 201: LifecycleSerializer},
         body=RegisterSerializer,
     )
-    def post(self) -> object:
+    def post(self) -> Response:
         """Register an entity.
 
         Makes a new or planned address live. An entity that is already live is not changed (200). The
         parent must be live. A deleted entity has to be recreated instead.
         """
-        return _make_live(self, self.request, Register)
+        return self.make_live(Register)
 
 
-class EntityRecreation(Endpoint):
+class EntityRecreation(RegisteringEndpoint):
     route, url_name = "entities/recreate", "rest-recreations"
 
     @operation(
@@ -165,64 +188,53 @@ class EntityRecreation(Endpoint):
         {200: LifecycleSerializer, 201: LifecycleSerializer},
         body=RegisterSerializer,
     )
-    def post(self) -> object:
+    def post(self) -> Response:
         """Recreate a deleted entity.
 
         Makes a deleted address live again. Its leftover grants count again.
         """
-        return _make_live(self, self.request, Recreate)
+        return self.make_live(Recreate)
 
 
-class EntityDetail(Endpoint):
+class EntityDetail(ChangeEndpoint):
     route, url_name = "entities/<path:address>", "rest-entity"
+    resource = ENTITY
 
-    @operation(
-        "entities_retrieve",
-        any_account,
-        EntitySerializer,
-        query=PastQuery,
-        errors=[404],
-        parameters=[PATH, ETAG],
-    )
+    @operation("entities_retrieve", any_account, EntitySerializer, query=PastQuery, parameters=[ETAG])
     @reads_past
-    def get(self) -> Response:
+    def get(self) -> Entity:
         """Read an entity.
 
         Returns 404 for entities that are not registered or not visible.
         """
-        return _entity_response(visible_entity(self.request, address_or_404(self.kwargs["address"])))
+        return self.object
 
     @operation(
         "entities_describe",
         any_account,
         EntitySerializer,
         body=DescribeSerializer,
-        errors=[404],
-        parameters=[PATH, IF_MATCH, ETAG],
+        parameters=[IF_MATCH, ETAG],
     )
-    def patch(self) -> Response:
+    def patch(self) -> Entity | None:
         """Describe an entity.
 
         Changes the description.
         """
-        entity_address = _administrable_address(self.request, self.kwargs["address"])
-        data = self.data
+        check_administrator(self.request)
+        description = self.data["description"]
         with transaction.atomic():
-            _check_match(self.request, entity_address, is_required=True)
-            describe_entity(
-                author=self.author,
-                address=entity_address,
-                description=data["description"],
-            )
-        return _entity_response(entity_at(entity_address))
+            address = self.locked_address(is_required=True)
+            describe_entity(author=self.author, address=address, description=description)
+        return entity_at(address)
 
     @operation(
         "entities_delete",
         any_account,
         LifecycleSerializer,
         query=DeleteQuery,
-        errors=[404, 412],
-        parameters=[PATH, IF_MATCH_OPTIONAL],
+        errors=[412],
+        parameters=[IF_MATCH_OPTIONAL],
     )
     def delete(self) -> Response:
         """Delete an entity.
@@ -230,43 +242,21 @@ class EntityDetail(Endpoint):
         Deletes the entity and every live entity inside it. The active generation decides whether their
         grants are removed too.
         """
-        entity_address = _administrable_address(self.request, self.kwargs["address"])
+        check_administrator(self.request)
         with transaction.atomic():
-            _check_match(self.request, entity_address, is_required=False)
-            if self.query["dry_run"]:
-                return Response(_deletion_forecast(entity_address))
-            outcome, _ = apply_or_forecast(
-                ChangeSet.of(Delete(entity_address)),
-                author=self.author,
-                options=self.query,
-                shows_effect=True,
-            )
-        return Response(_outcome_as_json(outcome, entity_at(entity_address)))
+            address = self.locked_address(is_required=False)
+            if self.is_dry_run:
+                return Response(_deletion_forecast(address))
+            outcome, _ = self.make(ChangeSet.of(Delete(address)))
+        return Response(_outcome_as_json(outcome, entity_at(address)))
 
-
-def _make_live(endpoint: Endpoint, request: Request, verb: type[Register | Recreate]) -> Response:
-    """Register or recreate an entity, or report the effect of a dry run."""
-    check_administrator(request)
-    data = endpoint.data
-    address, creator = data["address"], f"user:{data['creator']}" if "creator" in data else ""
-    change_set = ChangeSet.of(verb(address, creator, data["description"]))
-    author, is_dry_run = author_of(request, data["reason"]), data["dry_run"]
-    with transaction.atomic():
+    def locked_address(self, *, is_required: bool) -> Address:
+        """Lock the journal and compare If-Match, so that no change happens between this check and the change."""
         lock_journal()
-        forecast = lifecycle_forecast(address, verb.verb) if is_dry_run else None
-        revision = current_revision()
-        outcome, members = apply_or_forecast(change_set, author=author, options=data, shows_effect=True)
-        entity = entity_at(address)
-    if not is_dry_run:
-        content = _outcome_as_json(outcome, entity)
-        return (
-            created_response(content, entity_location(address)) if outcome.has_changed else Response(content)
-        )
-    if not outcome.has_changed:
-        content = _outcome_as_json(Outcome(False, outcome.sentence, revision), None)
-        return Response(content | NO_FORECAST | {"dry_run": True})
-    outcome = Outcome(True, _dry_run_sentence(forecast, creator), revision)
-    return Response(_outcome_as_json(outcome, None, forecast) | members)
+        address = address_or_404(self.kwargs["address"])
+        etag = etag_of_resource(EntitySerializer, entity_at(address))
+        check_match(self.request, etag, is_required=is_required)
+        return address
 
 
 def _dry_run_sentence(forecast: LifecycleForecast, creator: str) -> str:
@@ -285,13 +275,13 @@ def _deletion_forecast(address: Address) -> dict:
         raise Problem(409, forecast.refusal)
     noun = "entity" if forecast.entities_total == 1 else "entities"
     sentence = f"{address} would be deleted, {forecast.entities_total:,} {noun} in total; nothing was changed"
-    return _outcome_as_json(Outcome(True, sentence, current_revision()), None, forecast) | forecast_as_json(
-        ChangeSet.of(Delete(address))
-    )
+    return _outcome_as_json(
+        Outcome(True, sentence, current_revision()), forecast=forecast
+    ) | forecast_as_json(ChangeSet.of(Delete(address)))
 
 
 def _outcome_as_json(
-    outcome: Outcome, entity: Entity | None, forecast: LifecycleForecast | None = None
+    outcome: Outcome, entity: Entity | None = None, forecast: LifecycleForecast | None = None
 ) -> dict:
     return NO_FORECAST | {
         "changed": outcome.has_changed,
@@ -300,30 +290,3 @@ def _outcome_as_json(
         "entity": EntitySerializer.data_of(entity) if entity else None,
         "forecast": ForecastSerializer.data_of(forecast) if forecast else None,
     }
-
-
-def _administrable_address(request: Request, text: str) -> Address:
-    """Return the address in the path.
-
-    Raise Http404 if it is not visible, Problem (403) if the caller may not change it.
-    """
-    address = address_or_404(text)
-    visible_entity(request, address)
-    check_administrator(request)
-    return address
-
-
-def _entity_etag(entity: Entity) -> str:
-    return etag_of(entity.pk, *EntitySerializer.data_of(entity).values())
-
-
-def _entity_response(entity: Entity) -> Response:
-    return Response(EntitySerializer.data_of(entity), headers={"ETag": _entity_etag(entity)})
-
-
-def _check_match(request: Request, address: Address, *, is_required: bool) -> None:
-    """Check If-Match while holding the lock of the journal, so that no change happens between the check and
-    the change.
-    """
-    lock_journal()
-    check_match(request, _entity_etag(entity_at(address)), is_required=is_required)

@@ -1,22 +1,26 @@
 """The REST resource `forecasts`: what would happen if a user deleted a namespace now."""
 
+from collections.abc import Iterable
+
 from rest_framework import serializers
 from rest_framework.response import Response
 
+from authzconsole.common import output
 from authzconsole.common.fields import AddressText, Choice, NameText
 from authzconsole.common.past import PastQuery
+from authzconsole.lists.base import List
 from authzconsole.lists.grants import PRIVILEGES
+from authzconsole.rest.dry_runs import ShownChange
 from authzconsole.rest.framework.callers import check_can_see_all
-from authzconsole.rest.framework.cursors import ListPart, PageQuery, list_identity, page_of
+from authzconsole.rest.framework.cursors import PageQuery
 from authzconsole.rest.framework.endpoint import Endpoint
+from authzconsole.rest.framework.lists import page_members
 from authzconsole.rest.framework.operations import operation
 from authzconsole.rest.framework.past import reads_past
-from authzconsole.rest.grants import GrantedSerializer, granted_data
+from authzconsole.rest.grants import GrantedSerializer
 from authzconsole.rest.policies import SourceSerializer
 from grants.active_generation import active_generation
 from grants.lifecycle.namespace_deletion import (
-    DeletionForecast,
-    DeletionStep,
     DeletionVerdict,
     StepOutcome,
     deletion_forecast,
@@ -25,54 +29,64 @@ from grants.lifecycle.namespace_deletion import (
 from grants.policies.catalogue import GENERATIONS
 
 
-class StepSerializer(serializers.Serializer):
+class StepSerializer(output.Output):
     """One step of the deletion: the live entities of one or more kinds.
 
     Steps are in the order of the platform.
     """
 
-    kinds = serializers.DictField(child=serializers.IntegerField(), help_text="Live entities by kind.")
-    live = serializers.IntegerField()
-    missing = serializers.IntegerField(help_text="Entities that the user may not delete.")
-    gone = serializers.IntegerField()
-    remains = serializers.IntegerField()
-    outcome = serializers.ChoiceField([str(outcome) for outcome in StepOutcome])
+    kinds = output.Record(
+        child=serializers.IntegerField(),
+        get=lambda step: dict(step.kinds),
+        help_text="Live entities by kind.",
+    )
+    live = output.Integer()
+    missing = output.Integer(help_text="Entities that the user may not delete.")
+    gone = output.Integer()
+    remains = output.Integer()
+    outcome = output.Choice([str(outcome) for outcome in StepOutcome])
 
 
-class HeirsSerializer(serializers.Serializer):
+class HeirsSerializer(output.Output):
     """Holders of leftover grants. They would have access at once if the address were recreated."""
 
-    privilege = serializers.ChoiceField(PRIVILEGES)
-    users = serializers.IntegerField()
-    groups = serializers.IntegerField()
-    grants = serializers.IntegerField()
+    privilege = output.Choice(PRIVILEGES)
+    users = output.Integer()
+    groups = output.Integer()
+    grants = output.Integer()
 
 
-class DeletionForecastSerializer(serializers.Serializer):
-    namespace = serializers.CharField()
-    user = serializers.CharField()
-    generation = serializers.ChoiceField(list(GENERATIONS))
-    verdict = serializers.ChoiceField([str(verdict) for verdict in DeletionVerdict])
-    sentence = serializers.CharField()
-    source = SourceSerializer(help_text="The source of the deletion rules.")
-    live = serializers.IntegerField(help_text="Live entities, including the namespace itself.")
-    gone = serializers.IntegerField()
-    remains = serializers.IntegerField()
-    namespace_goes = serializers.BooleanField()
+class DeletionMembers(output.Output):
+    namespace = output.Text()
+    user = output.Text()
+    generation = output.Choice(list(GENERATIONS), source="generation.name")
+    verdict = output.Choice([str(verdict) for verdict in DeletionVerdict])
+    sentence = output.Text()
+    source = SourceSerializer(
+        get=lambda forecast: forecast.generation.deletion.source.as_json(),
+        help_text="The source of the deletion rules.",
+    )
+    live = output.Integer(help_text="Live entities, including the namespace itself.")
+    gone = output.Integer()
+    remains = output.Integer()
+    namespace_goes = output.Boolean()
     steps = StepSerializer(many=True)
-    grants_removed = serializers.IntegerField(help_text="Grants that are removed with their entities.")
-    grants_kept = serializers.IntegerField(
-        help_text="Grants that remain on deleted entities as leftover grants."
-    )
+    grants_removed = output.Integer(help_text="Grants that are removed with their entities.")
+    grants_kept = output.Integer(help_text="Grants that remain on deleted entities as leftover grants.")
     heirs = HeirsSerializer(many=True)
-    heirs_users = serializers.IntegerField()
-    heirs_groups = serializers.IntegerField()
-    ghosts = GrantedSerializer(many=True, help_text="The first remaining grants, by address.")
-    missing = serializers.IntegerField(help_text="Live entities that the user may not delete.")
-    items = serializers.ListField(
-        child=serializers.CharField(), help_text="One page of the entities that `missing` counts."
+    heirs_users = output.Integer()
+    heirs_groups = output.Integer()
+    ghosts = GrantedSerializer(
+        many=True,
+        get=lambda forecast: [ShownChange(grant, grant.validity) for grant in forecast.ghosts],
+        help_text="The first remaining grants, by address.",
     )
-    next = serializers.CharField(allow_null=True)
+    missing = output.Integer(help_text="Live entities that the user may not delete.")
+
+
+class DeletionForecastSerializer(DeletionMembers):
+    items = output.Texts(help_text="One page of the entities that `missing` counts.")
+    next = output.Text(allow_null=True)
 
 
 class DeletionQuery(PageQuery, PastQuery):
@@ -81,6 +95,19 @@ class DeletionQuery(PageQuery, PastQuery):
     generation = Choice(
         choices=list(GENERATIONS), required=False, help_text="By default the active generation."
     )
+
+
+class UndeletableEntities(List):
+    """The entities that block a deletion. subject: the namespace, the user and the generation."""
+
+    name = "forecast"
+    order = ("kind", "key")
+
+    def select(self):
+        return undeletable_entities(*self.subject)
+
+    def members(self, rows: Iterable) -> list:
+        return list(map(str, rows))
 
 
 class DeletionForecasts(Endpoint):
@@ -103,52 +130,7 @@ class DeletionForecasts(Endpoint):
         """
         query = self.query
         name = query.get("generation")
-        generation = GENERATIONS[name] if name else active_generation()
-        forecast = deletion_forecast(query["namespace"], query["user"], generation)
-        blocking_entities = undeletable_entities(query["namespace"], query["user"], generation)
-        page = page_of(
-            [ListPart(blocking_entities, ("kind", "key"))],
-            str,
-            query=query,
-            identity=list_identity("forecast", query),
-        )
-        return Response(_forecast_as_json(forecast) | page)
-
-
-def _forecast_as_json(forecast: DeletionForecast) -> dict:
-    member_names = (
-        "live",
-        "gone",
-        "remains",
-        "namespace_goes",
-        "grants_removed",
-        "grants_kept",
-        "heirs_users",
-        "heirs_groups",
-        "missing",
-        "user",
-        "sentence",
-    )
-    return {name: getattr(forecast, name) for name in member_names} | {
-        "namespace": str(forecast.namespace),
-        "generation": forecast.generation.name,
-        "verdict": str(forecast.verdict),
-        "source": forecast.generation.deletion.source.as_json(),
-        "steps": list(map(_step_as_json, forecast.steps)),
-        "heirs": [
-            {"privilege": str(row.privilege), "users": row.users, "groups": row.groups, "grants": row.grants}
-            for row in forecast.heirs
-        ],
-        "ghosts": [granted_data(grant, grant.validity) for grant in forecast.ghosts],
-    }
-
-
-def _step_as_json(step: DeletionStep) -> dict:
-    return {
-        "kinds": dict(step.kinds),
-        "live": step.live,
-        "missing": step.missing,
-        "gone": step.gone,
-        "remains": step.remains,
-        "outcome": str(step.outcome),
-    }
+        deletion = query["namespace"], query["user"], GENERATIONS[name] if name else active_generation()
+        forecast = DeletionMembers.data_of(deletion_forecast(*deletion))
+        page = page_members(UndeletableEntities(self.request.user, {}, deletion), query)
+        return Response(forecast | page)

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from django.db import transaction
 from rest_framework import serializers
@@ -12,26 +11,22 @@ from rest_framework.response import Response
 from authzconsole.common import output
 from authzconsole.common.fields import (
     AddressText,
-    Boolean,
-    Integer,
     List,
     PrincipalText,
     StrictSerializer,
     privilege_list,
-    reason_field,
 )
 from authzconsole.common.periods import VALID_FROM, VALID_UNTIL, PeriodSerializer
 from authzconsole.lists.grants import PRIVILEGES, Grants
-from authzconsole.rest.dry_runs import DryRunSerializer, change_set_outcome
+from authzconsole.rest.dry_runs import ChangeEndpoint, ChangeSetOptions, DryRunSerializer, with_periods
 from authzconsole.rest.framework.callers import check_grant_changer
 from authzconsole.rest.framework.endpoint import validated_data
 from authzconsole.rest.framework.lists import ListEndpoint
 from authzconsole.rest.framework.operations import operation
 from authzconsole.rest.framework.problems import Problem, field_errors
-from authzconsole.rest.permission_effects import effect_digest_field
 from entities.vocabulary import Privilege
 from grants.change_set import Grant, Key, Revoke
-from grants.changes import ChangeSet, Outcome
+from grants.changes import ChangeSet
 from grants.errors import ChangeRefused, GrantError
 from grants.grant_attributes import GrantAttributes
 from grants.journal import current_revision
@@ -60,15 +55,11 @@ class GrantItemSerializer(ChangeItemSerializer, PeriodSerializer):
     """Privileges that a principal gets on an address, in a period. An existing grant gets this period."""
 
 
-class ChangeSetSerializer(StrictSerializer):
+class ChangeSetSerializer(ChangeSetOptions):
     """Grants and revocations that are applied together or not at all."""
 
     grant = GrantItemSerializer(many=True, required=False, max_length=MAX_ITEMS)  # type: ignore[call-arg]
     revoke = ChangeItemSerializer(many=True, required=False, max_length=MAX_ITEMS)  # type: ignore[call-arg]
-    reason = reason_field()
-    base_revision = Integer(required=False, help_text="Refuse (409) if the journal has a newer revision.")
-    dry_run = Boolean(required=False, default=False, help_text="Report the effect without changing anything.")
-    effect_digest = effect_digest_field()
 
 
 class ChangeSetEnvelope(ChangeSetSerializer):
@@ -81,35 +72,26 @@ class ChangeSetEnvelope(ChangeSetSerializer):
     revoke = List(required=False, default=list)
 
 
-class ChangeSerializer(DryRunSerializer):
-    """The changes that the change set made, or for a dry run would make."""
-
-    dry_run = serializers.BooleanField()
-    changed = serializers.BooleanField()
-    sentence = serializers.CharField()
-    revision = serializers.IntegerField(
-        help_text="The newest revision of the journal; use it as the `base_revision` of the next change."
+class GrantChanges(output.Output):
+    granted = GrantedSerializer(many=True, get=with_periods("granted"))
+    revoked = GrantedSerializer(many=True, get=with_periods("revoked"))
+    changed_periods = GrantedSerializer(
+        many=True,
+        get=with_periods("changed_periods"),
+        help_text="Existing grants that got another period.",
     )
-    granted = GrantedSerializer(many=True)
-    revoked = GrantedSerializer(many=True)
-    changed_periods = GrantedSerializer(many=True, help_text="Existing grants that got another period.")
-    unchanged = serializers.ListField(
-        child=serializers.CharField(), help_text="One sentence for each item that changed nothing."
-    )
-    planned = serializers.ListField(
-        child=serializers.CharField(), help_text="Addresses that were registered as planned for a grant."
-    )
-    principals = serializers.ListField(
-        child=serializers.CharField(), help_text="Accounts of the console that became principals."
-    )
-    notices = serializers.ListField(
-        child=serializers.CharField(),
+    planned = output.Texts(help_text="Addresses that were registered as planned for a grant.")
+    notices = output.Texts(
         help_text="One sentence for each existing address that is not live, and for each inactive user. It says why a new "
         "grant has no effect yet.",
     )
 
 
-class GrantList(ListEndpoint):
+class ChangeSerializer(DryRunSerializer, GrantChanges):
+    """The changes that the change set made, or for a dry run would make."""
+
+
+class GrantList(ChangeEndpoint, ListEndpoint):
     """List grants.
 
     All grants, or those of a principal, on an entity, or both. Grants of users come first. Accounts with
@@ -156,18 +138,13 @@ class GrantList(ListEndpoint):
         default. With delegation, holders of ADMIN change grants in their session; they get no `effect`.
         """
         data = self.data
-        grants, can_administer = GrantLists.parse(data), self.request.user.can_administer
+        grants = GrantLists.parse(data)
         with transaction.atomic(), grants.item_errors():
-            outcome, members = change_set_outcome(
+            outcome, members = self.change_set_outcome(
                 ChangeSet.of(*grants.changes),
-                author=self.author,
-                options=data,
-                # delegates learn nothing about other entities
-                sees_effects=can_administer,
-                base_revision=data.get("base_revision"),
                 attributes=GrantAttributes(**{name: data[name] for name in GrantAttributes._fields}),
             )
-        return Response(_change_as_json(outcome) | members)
+        return Response(members | GrantChanges.data_of(outcome))
 
 
 @dataclass
@@ -260,25 +237,3 @@ class GrantLists:
 def _error_sentences(error: serializers.ValidationError) -> Iterator[str]:
     for item in field_errors(error.detail):
         yield f"`{item['field']}`: {item['message']}" if item["field"] else item["message"]
-
-
-def _change_as_json(outcome: Outcome) -> dict:
-    return {
-        "granted": [granted_data(change, change.validity) for change in outcome.granted],
-        "revoked": [granted_data(change, outcome.before[change.key]) for change in outcome.revoked],
-        "changed_periods": [granted_data(change, change.validity) for change in outcome.changed_periods],
-        "planned": [str(address) for address in outcome.planned],
-        "notices": list(outcome.notices),
-    }
-
-
-class ShownGrant(NamedTuple):
-    """A grant that was changed. validity: the period to show."""
-
-    change: Grant | Revoke
-    validity: Validity
-
-
-def granted_data(change: Grant | Revoke, validity: Validity) -> dict:
-    """Return the JSON object of a changed grant. validity: the period to show."""
-    return GrantedSerializer.data_of(ShownGrant(change, validity))

@@ -2,19 +2,13 @@
 was read.
 """
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from typing import cast
-
 from rest_framework import serializers
 
 from authzconsole.common.fields import Text
-from authzconsole.rest.framework.problems import Problem
-from grants.changes import Preview, Shown
+from grants.changes import Preview
 from grants.effects.changes import MAX_TIMES
 from grants.effects.consequences import Consequences
 from grants.effects.effect import KnownEffect, summary_of
-from grants.errors import EffectChanged
 from grants.policies.times import format_time
 
 MAX_LISTED = 20
@@ -97,23 +91,6 @@ class PermissionEffectSerializer(EffectPartsSerializer):
     tokens_ended = serializers.IntegerField(help_text="API tokens of users who are deactivated or removed.")
 
 
-_PARTS_EXAMPLE = {"for": {"gained": 8, "lost": 0}, "beyond": {"gained": 4, "lost": 0}}
-PERMISSIONS_EXAMPLE = {
-    **_PARTS_EXAMPLE,
-    "generation": "final",
-    "digest": "5f2b0c6dd4d8a2f1b4f0e7b8a1c09d3e",
-    "users": [{"user": "sofia.lindqvist", **_PARTS_EXAMPLE}],
-    "entities": [],
-    "operations": [],
-    "times": [],
-    "other_beginnings": 0,
-    "leftover_created": 0,
-    "leftover_removed": 0,
-    "sessions_ended": 0,
-    "tokens_ended": 0,
-}
-
-
 def effect_digest_field() -> Text:
     """Return the field with which a request names the effect that it expects."""
     return Text(
@@ -161,25 +138,3 @@ def preview_as_json(preview: Preview) -> dict:
         "other_beginnings": 0,
         **preview.consequences._asdict(),
     }
-
-
-def expected_effect(options: Mapping, *, shows_effect: bool) -> Shown | None:
-    """Return the effect that a request expects with `effect_digest`; None if it expects none.
-
-    shows_effect: whether the caller may see the effect. If not, the digest is refused (403). Otherwise the
-    caller could compare it with the digest of an empty effect, which is known, and learn who holds what.
-    """
-    digest = options.get("effect_digest")
-    if digest and not shows_effect:
-        raise Problem(403, "`effect_digest`: your account sees no effects, so leave this out")
-    return Shown(digest) if digest else None
-
-
-@contextmanager
-def effect_problems() -> Iterator[None]:
-    """Raise Problem (409) with the current effect if the effect is not the expected one."""
-    try:
-        yield
-    except EffectChanged as error:
-        effect = preview_as_json(cast("Preview", error.preview))
-        raise Problem(409, str(error), type_="effect-changed", effect=effect) from None

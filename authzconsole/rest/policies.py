@@ -2,18 +2,21 @@
 generation.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from django.db import transaction
 from rest_framework import serializers
 from rest_framework.response import Response
 
+from authzconsole.common import output
 from authzconsole.common.fields import Boolean, Choice, KindText, StrictSerializer, reason_field
 from authzconsole.common.past import PastQuery
+from authzconsole.lists.grants import PRIVILEGES
 from authzconsole.rest.dry_runs import (
+    ChangeEndpoint,
     ForecastRequestSerializer,
     ResourceForecastSerializer,
-    apply_or_forecast,
 )
 from authzconsole.rest.framework.callers import (
     any_account,
@@ -25,8 +28,8 @@ from authzconsole.rest.framework.etags import check_match, etag_of
 from authzconsole.rest.framework.operations import ETAG, IF_MATCH, operation, path_parameter
 from authzconsole.rest.framework.past import reads_past
 from authzconsole.rest.framework.problems import Problem
-from authzconsole.rest.framework.requirements import requirement_as_json
-from entities.vocabulary import KINDS, Privilege
+from authzconsole.rest.framework.requirements import RequirementJson
+from entities.vocabulary import KINDS
 from grants.active_generation import (
     active_generation,
     latest_proposal,
@@ -37,6 +40,7 @@ from grants.change_set import ActivateGeneration
 from grants.changes import ChangeSet
 from grants.journal import lock_journal
 from grants.policies.catalogue import GENERATIONS, UnknownGeneration, generation_by_name
+from grants.policies.grammar import Expression, fold
 from grants.policies.policy import Generation, Policy
 from grants.policies.wording import rule_in_words
 from grants.roles.capabilities import Capability
@@ -45,54 +49,65 @@ OPERATIONS = list(dict.fromkeys(operation for kind in KINDS.values() for operati
 NODES = ("has", "has-at-or-below", "has-on-all-live", "always", "all-of", "any-of", "given")
 
 
-class SourceSerializer(serializers.Serializer):
-    seed = serializers.CharField()
-    table = serializers.CharField()
-    row = serializers.CharField()
-    note = serializers.CharField(required=False)
+class SourceSerializer(output.Output):
+    seed = output.Text()
+    table = output.Text()
+    row = output.Text()
+    note = output.Text(required=False)
 
 
-class RequirementSerializer(serializers.Serializer):
+class RequirementSerializer(output.Output):
     """A node of a requirement tree.
 
     `has` requires one of the `privileges` at `scope`. `given` requires its part only if the question has the
     `parameter`.
     """
 
-    node = serializers.ChoiceField(NODES)
-    privileges = serializers.ListField(
-        child=serializers.ChoiceField(list(map(str, Privilege))), required=False
-    )
-    scope = serializers.CharField(required=False)
-    kind = serializers.CharField(required=False, allow_null=True)
-    parameter = serializers.CharField(required=False)
+    node = output.Choice(NODES)
+    privileges = output.Texts(PRIVILEGES, required=False)
+    scope = output.Text(required=False)
+    kind = output.Text(required=False, allow_null=True)
+    parameter = output.Text(required=False)
     parts = serializers.ListField(
         child=serializers.DictField(), required=False, help_text="Child nodes, with the same members."
     )
 
+    def to_representation(self, value: Expression) -> dict:
+        return fold(value, RequirementJson())
 
-class PolicySerializer(serializers.Serializer):
-    kind = serializers.CharField()
-    operation = serializers.CharField()
+
+class PolicySerializer(output.Output):
+    kind = output.Text()
+    operation = output.Text()
     requires = RequirementSerializer(
-        allow_null=True, help_text="Null if the generation has no rule; the operation is then denied."
+        source="requirement",
+        allow_null=True,
+        help_text="Null if the generation has no rule; the operation is then denied.",
     )
-    words = serializers.CharField(help_text="The requirement in words; empty if there is no rule.")
-    source = SourceSerializer()
-    advice = serializers.CharField(help_text="If there is no rule: the operation to ask about instead.")
+    words = output.Text(get=rule_in_words, help_text="The requirement in words; empty if there is no rule.")
+    source = SourceSerializer(get=lambda policy: policy.source.as_json())
+    advice = output.Text(help_text="If there is no rule: the operation to ask about instead.")
 
 
-class GenerationSerializer(serializers.Serializer):
-    name = serializers.ChoiceField(list(GENERATIONS))
-    title = serializers.CharField()
-    summary = serializers.CharField()
-    active = serializers.BooleanField()
-    creator_receives = serializers.ListField(child=serializers.ChoiceField(list(map(str, Privilege))))
-    deleting_removes_grants = serializers.BooleanField()
-    lifecycle_source = SourceSerializer()
+class ShownGeneration(NamedTuple):
+    """A generation with the policies to show."""
+
+    rules: Generation
+    active: bool
+    policies: Sequence[Policy] = ()
 
 
-class GenerationsSerializer(serializers.Serializer):
+class GenerationSerializer(output.Output):
+    name = output.Choice(list(GENERATIONS), source="rules.name")
+    title = output.Text(source="rules.title")
+    summary = output.Text(source="rules.summary")
+    active = output.Boolean()
+    creator_receives = output.Texts(PRIVILEGES, source="rules.creator_receives")
+    deleting_removes_grants = output.Boolean(source="rules.deleting_removes_grants")
+    lifecycle_source = SourceSerializer(get=lambda shown: shown.rules.lifecycle_source.as_json())
+
+
+class GenerationsSerializer(output.Output):
     items = GenerationSerializer(many=True)
 
 
@@ -100,9 +115,9 @@ class CatalogueSerializer(GenerationSerializer):
     policies = PolicySerializer(many=True)
 
 
-class ActiveSerializer(serializers.Serializer):
-    name = serializers.ChoiceField(list(GENERATIONS))
-    proposed = serializers.CharField(
+class ActiveSerializer(output.Output):
+    name = output.Choice(list(GENERATIONS))
+    proposed = output.Text(
         required=False,
         help_text="With four eyes: the generation that an administrator proposed. "
         "Not in answers about an earlier state.",
@@ -141,15 +156,13 @@ class Generations(Endpoint):
         query=PastQuery,
     )
     @reads_past
-    def get(self) -> Response:
+    def get(self) -> object:
         """List the generations of rules.
 
         Sorted by age, oldest first, without their policies.
         """
         active = active_generation()
-        return Response(
-            {"items": [_generation_as_json(generation, active) for generation in GENERATIONS.values()]}
-        )
+        return {"items": [ShownGeneration(rules, rules == active) for rules in GENERATIONS.values()]}
 
 
 class Catalogue(Endpoint):
@@ -163,7 +176,7 @@ class Catalogue(Endpoint):
         errors=[404],
         parameters=[path_parameter("generation", f"One of {', '.join(GENERATIONS)}.")],
     )
-    def get(self) -> Response:
+    def get(self) -> object:
         """Read a generation.
 
         Returns its policies: the requirement of each operation on each kind, as a tree and in words, with
@@ -173,11 +186,11 @@ class Catalogue(Endpoint):
             selected = generation_by_name(self.kwargs["generation"])
         except UnknownGeneration as error:
             raise Problem(404, str(error)) from None
-        rows = [_policy_as_json(policy) for policy in _matching_policies(selected, **self.query)]
-        return Response(_generation_as_json(selected, active_generation()) | {"policies": rows})
+        rows = list(_matching_policies(selected, **self.query))
+        return ShownGeneration(selected, selected == active_generation(), rows)
 
 
-class ActiveGenerationDetail(Endpoint):
+class ActiveGenerationDetail(ChangeEndpoint):
     route, url_name = "policies/active", "rest-policies-active"
 
     @operation(
@@ -217,12 +230,7 @@ class ActiveGenerationDetail(Endpoint):
             if data["propose"] and not data["dry_run"]:
                 propose_generation(author=self.author, name=data["name"])
                 return _active_response()
-            _, members = apply_or_forecast(
-                ChangeSet.of(ActivateGeneration(GENERATIONS[data["name"]])),
-                author=self.author,
-                options=data,
-                shows_effect=self.request.user.can_see_all,
-            )
+            _, members = self.make(ChangeSet.of(ActivateGeneration(GENERATIONS[data["name"]])))
         if data["dry_run"]:
             return Response({"name": data["name"]} | members, headers={"ETag": etag_of(before)})
         return _active_response()
@@ -243,26 +251,3 @@ def _matching_policies(
             policy = generation.policy(kind_row.name, name)
             if policy is not None and kind in (None, kind_row.name) and operation in (None, name):
                 yield policy
-
-
-def _generation_as_json(generation: Generation, active: Generation) -> dict:
-    return {
-        "name": generation.name,
-        "title": generation.title,
-        "summary": generation.summary,
-        "active": generation == active,
-        "creator_receives": list(map(str, generation.creator_receives)),
-        "deleting_removes_grants": generation.deleting_removes_grants,
-        "lifecycle_source": generation.lifecycle_source.as_json(),
-    }
-
-
-def _policy_as_json(policy: Policy) -> dict:
-    return {
-        "kind": policy.kind,
-        "operation": policy.operation,
-        "requires": requirement_as_json(policy.requirement) if policy.has_rule else None,
-        "words": rule_in_words(policy),
-        "source": policy.source.as_json(),
-        "advice": policy.advice,
-    }

@@ -4,11 +4,11 @@ import re
 from datetime import time
 
 from rest_framework import serializers
-from rest_framework.response import Response
 
 from analytics.analyses import ANALYSES, AnalysisError
 from analytics.models import Schedule
 from analytics.runs.schedules import all_schedules, change_schedule, schedule_by_name
+from authzconsole.common import output
 from authzconsole.common.fields import (
     Boolean,
     Choice,
@@ -18,30 +18,32 @@ from authzconsole.common.fields import (
     reason_field,
 )
 from authzconsole.rest.framework.callers import changeable_with, check_report_reader
-from authzconsole.rest.framework.endpoint import Endpoint
-from authzconsole.rest.framework.etags import check_match, etag_of
-from authzconsole.rest.framework.operations import ETAG, IF_MATCH_OPTIONAL, operation, path_parameter
+from authzconsole.rest.framework.endpoint import Endpoint, Resource
+from authzconsole.rest.framework.operations import ETAG, IF_MATCH_OPTIONAL, operation
 from authzconsole.rest.framework.problems import Problem
 from grants.authority.transactions import administrator_transaction
 from grants.policies.catalogue import GENERATIONS
 from grants.roles.capabilities import Capability
 
-ANALYSIS_PATH = path_parameter("analysis", f"One of {', '.join(ANALYSES)}.")
 TIME_FORMAT = r"^([01]\d|2[0-3]):[0-5]\d$"
 
 
-class ScheduleSerializer(serializers.Serializer):
-    analysis = serializers.ChoiceField(list(ANALYSES))
-    on = serializers.BooleanField()
-    at = serializers.RegexField(TIME_FORMAT, help_text="The time of day in UTC, HH:MM.")
-    options = serializers.DictField(
+class TimeOfDay(output.Member, serializers.RegexField):
+    def to_representation(self, value: time) -> str:
+        return f"{value:%H:%M}"
+
+
+class ScheduleSerializer(output.Output):
+    analysis = output.Choice(list(ANALYSES))
+    on = output.Boolean(source="is_on")
+    at = TimeOfDay(TIME_FORMAT, help_text="The time of day in UTC, HH:MM.")
+    options = output.Record(
         child=serializers.CharField(),
-        help_text="The options of the run. Without a generation, "
-        "the run uses the active generation of the night.",
+        help_text="The options of the run. Without a generation, the run uses the active generation of the night.",
     )
 
 
-class SchedulesSerializer(serializers.Serializer):
+class SchedulesSerializer(output.Output):
     items = ScheduleSerializer(many=True)
 
 
@@ -76,68 +78,6 @@ class SwitchSerializer(StrictSerializer):
     reason = reason_field()
 
 
-class Schedules(Endpoint):
-    route, url_name = "schedules", "rest-schedules"
-
-    @operation(
-        "schedules_list",
-        check_report_reader,
-        SchedulesSerializer,
-    )
-    def get(self) -> Response:
-        """List schedules.
-
-        Every analysis with its schedule; schedules are off by default. For administrators and auditors.
-        """
-        return Response({"items": list(map(_as_json, all_schedules()))})
-
-
-class ScheduleDetail(Endpoint):
-    route, url_name = "schedules/<slug:analysis>", "rest-schedule"
-
-    @operation(
-        "schedules_retrieve",
-        check_report_reader,
-        ScheduleSerializer,
-        errors=[404],
-        parameters=[ANALYSIS_PATH, ETAG],
-    )
-    def get(self) -> Response:
-        """Read a schedule.
-
-        For administrators and auditors.
-        """
-        return _response(_schedule(self.kwargs["analysis"]))
-
-    @operation(
-        "schedules_change",
-        changeable_with(Capability.RUN_ANALYSES),
-        ScheduleSerializer,
-        body=SwitchSerializer,
-        errors=[404, 412],
-        parameters=[ANALYSIS_PATH, IF_MATCH_OPTIONAL, ETAG],
-    )
-    def put(self) -> Response:
-        """Change a schedule.
-
-        The request replaces all options of the schedule. In runs that a schedule starts, `scheduled` is
-        true.
-        """
-        _schedule(self.kwargs["analysis"])
-        data = self.data
-        author = self.author
-        options = {name: data[name] for name in ("generation", "to_generation", "namespace") if name in data}
-        # locked, so that the schedule cannot change between the check and the change
-        with administrator_transaction(author, capability=Capability.RUN_ANALYSES):
-            schedule = _schedule(self.kwargs["analysis"])
-            check_match(self.request, _etag(schedule), is_required=False)
-            at = time.fromisoformat(data["at"]) if "at" in data else schedule.at
-            change_schedule(
-                author=author, analysis=self.kwargs["analysis"], is_on=data["on"], at=at, options=options
-            )
-            return _response(_schedule(self.kwargs["analysis"]))
-
-
 def _schedule(analysis: str) -> Schedule:
     try:
         return schedule_by_name(analysis)
@@ -145,18 +85,55 @@ def _schedule(analysis: str) -> Schedule:
         raise Problem(404, str(error)) from None
 
 
-def _response(schedule: Schedule) -> Response:
-    return Response(_as_json(schedule), headers={"ETag": _etag(schedule)})
+SCHEDULE = Resource(
+    "analysis", f"One of {', '.join(ANALYSES)}.", lambda request, analysis: _schedule(analysis)
+)
 
 
-def _etag(schedule: Schedule) -> str:
-    return etag_of(*_as_json(schedule).values())
+class Schedules(Endpoint):
+    route, url_name = "schedules", "rest-schedules"
+
+    @operation("schedules_list", check_report_reader, SchedulesSerializer)
+    def get(self) -> object:
+        """List schedules.
+
+        Every analysis with its schedule; schedules are off by default. For administrators and auditors.
+        """
+        return {"items": all_schedules()}
 
 
-def _as_json(schedule: Schedule) -> dict:
-    return {
-        "analysis": schedule.analysis,
-        "on": schedule.is_on,
-        "at": f"{schedule.at:%H:%M}",
-        "options": schedule.options,
-    }
+class ScheduleDetail(Endpoint):
+    route, url_name = "schedules/<slug:analysis>", "rest-schedule"
+    resource = SCHEDULE
+
+    @operation("schedules_retrieve", check_report_reader, ScheduleSerializer, parameters=[ETAG])
+    def get(self) -> object:
+        """Read a schedule.
+
+        For administrators and auditors.
+        """
+        return self.object
+
+    @operation(
+        "schedules_change",
+        changeable_with(Capability.RUN_ANALYSES),
+        ScheduleSerializer,
+        body=SwitchSerializer,
+        errors=[412],
+        parameters=[IF_MATCH_OPTIONAL, ETAG],
+    )
+    def put(self) -> object:
+        """Change a schedule.
+
+        The request replaces all options of the schedule. In runs that a schedule starts, `scheduled` is
+        true.
+        """
+        data, name = self.data, self.kwargs["analysis"]
+        options = {name: data[name] for name in ("generation", "to_generation", "namespace") if name in data}
+        # locked, so that the schedule cannot change between the check and the change
+        with administrator_transaction(self.author, capability=Capability.RUN_ANALYSES):
+            schedule = _schedule(name)
+            self.check_etag(schedule, is_required=False)
+            at = time.fromisoformat(data["at"]) if "at" in data else schedule.at
+            change_schedule(author=self.author, analysis=name, is_on=data["on"], at=at, options=options)
+            return _schedule(name)

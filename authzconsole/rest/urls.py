@@ -64,7 +64,10 @@ _ENDPOINTS = [
     endpoint
     for area in AREAS
     for endpoint in vars(area).values()
-    if isinstance(endpoint, type) and issubclass(endpoint, Endpoint) and endpoint.__module__ == area.__name__
+    if isinstance(endpoint, type)
+    and issubclass(endpoint, Endpoint)
+    and endpoint.route
+    and endpoint.__module__ == area.__name__
 ]
 
 urlpatterns = [

@@ -1,14 +1,11 @@
 """Keyset paging for long lists, with signed cursors. Every page costs as much as the first one."""
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
 from functools import cache
 
-from django.db.models import QuerySet
 from rest_framework import serializers
 
 from authzconsole.common.fields import QueryInteger, StrictSerializer, Text
-from authzconsole.common.keyset import rows_after
 from authzconsole.common.signed_cursor import CursorOfAnotherList, InvalidCursor, read_cursor, sign_cursor
 from authzconsole.rest.framework.problems import Problem
 
@@ -51,51 +48,6 @@ def page_serializer(
             "__doc__": None,
         },
     )
-
-
-@dataclass(frozen=True, slots=True)
-class ListPart:
-    """One part of a list. A list has one part for each table that its rows come from.
-
-    order: columns that together are unique; a leading `-` means descending.
-    """
-
-    rows: QuerySet
-    order: tuple[str, ...]
-
-    def rows_from(self, values: Sequence | None, max_rows: int) -> list:
-        """Return up to `max_rows` rows after these values of the order columns, or from the start."""
-        rows = self.rows.order_by(*self.order)
-        return list((rows if values is None else rows.filter(rows_after(self.order, values)))[:max_rows])
-
-    def position_of(self, row: object) -> list:
-        return [getattr(row, column.lstrip("-")) for column in self.order]
-
-
-def page_of(
-    parts: Sequence[ListPart], as_json: Callable[[object], dict], *, query: dict, identity: object
-) -> dict:
-    """Return one page of the parts, one part after the other.
-
-    `identity` is everything that must stay the same between pages.
-    """
-    first_part, values = position_in_list(query["cursor"], identity) if query["cursor"] else (0, None)
-    limit, rows = query["limit"], []
-    for number, part in enumerate(parts):
-        if number < first_part or len(rows) > limit:
-            continue
-        part_rows = part.rows_from(values if number == first_part else None, limit + 1 - len(rows))
-        rows += [(number, part, row) for row in part_rows]
-    page, has_more = rows[:limit], len(rows) > limit
-    return {
-        "items": [as_json(row) for _, _, row in page],
-        "next": _next_cursor(page, identity) if has_more else None,
-    }
-
-
-def _next_cursor(page: Sequence[tuple], identity: object) -> str:
-    number, part, row = page[-1]
-    return cursor_for([number, part.position_of(row)], identity)
 
 
 def cursor_for(position: object, identity: object) -> str:

@@ -1,8 +1,8 @@
 """Lists in REST: the endpoint of a list with its signed cursors, and the downloads."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from django.http.response import HttpResponseBase
 from django.urls import URLPattern, path
@@ -146,9 +146,14 @@ class ListEndpoint(Download):
         return {}
 
     def list_page(self) -> Response:
-        more, listed, query = self.more_members(), self.read_list(), self.query
-        identity = [*listed.identity(), *list_identity("", query)]
-        after = position_in_list(query["cursor"], identity) if query["cursor"] else None
-        rows, position = listed.page(after, query["limit"])
-        next_cursor = None if position is None else cursor_for(position, identity)
-        return Response({"items": listed.members(rows), "next": next_cursor, **more})
+        more = self.more_members()
+        return Response(page_members(self.read_list(), self.query) | more)
+
+
+def page_members(listed: List, query: Mapping[str, Any]) -> dict:
+    """Return the rows of a page and the cursor of the next one. query: the data of a PageQuery."""
+    identity = [*listed.identity(), *list_identity("", query)]
+    after = position_in_list(query["cursor"], identity) if query["cursor"] else None
+    rows, position = listed.page(after, query["limit"])
+    next_cursor = None if position is None else cursor_for(position, identity)
+    return {"items": listed.members(rows), "next": next_cursor}

@@ -147,7 +147,7 @@ class Operation:
             | not_modified
             | {
                 (status, CONTENT_TYPE): _error_response(status)
-                for status in sorted(errors | ({413, 415} if self.body else set()))
+                for status in sorted(errors | ({413, 415} if self.schema else set()))
             },
         )(method)
 
@@ -157,8 +157,11 @@ class Operation:
         """
         stated, examples = EXAMPLES.get(self.id, {}), []
         status = min(self.responses, key=str)
-        if isinstance(serializer := self.responses[status], type):
-            content = example_of(serializer) | stated.get("response", {})
+        serializer = self.responses[status]
+        if isinstance(serializer, type) or "response" in stated:
+            content = (example_of(serializer) if isinstance(serializer, type) else {}) | stated.get(
+                "response", {}
+            )
             examples.append(
                 OpenApiExample("Response", content, response_only=True, status_codes=[str(status)])
             )

@@ -3,11 +3,7 @@
 from collections.abc import Callable, Iterable
 
 from entities.vocabulary import Privilege
-from grants.policies.grammar import Algebra, Expression, Parameter, Scope, fold
-
-
-def requirement_as_json(expression: Expression) -> dict:
-    return fold(expression, RequirementJson())
+from grants.policies.grammar import Algebra, Parameter, Scope
 
 
 class RequirementJson(Algebra[dict]):

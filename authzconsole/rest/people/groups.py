@@ -8,13 +8,12 @@ from authzconsole.common.fields import NameText, StrictSerializer, reason_field
 from authzconsole.common.past import PastQuery
 from authzconsole.lists.people import Groups, GroupSerializer
 from authzconsole.rest.dry_runs import (
+    ChangeEndpoint,
     ForecastRequestSerializer,
     ResourceForecastSerializer,
-    make_or_forecast,
-    outcome_with_forecast,
 )
 from authzconsole.rest.framework.callers import any_account, check_administrator
-from authzconsole.rest.framework.endpoint import Endpoint, Resource, created_response
+from authzconsole.rest.framework.endpoint import Resource, created_response
 from authzconsole.rest.framework.lists import ListEndpoint
 from authzconsole.rest.framework.locations import group_location
 from authzconsole.rest.framework.operations import operation
@@ -86,7 +85,7 @@ class GroupChangeSerializer(ForecastRequestSerializer):
     reason = reason_field()
 
 
-class GroupDetail(Endpoint):
+class GroupDetail(ChangeEndpoint):
     route, url_name = "groups/<path:name>", "rest-group"
     resource = GROUP
     found_after_body = ("PATCH",)
@@ -117,15 +116,13 @@ class GroupDetail(Endpoint):
         The journal keeps the old name. A dry run returns the group as it would be and the effect, which
         is always empty.
         """
-        data = self.data
-        self.find_object({"name": self.kwargs["name"]})
-        _, members = make_or_forecast(
+        new_name = self.data["name"]
+        self.find_object(self.kwargs)
+        _, members = self.make(
             ChangeSet(),
-            lambda: rename_group(author=self.author, name=self.kwargs["name"], new_name=data["name"]),
-            options=data,
-            shows_effect=self.request.user.can_see_all,
+            lambda: rename_group(author=self.author, name=self.kwargs["name"], new_name=new_name),
         )
-        return Response({"name": data["name"]} | (members if data["dry_run"] else {}))
+        return Response({"name": new_name} | (members if self.is_dry_run else {}))
 
     @operation(
         "groups_remove",
@@ -139,13 +136,7 @@ class GroupDetail(Endpoint):
         Removes the group with its memberships. Groups with grants are refused (409) unless
         `revoke_grants` is true. A dry run reports the effect on permissions.
         """
-        query = self.query
-        return Response(
-            outcome_with_forecast(
-                ChangeSet.of(RemovePrincipal(f"group:{self.kwargs['name']}", query["revoke_grants"])),
-                author=self.author,
-                options=query,
-                would=f"group:{self.kwargs['name']} would be removed",
-                shows_effect=self.request.user.can_see_all,
-            )
+        principal = f"group:{self.kwargs['name']}"
+        return self.outcome(
+            RemovePrincipal(principal, self.query["revoke_grants"]), f"{principal} would be removed"
         )

@@ -18,21 +18,19 @@ from authzconsole.common.fields import (
 from authzconsole.common.past import PastQuery
 from authzconsole.lists.people import USER_READERS, Users, UserSerializer
 from authzconsole.rest.dry_runs import (
+    ChangeEndpoint,
     ChangeForecastSerializer,
     ForecastQuery,
     ForecastRequestSerializer,
     ResourceForecastSerializer,
-    make_or_forecast,
-    outcome_with_forecast,
 )
 from authzconsole.rest.framework.callers import (
     any_account,
-    author_of,
     changeable_with,
     check_administrator,
     check_recent_authentication,
 )
-from authzconsole.rest.framework.endpoint import Endpoint, Resource, created_response
+from authzconsole.rest.framework.endpoint import Resource, created_response
 from authzconsole.rest.framework.etags import check_match, etag_of
 from authzconsole.rest.framework.lists import ListEndpoint
 from authzconsole.rest.framework.locations import user_location
@@ -108,6 +106,10 @@ class NewUserSerializer(StrictSerializer):
         required=False, default=False, help_text="A service account owns API tokens and can never sign in."
     )
     reason = reason_field()
+
+
+# members of a change of a user besides its properties
+OPTIONS = ("dry_run", "effect_digest", "reason")
 
 
 class UserChangeSerializer(ForecastRequestSerializer):
@@ -193,17 +195,17 @@ class UserList(ListEndpoint):
                     409,
                     f"user:{data['name']} already exists: change it with PATCH {user_location(data['name'])}",
                 )
-            author, full_name = author_of(self.request, data.pop("reason")), data.pop("full_name")
-            add_user(author=author, **data)
-            if full_name:
-                set_full_name(author=author, name=data["name"], full_name=full_name)
+            user = {name: value for name, value in data.items() if name not in ("reason", "full_name")}
+            add_user(author=self.author, **user)
+            if data["full_name"]:
+                set_full_name(author=self.author, name=data["name"], full_name=data["full_name"])
             user = User.objects.get(username=data["name"])
         return created_response(
             UserSerializer.data_of(user), user_location(user.username), ETag=_user_etag(user)
         )
 
 
-class UserDetail(Endpoint):
+class UserDetail(ChangeEndpoint):
     route, url_name = "users/<path:name>", "rest-user"
     resource = USER
 
@@ -215,12 +217,12 @@ class UserDetail(Endpoint):
         parameters=[ETAG],
     )
     @reads_past
-    def get(self) -> Response:
+    def get(self) -> User:
         """Read a user.
 
         Accounts with the role `ordinary` can only read themselves.
         """
-        return _user_response(self.object)
+        return self.object
 
     @operation(
         "users_change",
@@ -238,25 +240,21 @@ class UserDetail(Endpoint):
         """
         changeable_with(Capability.MANAGE_ACCOUNTS)(self.request)
         check_recent_authentication(self.request)
-        data = self.data
-        author = author_of(self.request, data.pop("reason"))
-        options = {option: data.pop(option) for option in ("dry_run", "effect_digest") if option in data}
-        if not data:
+        changes = {name: value for name, value in self.data.items() if name not in OPTIONS}
+        if not changes:
             raise Problem(
                 400,
                 "nothing to change: send `name`, `full_name`, `active`, `role`, `email` or `is_principal`",
             )
         with transaction.atomic():
             lock_journal()
-            before = self.resource.object_or_404(self.request, self.kwargs["name"])
-            check_match(self.request, _user_etag(before), is_required=not options["dry_run"])
-            user, members = make_or_forecast(
-                _permission_changes(self.kwargs["name"], data),
-                lambda: _changed_user(author, self.kwargs["name"], data),
-                options=options,
-                shows_effect=self.request.user.can_see_all,
+            name = self.kwargs["name"]
+            before = self.resource.object_or_404(self.request, name)
+            check_match(self.request, _user_etag(before), is_required=not self.is_dry_run)
+            user, members = self.make(
+                _permission_changes(name, changes), lambda: _changed_user(self.author, name, changes)
             )
-        if options["dry_run"]:
+        if self.is_dry_run:
             return Response(UserSerializer.data_of(user) | members, headers={"ETag": _user_etag(before)})
         return _user_response(user)
 
@@ -275,15 +273,9 @@ class UserDetail(Endpoint):
         """
         check_administrator(self.request)
         check_recent_authentication(self.request)
-        query = self.query
-        return Response(
-            outcome_with_forecast(
-                ChangeSet.of(RemovePrincipal(f"user:{self.kwargs['name']}", query["revoke_grants"])),
-                author=self.author,
-                options=query,
-                would=f"user:{self.kwargs['name']} would be removed",
-                shows_effect=self.request.user.can_see_all,
-            )
+        principal = f"user:{self.kwargs['name']}"
+        return self.outcome(
+            RemovePrincipal(principal, self.query["revoke_grants"]), f"{principal} would be removed"
         )
 
 
