@@ -44,8 +44,7 @@ def start_extras() -> None:
 
     Raise ImproperlyConfigured if their packages are missing.
     """
-    from authzconsole.common.monitoring.error_reports import start_error_reports
-    from authzconsole.common.monitoring.tracing import start_tracing
+    from authzconsole.common.monitoring.reports import start_error_reports, start_tracing
 
     for setting, extra, start in (
         ("OTEL_EXPORTER_OTLP_ENDPOINT", "opentelemetry", start_tracing),

@@ -16,7 +16,7 @@ from celery.signals import (
     worker_init,
 )
 
-from authzconsole.common.monitoring.tracing import start_task_span
+from authzconsole.common.monitoring.reports import start_task_span
 from authzconsole.consumer_check import ConsumerCheck
 from authzconsole.ops.processes import keep_files_private
 

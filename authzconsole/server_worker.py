@@ -3,15 +3,16 @@
 import multiprocessing
 import os
 import resource
+import shutil
 import signal
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from django.conf import settings
 from django.urls import get_resolver
 
-from authzconsole.common.monitoring.shared_folder import prepare_metrics
 from authzconsole.ops.processes import die_with_parent, keep_files_private
 
 # the server that started this worker, also if it has ended since
@@ -22,15 +23,33 @@ SERVER_PID = os.getppid() if _server is None else _server.pid or os.getppid()
 # server; before the console, because a server can be killed while its workers load it
 die_with_parent(signal.SIGTERM, SERVER_PID)()
 
-# before the console, which imports the metrics
+# prometheus_client reads this variable when it is imported, so nothing before may import it
+METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
+
+
+def prepare_metrics(state: Path, server_pid: int) -> None:
+    """Let the worker processes of one web server share their values, and delete those of servers that no
+    longer run.
+    """
+    folder = state / "metrics"
+    for path in folder.glob("server-*"):
+        with suppress(ValueError):
+            pid = int(path.name.removeprefix("server-"))
+            if pid != server_pid and not Path(f"/proc/{pid}").exists():
+                shutil.rmtree(path, ignore_errors=True)
+    own = folder / f"server-{server_pid}"
+    own.mkdir(mode=0o700, parents=True, exist_ok=True)
+    os.environ[METRICS_FOLDER] = str(own)
+
+
 prepare_metrics(settings.STATE_DIR, SERVER_PID)
 
 from authzconsole.wsgi import application as console  # noqa: E402, isort: skip
 
 # after the console, which loads the applications of Django
 from authzconsole.server.application import ConsoleServer  # noqa: E402, isort: skip
-from authzconsole.server.environ import TrustedProxies  # noqa: E402, isort: skip
-from authzconsole.server.limits import BodyLimits  # noqa: E402, isort: skip
+from authzconsole.server.requests import TrustedProxies  # noqa: E402, isort: skip
+from authzconsole.server.requests import BodyLimits  # noqa: E402, isort: skip
 
 __all__ = ["application"]
 MAX_OPEN_FILES = 65_536

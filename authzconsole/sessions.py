@@ -18,7 +18,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils import timezone
 
-from authzconsole.common.database.busy import update_without_waiting
+from authzconsole.common.database import update_without_waiting
 from authzconsole.common.login_throttle import client_address
 from authzconsole.common.request_id import current_request
 from authzconsole.models import AccountSession, ApiToken

@@ -16,7 +16,7 @@ from django.middleware.security import SecurityMiddleware
 from django.urls import set_script_prefix
 
 from authzconsole.api.urls import VIEWS
-from authzconsole.common.database.query_plans import set_prepare_threshold
+from authzconsole.common.database import set_prepare_threshold
 from authzconsole.common.request_id import RequestIdMiddleware, unbind_request_id
 from authzconsole.common.security_events.record import record_denial
 

@@ -1,4 +1,8 @@
-"""Messages that pages and REST share."""
+"""Messages that pages and REST share, and the storage of notices."""
+
+from django.contrib.messages.storage.cookie import CookieStorage
+from django.contrib.messages.storage.fallback import FallbackStorage
+from django.contrib.messages.storage.session import SessionStorage
 
 from grants.roles.capabilities import Capability, role_names
 
@@ -30,3 +34,13 @@ def read_only_message(*capabilities: Capability) -> str:
 def unreadable_message(*capabilities: Capability) -> str:
     """Return the message for an account that has none of the capabilities to read something."""
     return f"only {role_names(*capabilities)} of this console can read this"
+
+
+class HostCookieStorage(CookieStorage):
+    """Store notices in a cookie that browsers accept only over HTTPS and for this host."""
+
+    cookie_name = "__Host-messages"
+
+
+class HostMessageStorage(FallbackStorage):
+    storage_classes = (HostCookieStorage, SessionStorage)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from django.core.signals import got_request_exception
 from django.http import HttpRequest
 
-from authzconsole.common.database.busy import RETRY_AFTER_SECONDS, is_database_locked, is_database_unavailable
+from authzconsole.common.database import RETRY_AFTER_SECONDS, is_database_locked, is_database_unavailable
 from entities.errors import Refusal
 from grants.policies.question import QuestionError
 

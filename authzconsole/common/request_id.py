@@ -12,7 +12,7 @@ from django.dispatch import receiver
 from django.http import HttpRequest, HttpResponse
 
 from authzconsole.common.monitoring.metrics import observe_response
-from authzconsole.common.monitoring.tracing import traced_response
+from authzconsole.common.monitoring.reports import traced_response
 
 # a header value cannot contain other control characters than a tab, which would split a line of the log
 CONTROL_CHARACTERS = re.compile(r"[\x00-\x1f\x7f-\x9f]")

@@ -12,7 +12,7 @@ from datetime import timedelta
 from django.conf import settings
 from django.utils import timezone
 
-from authzconsole.common.database.busy import update_without_waiting
+from authzconsole.common.database import update_without_waiting
 from authzconsole.common.token_facts import FINGERPRINT_CHARACTERS
 from authzconsole.models import ApiToken, TokenScope, max_token_lifetime
 from entities.errors import Refusal

@@ -3,25 +3,18 @@
 import os
 import sys
 
-from . import ROOT, VENV_PYTHON, Refusal
-from .processes import interrupt_on_signals, run_command
+from . import ROOT, VENV_PYTHON
+from .processes import exit_status, run_command
 from .setup import setup, spark_environment
 
 
-def main() -> int:
-    interrupt_on_signals()
+def run_benchmarks() -> int:
     benchmarks = sorted((ROOT / "benchmarks").glob("bench_*.py"))
     if not benchmarks:
         print("There is no benchmark: benchmarks/ contains no bench_*.py.")
         return 0
-    try:
-        setup("test")
-        return max(_run(f"benchmarks.{path.stem}") for path in benchmarks)
-    except Refusal as refusal:
-        print(refusal, file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        return 130
+    setup("test")
+    return max(_run(f"benchmarks.{path.stem}") for path in benchmarks)
 
 
 def _run(module: str) -> int:
@@ -30,4 +23,4 @@ def _run(module: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(exit_status(run_benchmarks))

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from . import Refusal
 from .machine import POSTGRESQL, postgresql_folder, postgresql_major, version_output
-from .processes import die_with_parent, interrupt_on_signals, run_command
+from .processes import die_with_parent, exit_status, run_command
 
 DATABASE = "postgres"
 FAST_SETTINGS = {
@@ -145,19 +145,13 @@ def main() -> int:
     if not command:
         print(__doc__, file=sys.stderr)
         return 2
-    interrupt_on_signals()
     try:
         with postgresql() as url:
             return run_command(command, env={**os.environ, "DATABASE_URL": url})
-    except Refusal as refusal:
-        print(refusal, file=sys.stderr)
-        return 1
     except FileNotFoundError as error:
         print(f"No such command: {error.filename}", file=sys.stderr)
         return 127
-    except KeyboardInterrupt:
-        return 130
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(exit_status(main))

@@ -10,6 +10,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from . import Refusal
+
 PR_SET_PDEATHSIG = 1
 PRIVATE_UMASK = 0o077
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -58,6 +60,22 @@ def interrupt_on_signals() -> None:
 
     for signum in STOPPING:
         signal.signal(signum, interrupt)
+
+
+def exit_status(step: Callable[[], int | None]) -> int:
+    """Run a step, and return the exit status of the program: that of the step, 1 after a refusal, which is
+    printed, or 130 after an interruption.
+    """
+    interrupt_on_signals()
+    try:
+        return step() or 0
+    except Refusal as refusal:
+        # the terminal may be closed already
+        with contextlib.suppress(OSError):
+            print(refusal, file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
 
 
 @contextlib.contextmanager

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from . import ROOT, VENV_PYTHON, Refusal, machine
 from .address import ListenAddress, check_port, free_port, health_status, listen_address
-from .processes import ParentMake, die_with_parent, end_session, interrupt_on_signals
+from .processes import ParentMake, die_with_parent, end_session, exit_status
 from .setup import setup, spark_environment
 
 START_TIMEOUT_SECONDS = 120
@@ -256,18 +256,5 @@ def run() -> None:
         serve(address, environment, make)
 
 
-def main() -> int:
-    interrupt_on_signals()
-    try:
-        run()
-    except Refusal as refusal:
-        with contextlib.suppress(OSError):
-            print(refusal, file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        return 130
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(exit_status(run))

@@ -9,9 +9,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from . import ROOT, VENV_PYTHON, Refusal
+from . import ROOT, VENV_PYTHON
 from .address import ListenAddress, free_port
-from .processes import ParentMake, interrupt_on_signals, run_command
+from .processes import ParentMake, exit_status, run_command
 from .run import Programs, environment_of_programs, wait_until_ready
 from .setup import setup
 from .suite import CONSOLE_SETTINGS
@@ -19,19 +19,12 @@ from .suite import CONSOLE_SETTINGS
 PICTURES = ROOT / "docs" / "screens"
 
 
-def main() -> int:
-    interrupt_on_signals()
+def run() -> int:
     for name in CONSOLE_SETTINGS:
         os.environ.pop(name, None)
-    try:
-        setup("test")
-        with tempfile.TemporaryDirectory(prefix="console-screens-") as state_folder:
-            return take_screenshots(Path(state_folder))
-    except Refusal as refusal:
-        print(refusal, file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        return 130
+    setup("test")
+    with tempfile.TemporaryDirectory(prefix="console-screens-") as state_folder:
+        return take_screenshots(Path(state_folder))
 
 
 def take_screenshots(state_folder: Path) -> int:
@@ -60,4 +53,4 @@ def take_screenshots(state_folder: Path) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(exit_status(run))

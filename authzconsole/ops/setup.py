@@ -11,7 +11,7 @@ from . import ROOT, Refusal, machine
 from .environment import ensure_environment, setup_lock
 from .machine import Tool
 from .packages import install_packages
-from .processes import interrupt_on_signals
+from .processes import exit_status
 
 JAVA_HINT = "Without Java the console runs, but no analysis does: WITHOUT_JAVA=1 make run"
 
@@ -63,21 +63,16 @@ def spark_environment() -> dict[str, str]:
     return {"JAVA_HOME": str(home)} if home else {}
 
 
-def main() -> int:
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--for", dest="purpose", choices=("run", "test", "quick"), default="run")
-    interrupt_on_signals()
     try:
         setup(parser.parse_args().purpose)
-    except Refusal as refusal:
-        print(refusal, file=sys.stderr)
-        return 1
     except KeyboardInterrupt:
         print("Interrupted; the same command continues.", file=sys.stderr)
-        return 130
+        raise
     print(f"Setup is complete; the Python packages are in {ROOT / '.venv'}.")
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(exit_status(main))

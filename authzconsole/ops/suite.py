@@ -12,9 +12,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from . import ROOT, VENV_PYTHON, Refusal, machine
+from . import ROOT, VENV_PYTHON, machine
 from .postgres import FAST_SETTINGS, postgresql
-from .processes import die_with_parent, interrupt_on_signals, run_command
+from .processes import die_with_parent, exit_status, run_command
 from .setup import setup, spark_environment
 
 REPORTS = ROOT / "var" / "test"
@@ -257,26 +257,19 @@ def main() -> int:
     )
     parser.add_argument("--only", choices=[test_pass.name for test_pass in FULL], help="this pass alone")
     arguments, options = parser.parse_known_args()
-    interrupt_on_signals()
-    try:
-        setup("quick" if arguments.quick or arguments.coverage else "test")
-        if arguments.coverage:
-            is_success = run_pass(MEASURED, options)
-        elif arguments.quick:
-            is_success = run_pass(QUICK_IN_PARALLEL, options)
-        elif arguments.only:
-            is_success = run_pass(
-                next(test_pass for test_pass in FULL if test_pass.name == arguments.only), options
-            )
-        else:
-            is_success = run_in_parallel([*FULL[:-1], MEASURED] if arguments.with_coverage else FULL, options)
-    except Refusal as refusal:
-        print(refusal, file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        return 130
+    setup("quick" if arguments.quick or arguments.coverage else "test")
+    if arguments.coverage:
+        is_success = run_pass(MEASURED, options)
+    elif arguments.quick:
+        is_success = run_pass(QUICK_IN_PARALLEL, options)
+    elif arguments.only:
+        is_success = run_pass(
+            next(test_pass for test_pass in FULL if test_pass.name == arguments.only), options
+        )
+    else:
+        is_success = run_in_parallel([*FULL[:-1], MEASURED] if arguments.with_coverage else FULL, options)
     return 0 if is_success else 1
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(exit_status(main))

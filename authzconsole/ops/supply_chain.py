@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from . import ROOT, VENV, Refusal
+from .processes import exit_status
 from .setup import setup
 
 LOCKS = ROOT / "requirements"
@@ -171,24 +172,19 @@ def run_audit(options: Sequence[str]) -> None:
     print("No known vulnerability.")
 
 
-def main() -> int:
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("command", choices=("sbom", "audit", "licences"))
     parser.add_argument("--output", type=Path, default=SBOM)
     arguments, options = parser.parse_known_args()
-    try:
-        setup("quick")
-        if arguments.command == "sbom":
-            write_sbom(arguments.output)
-        elif arguments.command == "audit":
-            run_audit(options)
-        else:
-            check_licences()
-    except Refusal as refusal:
-        print(refusal, file=sys.stderr)
-        return 1
-    return 0
+    setup("quick")
+    if arguments.command == "sbom":
+        write_sbom(arguments.output)
+    elif arguments.command == "audit":
+        run_audit(options)
+    else:
+        check_licences()
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(exit_status(main))

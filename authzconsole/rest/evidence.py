@@ -7,7 +7,6 @@ from django.utils import timezone
 from rest_framework.response import Response
 
 from analytics.storage import StorageError
-from authzconsole.common.downloads.zip_files import zip_response
 from authzconsole.common.fields import (
     AddressText,
     Boolean,
@@ -15,6 +14,7 @@ from authzconsole.common.fields import (
     StrictSerializer,
     Text,
 )
+from authzconsole.common.zip_files import zip_response
 from authzconsole.evidence.bundles import bundle_chunks
 from authzconsole.evidence.services import request_evidence
 from authzconsole.lists.journal import EvidenceList, EvidenceSerializer

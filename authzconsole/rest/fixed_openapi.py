@@ -9,7 +9,7 @@ import yaml
 
 from authzconsole.api.evaluation import MAX_EVALUATIONS, STOP_DECISIONS
 from authzconsole.api.metadata import CAPABILITIES
-from authzconsole.common.database.busy import RETRY_AFTER_SECONDS
+from authzconsole.common.database import RETRY_AFTER_SECONDS
 from authzconsole.common.request_body import MAX_BODY_BYTES
 from grants.policies.catalogue import GENERATIONS
 

@@ -12,20 +12,22 @@ from pathlib import Path
 from typing import TypeVar
 
 from authzconsole.common.problems import Problem
-from authzconsole.server.bodies import (
+from authzconsole.server.requests import (
+    MAX_BACKLOG_BYTES,
+    MAX_STREAMS,
+    THREADS,
     AnonymousBodyRefused,
+    BodyLimits,
     BodyReceiver,
     BodyRefused,
     ClientDisconnected,
+    TrustedProxies,
+    body_length,
+    build_environ,
     discard_body,
 )
-from authzconsole.server.callers import is_identified, read_revision
-from authzconsole.server.environ import TrustedProxies, body_length, build_environ
-from authzconsole.server.limits import MAX_BACKLOG_BYTES, MAX_STREAMS, THREADS, BodyLimits
-from authzconsole.server.responses import FileBody, Response, run_application
-from authzconsole.server.streams import ResponseStream
-from authzconsole.server.threads import ThreadPool
-from authzconsole.server.waiting import CAN_WAIT, JournalWatch, take_wait
+from authzconsole.server.responses import FileBody, Response, ResponseStream, ThreadPool, run_application
+from authzconsole.server.waiting import CAN_WAIT, JournalWatch, is_identified, read_revision, take_wait
 
 logger = logging.getLogger(__name__)
 Result = TypeVar("Result")

@@ -8,7 +8,15 @@ waiting requests of this process.
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from django.contrib.auth import get_user
+from django.contrib.sessions.middleware import SessionMiddleware
+from django.core.handlers.wsgi import WSGIRequest
+from django.db import DatabaseError, close_old_connections
+from django.http import HttpResponse
+
+from authzconsole.common.tokens import TokenRefused, verify_token
 from authzconsole.server.responses import Response
+from grants.journal import current_revision
 
 # the environ has CAN_WAIT if the server can wait; the value of the header is REVISION;SECONDS
 CAN_WAIT, WAIT_HEADER = "authzconsole.can_wait", "X-Console-Wait"
@@ -64,3 +72,38 @@ def take_wait(response: Response) -> tuple[int, float] | None:
     response.headers[:] = [(name, value) for name, value in response.headers if name != WAIT_HEADER]
     revision, _, seconds = value.partition(";")
     return int(revision), float(seconds)
+
+
+def is_identified(environ: dict) -> bool:
+    """Return whether the request has a valid token or session.
+
+    The application checks again what the caller may do.
+    """
+    close_old_connections()
+    try:
+        if authorization := environ.get("HTTP_AUTHORIZATION", ""):
+            return _is_token_valid(authorization)
+        request = WSGIRequest(environ)
+        SessionMiddleware(lambda request: HttpResponse()).process_request(request)
+        return get_user(request).is_authenticated
+    finally:
+        close_old_connections()
+
+
+def read_revision() -> int:
+    """Return the newest revision of the journal; 0 if the database does not answer."""
+    close_old_connections()
+    try:
+        return current_revision()
+    except DatabaseError:
+        return 0
+    finally:
+        close_old_connections()
+
+
+def _is_token_valid(authorization: str) -> bool:
+    scheme, _, secret = authorization.partition(" ")
+    try:
+        return scheme.lower() == "bearer" and bool(verify_token(secret.strip()))
+    except TokenRefused:
+        return False

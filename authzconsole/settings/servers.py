@@ -47,7 +47,7 @@ CACHES = {
             "socket_timeout": 0.5,
             "socket_connect_timeout": 0.5,
             "retry": Retry(NoBackoff(), 0),
-            "serializer": "authzconsole.common.integer_cache.IntegerSerializer",
+            "serializer": "authzconsole.common.login_throttle.IntegerSerializer",
         },
     },
 }

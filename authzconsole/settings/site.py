@@ -153,7 +153,7 @@ TRUSTED_PROXIES = (
 )
 
 DATA_UPLOAD_MAX_MEMORY_SIZE = 10 * 1024 * 1024
-# see authzconsole/server/limits.py
+# see authzconsole/server/requests.py
 BODY_LIMITS = {
     "max_bytes": env.int("BODY_MAX_BYTES", default=32 * 1024 * 1024),
     "grace_seconds": env.float("BODY_GRACE_SECONDS", default=10),

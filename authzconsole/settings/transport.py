@@ -18,7 +18,7 @@ if IS_HTTPS:
     # browsers accept cookies with this prefix only over HTTPS, for this host and for all paths
     SESSION_COOKIE_NAME = "__Host-sessionid"
     CSRF_COOKIE_NAME = "__Host-csrftoken"
-    MESSAGE_STORAGE = "authzconsole.common.message_storage.HostMessageStorage"
+    MESSAGE_STORAGE = "authzconsole.common.messages.HostMessageStorage"
 
     SECURE_HSTS_SECONDS = env.int("HSTS_SECONDS", default=31_536_000)
     SECURE_HSTS_INCLUDE_SUBDOMAINS = env.bool("HSTS_SUBDOMAINS", default=True)

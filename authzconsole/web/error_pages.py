@@ -11,7 +11,7 @@ from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils.cache import patch_cache_control
 
-from authzconsole.common.database.busy import is_database_unavailable
+from authzconsole.common.database import is_database_unavailable
 from authzconsole.common.problems import Problem, problem_of
 from authzconsole.web.context_processors import navigation
 from authzconsole.web.forms import ConsoleForm, TextField

@@ -1,6 +1,6 @@
 """Let PostgreSQL plan the statements of pages for their parameters, and those of APIs only once."""
 
-from authzconsole.common.database.query_plans import set_prepare_threshold
+from authzconsole.common.database import set_prepare_threshold
 from authzconsole.web.people.impersonation import NON_PAGE_PREFIXES
 
 

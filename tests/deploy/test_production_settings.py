@@ -213,7 +213,7 @@ def test_over_https_cookies_belong_to_one_host_and_localhost_is_not_served(tmp_p
         "CSRF_COOKIE_NAME": "__Host-csrftoken",
         "CSRF_COOKIE_SECURE": True,
         "SECURE_SSL_REDIRECT": True,
-        "MESSAGE_STORAGE": "authzconsole.common.message_storage.HostMessageStorage",
+        "MESSAGE_STORAGE": "authzconsole.common.messages.HostMessageStorage",
         "SECRET_KEY_FALLBACKS": ["former1", "former2"],
         "SECURE_HSTS_SECONDS": 31_536_000,
     }

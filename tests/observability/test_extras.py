@@ -13,7 +13,7 @@ from django.core.exceptions import ImproperlyConfigured
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from authzconsole.apps import start_extras
-from authzconsole.common.monitoring.error_reports import reduced_event
+from authzconsole.common.monitoring.reports import reduced_event
 from authzconsole.ops import ROOT
 
 # a process of its own, because both extras change their whole process

@@ -241,7 +241,7 @@ def test_metrics_have_the_state_of_runs_queues_and_the_journal(cast, redis_with_
 
 
 def test_metrics_survive_without_redis_and_count_a_locked_database(db, settings):
-    from authzconsole.common.database.busy import is_database_locked
+    from authzconsole.common.database import is_database_locked
 
     settings.REDIS_URL = "redis://127.0.0.1:1/0"
     before = metrics()

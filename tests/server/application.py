@@ -7,8 +7,7 @@ from django.conf import settings
 
 import authzconsole.server_worker  # noqa: F401 -- loads the applications of Django
 from authzconsole.server.application import ConsoleServer
-from authzconsole.server.environ import TrustedProxies
-from authzconsole.server.limits import BodyLimits
+from authzconsole.server.requests import BodyLimits, TrustedProxies
 
 MEGABYTE = b"x" * (1 << 20)
 

@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 
 import pytest
 
-from authzconsole.server.limits import MEMORY_BYTES
+from authzconsole.server.requests import MEMORY_BYTES
 from tests.server.conftest import GRACE_SECONDS
 from tests.support.web_server import receive_all
 

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from authzconsole.server.limits import MAX_GENERATING
+from authzconsole.server.requests import MAX_GENERATING
 from authzconsole.server.responses import in_turn
 from tests.support.web_server import receive_all, web_server
 

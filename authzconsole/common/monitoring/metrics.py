@@ -1,7 +1,7 @@
 """The counters and histograms of this process. `collector` adds the metrics from the database and Redis.
 
 The worker processes of the web server write their values into files in a common folder, so that any of them
-can answer for all. `shared_folder` chooses this folder before this module is imported. Other processes keep
+can answer for all. `authzconsole.server_worker` chooses this folder before this module is imported. Other processes keep
 the values in memory.
 """
 
@@ -10,8 +10,6 @@ from functools import cache
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.multiprocess import MultiProcessCollector
-
-from authzconsole.common.monitoring.shared_folder import FOLDER_VARIABLE
 
 BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30)
 ENDPOINT_CLASSES = (("/access/", "authzen"), ("/api/", "rest"), ("/static/", "static"), ("/scim/", "scim"))
@@ -69,7 +67,7 @@ def process_registry() -> CollectorRegistry:
     """Return a registry with the values of all worker processes of the web server, or of this process
     elsewhere.
     """
-    if FOLDER_VARIABLE not in os.environ:
+    if "PROMETHEUS_MULTIPROC_DIR" not in os.environ:
         return REGISTRY
     registry = CollectorRegistry()
     MultiProcessCollector(registry)

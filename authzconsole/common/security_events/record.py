@@ -9,18 +9,18 @@ that cannot be stored are logged.
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from datetime import timedelta
 from time import time
 
 from django.conf import settings
 from django.contrib.auth import user_logged_in, user_logged_out, user_login_failed
-from django.db import DatabaseError, InterfaceError, connection
+from django.db import DatabaseError, InterfaceError
 from django.db.models import QuerySet, TextChoices
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 from rest_framework.throttling import BaseThrottle
 
+from authzconsole.common.database import lock_wait
 from authzconsole.common.login_throttle import WINDOW_SECONDS, client_address, increment, with_shared_cache
 from authzconsole.common.monitoring.metrics import count_security_event
 from authzconsole.common.request_id import CONTROL_CHARACTERS, current_request
@@ -182,7 +182,7 @@ def storable(text: str, max_characters: int) -> str:
 def _store(events: Sequence[SecurityEvent]) -> None:
     events = [*_take_waiting(), *events]
     try:
-        with _short_lock_wait():
+        with lock_wait(LOCK_WAIT_MILLISECONDS):
             if len(events) == 1:
                 events[0].save(force_insert=True)
             else:
@@ -208,21 +208,6 @@ def _take_waiting() -> Iterator[SecurityEvent]:
         except IndexError:
             # another thread took it
             return
-
-
-@contextmanager
-def _short_lock_wait() -> Iterator[None]:
-    """Wait at most LOCK_WAIT_MILLISECONDS for the lock of SQLite, because an import can hold it for minutes."""
-    if connection.vendor != "sqlite" or connection.in_atomic_block:
-        yield
-        return
-    with connection.cursor() as cursor:
-        timeout_milliseconds = cursor.execute("PRAGMA busy_timeout").fetchone()[0]
-        cursor.execute(f"PRAGMA busy_timeout = {LOCK_WAIT_MILLISECONDS}")
-        try:
-            yield
-        finally:
-            cursor.execute(f"PRAGMA busy_timeout = {timeout_milliseconds}")
 
 
 def count_to_record(kind: str, network: str) -> int:

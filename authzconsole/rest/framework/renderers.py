@@ -5,7 +5,7 @@ Views write the files.
 
 from rest_framework.renderers import BaseRenderer
 
-from authzconsole.common.downloads.zip_files import ZIP
+from authzconsole.common.zip_files import ZIP
 
 
 class CsvRenderer(BaseRenderer):

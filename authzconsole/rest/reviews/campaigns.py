@@ -7,8 +7,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from analytics.storage import StorageError
-from authzconsole.common.downloads.zip_files import zip_response
 from authzconsole.common.fields import StrictSerializer, reason_field
+from authzconsole.common.zip_files import zip_response
 from authzconsole.evidence.bundles import bundle_chunks
 from authzconsole.lists.reviews import RECURRENCES, Reviews, ReviewSerializer
 from authzconsole.rest.framework.callers import any_account, author_of, check_administrator, check_can_see_all

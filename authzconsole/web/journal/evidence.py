@@ -11,8 +11,8 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from analytics.storage import StorageError
-from authzconsole.common.downloads.zip_files import zip_response
 from authzconsole.common.messages import as_sentence
+from authzconsole.common.zip_files import zip_response
 from authzconsole.evidence.bundles import bundle_chunks
 from authzconsole.evidence.services import EvidenceError, request_evidence
 from authzconsole.models import Evidence

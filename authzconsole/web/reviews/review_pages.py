@@ -7,7 +7,7 @@ from django.views.decorators.http import require_safe
 
 from analytics.runs.selectors import waiting_reason
 from analytics.storage import StorageError
-from authzconsole.common.downloads.zip_files import zip_response
+from authzconsole.common.zip_files import zip_response
 from authzconsole.evidence.bundles import bundle_chunks
 from authzconsole.reviews.evidence_lines import evidence_lines
 from authzconsole.reviews.item_rows import items_response, stream_items

@@ -1,16 +1,152 @@
-"""Receive request bodies in the event loop, with limits on their size, time and number."""
+"""Turn ASGI requests into WSGI requests: the environ, and the body, which is received in the event loop with
+limits on its size, time and number.
+"""
 
 import asyncio
 import contextlib
+import ipaddress
+import sys
 import tempfile
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from io import BytesIO
 from pathlib import Path
 from typing import IO, cast
+from urllib.parse import unquote_to_bytes
 
-from authzconsole.server.environ import CHUNKED
-from authzconsole.server.limits import MEMORY_BYTES, RETRY_AFTER_SECONDS, BodyLimits
+CHUNKED = -1
+# set if the request came through a proxy, trusted or not
+IS_FORWARDED = "authzconsole.is_forwarded"
+_WITHOUT_PREFIX = {"CONTENT_TYPE": "CONTENT_TYPE", "CONTENT_LENGTH": "CONTENT_LENGTH"}
+_FORWARDED = frozenset({"HTTP_FORWARDED", "HTTP_X_REAL_IP"})
+# the server has removed the chunk framing and answered the expectation
+_HOP_BY_HOP = frozenset({"HTTP_TRANSFER_ENCODING", "HTTP_EXPECT"})
+_CONSTANTS = {
+    "GATEWAY_INTERFACE": "CGI/1.1",
+    "SCRIPT_NAME": "",
+    "SERVER_SOFTWARE": "granian",
+    "wsgi.errors": sys.stderr,
+    "wsgi.input_terminated": True,
+    "wsgi.multiprocess": True,
+    "wsgi.multithread": True,
+    "wsgi.run_once": False,
+    "wsgi.version": (1, 0),
+}
+
+
+class TrustedProxies:
+    """The networks of the trusted proxies. `X-Forwarded-*` headers from other addresses are dropped."""
+
+    def __init__(self, networks: Sequence[str]):
+        self._networks = [ipaddress.ip_network(network) for network in networks]
+        self.contains = lru_cache(1_000)(self._contains)
+
+    def _contains(self, address: str) -> bool:
+        try:
+            host = ipaddress.ip_address(address)
+        except ValueError:
+            return False
+        host = getattr(host, "ipv4_mapped", None) or host
+        return any(host in network for network in self._networks)
+
+
+def build_environ(scope: dict, proxies: TrustedProxies) -> dict:
+    """Return the environ of a request with an empty body.
+
+    Headers with `_` in their name are dropped, because they would overwrite those with `-`. X-Forwarded-* and
+    related headers are dropped unless a trusted proxy sent them.
+    """
+    client, server, raw_path = scope["client"], scope["server"], scope["raw_path"]
+    is_from_proxy = proxies.contains(client[0])
+    environ = {
+        **_CONSTANTS,
+        "REQUEST_METHOD": scope["method"],
+        "PATH_INFO": (unquote_to_bytes(raw_path) if b"%" in raw_path else raw_path).decode("latin-1"),
+        "QUERY_STRING": scope["query_string"].decode("latin-1"),
+        "SERVER_PROTOCOL": "HTTP/1.0" if scope["http_version"] == "1" else f"HTTP/{scope['http_version']}",
+        "SERVER_NAME": server[0],
+        "SERVER_PORT": server[1],
+        "REMOTE_ADDR": client[0],
+        "REMOTE_PORT": client[1],
+        "wsgi.url_scheme": scope["scheme"],
+        "wsgi.input": BytesIO(),
+    }
+    for raw_name, raw_value in scope["headers"]:
+        name, is_forwarded = _environ_name(raw_name)
+        if is_forwarded:
+            environ[IS_FORWARDED] = True
+        if not name or is_forwarded and not is_from_proxy:
+            continue
+        value = raw_value.decode("latin-1")
+        if name in environ:
+            value = f"{environ[name]}{';' if name == 'HTTP_COOKIE' else ','}{value}"
+        environ[name] = value
+    return environ
+
+
+def body_length(scope: dict, environ: dict) -> int:
+    """Return the announced length of the body, or CHUNKED."""
+    if any(name == b"transfer-encoding" for name, _ in scope["headers"]):
+        environ.pop("CONTENT_LENGTH", None)
+        return CHUNKED
+    length = environ.get("CONTENT_LENGTH", "")
+    return int(length) if length.isascii() and length.isdigit() else 0
+
+
+@lru_cache(1_000)
+def _environ_name(raw_name: bytes) -> tuple[str, bool]:
+    """Return the name of a header in the environ, empty if it is dropped, and whether only proxies may send
+    it.
+    """
+    if b"_" in raw_name:
+        return "", False
+    name = raw_name.decode("latin-1").upper().replace("-", "_")
+    name = _WITHOUT_PREFIX.get(name, f"HTTP_{name}")
+    if name in _HOP_BY_HOP:
+        return "", False
+    return name, name in _FORWARDED or name.startswith("HTTP_X_FORWARDED_")
+
+
+# larger bodies are only read for identified callers, and are stored in a temporary file
+MEMORY_BYTES = 64 * 1024
+# responses up to this size are sent immediately; longer ones are generated into a temporary file while they
+# are sent
+DIRECT_RESPONSE_BYTES = 1024 * 1024
+# the generation of a response pauses while the client is this far behind
+MAX_BACKLOG_BYTES = 256 * 1024 * 1024
+THREADS = 4
+# unfinished long responses in additional threads; each needs a database connection
+MAX_STREAMS = 24
+# of these, how many generate a chunk at the same time; the others wait, so that short requests get the
+# processor
+MAX_GENERATING = 2
+RETRY_AFTER_SECONDS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class BodyLimits:
+    """The limits on request bodies of one worker process.
+
+    max_bytes: the longest body of an identified caller. grace_seconds: the time before the minimum rate
+    applies.
+    min_bytes_per_second: the lowest average rate after that. max_per_address: unfinished bodies from one
+    client address.
+    max_unfinished: unfinished bodies from all addresses. max_large: unfinished bodies above MEMORY_BYTES.
+    """
+
+    max_bytes: int = 32 * 1024 * 1024
+    grace_seconds: float = 10
+    min_bytes_per_second: int = 10_000
+    max_per_address: int = 100
+    max_unfinished: int = 1_000
+    max_large: int = 16
+
+    def seconds_for(self, received_bytes: int) -> float:
+        """Return the time after which a body with this many received bytes is too slow."""
+        return self.grace_seconds + received_bytes / self.min_bytes_per_second
+
 
 LINGER_SECONDS = 30
 LINGER_IDLE_SECONDS = 5
