@@ -38,21 +38,6 @@ def anchor_journal_head():
         record_maintenance(MaintenanceTask.JOURNAL_ANCHOR, revision=current_revision(), fault=str(error))
 
 
-@shared_task(name="authzconsole.journal_verify", ignore_result=True)
-def verify_journal():
-    verify_journal_if_due()
-
-
-@shared_task(name="authzconsole.security_events_ship", ignore_result=True)
-def ship_events():
-    start_shipping()
-
-
-@shared_task(name="authzconsole.security_events_clean", ignore_result=True)
-def clean_events():
-    clean_security_events()
-
-
 @shared_task(name="authzconsole.access_requests_sweep", ignore_result=True)
 def sweep_access_requests():
     send_break_glass_mail()
@@ -64,12 +49,6 @@ def clean_sessions():
     """Delete all expired sessions, also those of visitors who never signed in."""
     while delete_expired_sessions(EXPIRED_SESSIONS_AT_ONCE) == EXPIRED_SESSIONS_AT_ONCE:
         pass
-
-
-@shared_task(name="authzconsole.history_catch_up", ignore_result=True)
-def catch_up_history():
-    """Add the new journal lines to the history, so that questions about the past need not wait for it."""
-    catch_up()
 
 
 @shared_task(name="authzconsole.period_lines", ignore_result=True)
@@ -85,16 +64,14 @@ def write_lines_of_periods():
     send_expiry_mail()
 
 
-@shared_task(name="authzconsole.webhooks_dispatch", ignore_result=True)
-def dispatch():
-    dispatch_webhooks()
-
-
-@shared_task(name="authzconsole.evidence_sweep", ignore_result=True)
-def clean_evidence():
-    delete_old_evidence()
-
-
-@shared_task(name="authzconsole.reviews_sweep", ignore_result=True)
-def sweep_access_reviews():
-    sweep_reviews()
+# tasks that only call a service
+for name, service in {
+    "history_catch_up": catch_up,
+    "journal_verify": verify_journal_if_due,
+    "evidence_sweep": delete_old_evidence,
+    "reviews_sweep": sweep_reviews,
+    "security_events_clean": clean_security_events,
+    "security_events_ship": start_shipping,
+    "webhooks_dispatch": dispatch_webhooks,
+}.items():
+    shared_task(name=f"authzconsole.{name}", ignore_result=True)(service)

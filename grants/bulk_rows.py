@@ -1,4 +1,4 @@
-"""Write many rows at once with the fastest method of each database: COPY on PostgreSQL, executemany on
+"""Read and write many rows at once: write with the fastest method of each database: COPY on PostgreSQL, executemany on
 SQLite.
 
 Neither sets the defaults of fields, sends signals or calls `save`. The caller must pass every column without
@@ -14,6 +14,12 @@ from django.utils import timezone
 
 # SQLite before 3.32 allows 999 parameters per statement.
 ROWS_PER_STATEMENT = 900
+ROWS_PER_FETCH = 2_000
+
+
+def stream_rows(rows: models.QuerySet, *columns: str) -> Iterator[tuple]:
+    """Yield the values of the columns, in bounded memory."""
+    return rows.values_list(*columns).iterator(chunk_size=ROWS_PER_FETCH)
 
 
 def chunks(items: Iterable, size: int = ROWS_PER_STATEMENT) -> Iterator[list]:

@@ -80,11 +80,7 @@ def authenticate_caller(request: HttpRequest, scope: str) -> Caller:
     if "HTTP_AUTHORIZATION" in request.META:
         return caller_of_token(authenticate_token(request, scope))
     if not request.user.is_authenticated:
-        raise Problem(
-            401,
-            "sign in, or send an API token as `Authorization: Bearer TOKEN`",
-            headers={"WWW-Authenticate": REALM},
-        )
+        raise _challenge(401, "sign in, or send an API token as `Authorization: Bearer TOKEN`")
     bind_account(request.user.get_username())
     check_password_is_own(request)
     check_second_factor(request)
@@ -107,50 +103,43 @@ def authenticate_token(request: HttpRequest, scope: str) -> ValidToken:
     """
     scheme, _, secret = request.META["HTTP_AUTHORIZATION"].partition(" ")
     if scheme.lower() != "bearer":
-        raise Problem(
-            401, "the Authorization header must be `Bearer TOKEN`", headers={"WWW-Authenticate": REALM}
-        )
+        raise _challenge(401, "the Authorization header must be `Bearer TOKEN`")
     try:
         token = verify_token(secret.strip())
-    except TokenUnknown as error:
-        record_event(EventKind.TOKEN_REJECTED, request=request, target=request.path, detail=str(error))
-        raise _unknown_token_refusal(request, str(error)) from None
     except TokenRefused as error:
         record_event(EventKind.TOKEN_REJECTED, request=request, target=request.path, detail=str(error))
-        raise _invalid_token_refusal(str(error)) from None
+        if isinstance(error, TokenUnknown):
+            _count_unknown_token(request)
+        details = f', error="invalid_token", error_description="{error}"'
+        raise _challenge(401, str(error), details) from None
     request.api_token = token
     bind_account(token.owner_name, token=token.number)
     # before the check of the scope, so that refused requests count
     check_request_rate(token.owner_id, token_number=token.number, is_decision=scope == TokenScope.DECIDE)
     if scope not in token.scopes and not (scope == TokenScope.DECIDE and TokenScope.SELF in token.scopes):
-        challenge = f'{REALM}, error="insufficient_scope", scope="{scope}"'
-        raise Problem(403, f"the token lacks the scope `{scope}`", headers={"WWW-Authenticate": challenge})
+        details = f', error="insufficient_scope", scope="{scope}"'
+        raise _challenge(403, f"the token lacks the scope `{scope}`", details)
     return token
 
 
-def _invalid_token_refusal(sentence: str) -> Problem:
-    return Problem(
-        401,
-        sentence,
-        headers={"WWW-Authenticate": f'{REALM}, error="invalid_token", error_description="{sentence}"'},
-    )
+def _challenge(status: int, sentence: str, details: str = "") -> Problem:
+    return Problem(status, sentence, headers={"WWW-Authenticate": REALM + details})
 
 
-def _unknown_token_refusal(request: HttpRequest, sentence: str) -> Problem:
-    """Count an unknown token, and return the refusal.
+def _count_unknown_token(request: HttpRequest) -> None:
+    """Count an unknown token. Raise Problem (429) above the limit of the address.
 
     Valid tokens are not counted, so that guesses never delay them.
     """
     counter = login_throttle.token_counter(request)
     if wait_seconds := login_throttle.seconds_to_wait(counter):
-        return Problem(
+        raise Problem(
             429,
             f"too many unknown tokens came from your address: wait "
             f"{login_throttle.wait_in_words(wait_seconds)} before you send another one",
             headers={"Retry-After": str(wait_seconds)},
-        )
+        ) from None
     login_throttle.count_failure(counter)
-    return _invalid_token_refusal(sentence)
 
 
 def check_password_is_own(request: HttpRequest) -> None:

@@ -12,7 +12,6 @@ from grants.validity import (
     VALIDITY_COLUMNS,
     Validity,
     ValidityError,
-    format_time,
     in_force_condition,
     question_time,
 )
@@ -65,11 +64,6 @@ VALID_UNTIL = output.Time(get=lambda row: row.validity.valid_until, allow_null=T
 class ShownPeriodSerializer(output.Output):
     valid_from = output.Time(allow_null=True, help_text=_FROM_HELP)
     valid_until = output.Time(allow_null=True, help_text=_UNTIL_HELP)
-
-
-def period_as_json(validity: Validity) -> dict[str, str | None]:
-    """Return the members of ShownPeriodSerializer."""
-    return {name: format_time(time) or None for name, time in validity._asdict().items()}
 
 
 def period_filter() -> Choice:

@@ -7,7 +7,8 @@ from allauth.socialaccount.models import SocialAccount
 from django.db.models import Count
 
 from authzconsole.models import ApiToken
-from grants.verification.facts import APP_TITLE, CODES_TITLE, HELD, ROWS_PER_BATCH, Fact, fact_key
+from grants.bulk_rows import stream_rows
+from grants.verification.facts import APP_TITLE, CODES_TITLE, HELD, Fact, fact_key
 
 FINGERPRINT_CHARACTERS = 16
 
@@ -16,18 +17,16 @@ def facts_of_sign_in() -> Iterator[Fact]:
     """Yield the facts of tokens, second factors and identity links."""
     yield from facts_of_tokens()
     yield from _facts_of_factors()
-    links = SocialAccount.objects.values_list("provider", "uid", "user__username")
-    for provider, subject, owner in links.iterator(chunk_size=ROWS_PER_BATCH):
+    links = stream_rows(SocialAccount.objects.all(), "provider", "uid", "user__username")
+    for provider, subject, owner in links:
         yield fact_key("identity", provider, subject), f"user:{owner}"
 
 
 def facts_of_tokens() -> Iterator[Fact]:
     """Yield owner, scopes, expiry, secret, revocation and missing limit of each token."""
-    rows = ApiToken.objects.values_list(
-        "pk", "owner__username", "scopes", "expires_at", "digest", "revoked_at", "is_unlimited"
-    )
-    for number, owner, scopes, expires_at, digest, revoked_at, is_unlimited in rows.iterator(
-        chunk_size=ROWS_PER_BATCH
+    columns = "pk", "owner__username", "scopes", "expires_at", "digest", "revoked_at", "is_unlimited"
+    for number, owner, scopes, expires_at, digest, revoked_at, is_unlimited in stream_rows(
+        ApiToken.objects.all(), *columns
     ):
         yield (
             fact_key("token", number),
@@ -42,7 +41,7 @@ def facts_of_tokens() -> Iterator[Fact]:
 
 def _facts_of_factors() -> Iterator[Fact]:
     rows = Authenticator.objects.values_list("user__username", "type").annotate(Count("pk")).order_by()
-    for owner, type_, count in rows.iterator(chunk_size=ROWS_PER_BATCH):
+    for owner, type_, count in rows:
         if type_ == Authenticator.Type.WEBAUTHN:
             yield fact_key("passkeys", f"user:{owner}"), str(count)
         else:

@@ -140,31 +140,20 @@ class Programs:
 
     def report_events(self) -> None:
         """Read the new events in the log, and print one line for each crash."""
-        handlers = {
-            "spawned": self._handle_spawned,
-            "exited": self._handle_exited,
-            "gave up": self._handle_gave_up,
-        }
-        for line in self._new_lines():
-            if event := self.EVENT.search(line):
-                handlers[event["type"]](event)
-
-    def _handle_spawned(self, event: re.Match) -> None:
-        self.process_groups[event["name"]] = int(event["pid"])
-
-    def _handle_exited(self, event: re.Match) -> None:
-        say(
-            f"{event['name']} stopped {event['reason'].replace('; not expected', '')} and is restarted; "
-            f"see {self.log_of(event['name'])}"
-        )
-        # its children, such as the Java process of a worker, must not run next to the new ones
-        with contextlib.suppress(ProcessLookupError, KeyError):
-            os.killpg(self.process_groups.pop(event["name"]), signal.SIGKILL)
-
-    def _handle_gave_up(self, event: re.Match) -> None:
-        say(f"{event['name']} does not start; see {self.log_of(event['name'])}")
-        if event["name"] in REQUIRED_PROGRAMS:
-            self.failed_program = event["name"]
+        for event in filter(None, map(self.EVENT.search, self._new_lines())):
+            name, log = event["name"], self.log_of(event["name"])
+            match event["type"]:
+                case "spawned":
+                    self.process_groups[name] = int(event["pid"])
+                case "exited":
+                    reason = event["reason"].replace("; not expected", "")
+                    say(f"{name} stopped {reason} and is restarted; see {log}")
+                    # its children, such as the Java process of a worker, must not run next to the new ones
+                    with contextlib.suppress(ProcessLookupError, KeyError):
+                        os.killpg(self.process_groups.pop(name), signal.SIGKILL)
+                case "gave up":
+                    say(f"{name} does not start; see {log}")
+                    self.failed_program = name if name in REQUIRED_PROGRAMS else self.failed_program
 
     def log_of(self, name: str) -> str:
         path = self.logs / f"{name}.log"

@@ -17,13 +17,13 @@ from django.db.models.functions import Collate, Concat
 
 from entities.models import Entity
 from entities.vocabulary import Privilege
+from grants.bulk_rows import stream_rows
 from grants.consistent_read import consistent_read
 from grants.grant_attributes import GrantAttributes
 from grants.models import GroupGrant, User, UserGrant, privilege_of
 from grants.querysets import memberships_of_principals
 from grants.validity import VALIDITY_COLUMNS, format_time
 
-FETCH_SIZE = 5_000
 _PRIVILEGE_ORDER = {privilege: position for position, privilege in enumerate(Privilege)}
 
 # Escape the line breaks of Unicode, because some readers split lines at them.
@@ -49,20 +49,20 @@ def tenant_lines() -> Iterator[str]:
 
 def _entities() -> Iterator[dict]:
     rows = Entity.objects.order_by(_in_byte_order(_address_of()))
-    for kind, key, state, description in _stream(rows, "kind", "key", "state", "description"):
+    for kind, key, state, description in stream_rows(rows, "kind", "key", "state", "description"):
         line = {"type": "entity", "id": f"{kind}:{key}", "state": state}
         yield {**line, "description": description} if description else line
 
 
 def _users() -> Iterator[dict]:
     rows = User.objects.principals().order_by(_in_byte_order(F("username")))
-    for name, active, email in _stream(rows, "username", "is_active", "email"):
+    for name, active, email in stream_rows(rows, "username", "is_active", "email"):
         line = {"type": "user", "name": name, "active": active}
         yield {**line, "email": email} if email else line
 
 
 def _groups() -> Iterator[dict]:
-    members = _stream(
+    members = stream_rows(
         memberships_of_principals().order_by(
             _in_byte_order(F("group__name")), _in_byte_order(F("user__username"))
         ),
@@ -72,7 +72,7 @@ def _groups() -> Iterator[dict]:
     )
     members_by_group = groupby(members, key=itemgetter(0))
     name, names = next(members_by_group, (None, ()))
-    for group in _stream(Group.objects.order_by(_in_byte_order(F("name"))), "name"):
+    for group in stream_rows(Group.objects.order_by(_in_byte_order(F("name"))), "name"):
         if group[0] == name:
             yield {"type": "group", "name": name, "members": [_member(*row) for _, *row in names]}
             name, names = next(members_by_group, (None, ()))
@@ -112,7 +112,7 @@ def _grants(rows: QuerySet, kind: str, principal: str) -> Iterator[dict]:
     )
     key_length = len(identity) + len(VALIDITY_COLUMNS)
     for (name, address, *values), grants in groupby(
-        _stream(ordered, *identity, *VALIDITY_COLUMNS, "permission_id"), key=itemgetter(slice(key_length))
+        stream_rows(ordered, *identity, *VALIDITY_COLUMNS, "permission_id"), key=itemgetter(slice(key_length))
     ):
         *values, valid_from, valid_until = values
         privileges = sorted(
@@ -141,7 +141,3 @@ def _address_of(path: str = "") -> Concat:
 def _in_byte_order(expression) -> Collate:
     """Return the expression with a collation that sorts by the bytes of the UTF-8 text, on every database."""
     return Collate(expression, "C" if connection.vendor == "postgresql" else "BINARY")
-
-
-def _stream(rows: QuerySet, *fields: str) -> Iterator[tuple]:
-    return rows.values_list(*fields).iterator(chunk_size=FETCH_SIZE)

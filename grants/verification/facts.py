@@ -13,6 +13,7 @@ from django.contrib.auth.models import Group
 
 from entities.models import Entity, State
 from grants.authority.limits import stored_limits
+from grants.bulk_rows import stream_rows
 from grants.journal_details import parse_detail
 from grants.models import (
     GRANT_TABLES,
@@ -29,7 +30,6 @@ from grants.validity import VALIDITY_COLUMNS, Validity, format_period, parse_per
 
 SEPARATOR = "\x1f"
 HELD = "held"
-ROWS_PER_BATCH = 2_000
 # facts that only the journal of a newer version states
 OPTIONAL_TYPES = ("secret",)
 # what a line allows, but the tables need not contain: the removal of a group ends its approval without a line
@@ -121,10 +121,8 @@ def facts_of_line(values: tuple, passkeys: Counter[str]) -> list[Fact]:
                     held_value(detail.period) if action == "member-add" else None,
                 )
             ]
-        case "group-add":
-            return [(fact_key("group", principal), "known")]
-        case "group-remove":
-            return [(fact_key("group", principal), None)]
+        case "group-add" | "group-remove":
+            return [(fact_key("group", principal), "known" if action == "group-add" else None)]
         case "user-remove":
             return [(fact_key(type_, principal), None) for type_ in ("active", "role", "service")]
         case "user-add":
@@ -209,36 +207,29 @@ def _fact_of_factor(principal: str, title: str, passkeys: Counter[str], *, is_ad
 def facts_of_tables() -> Iterator[Fact]:
     """Yield the facts of the tables of this package, in the order of their keys within each table."""
     for kind, (model, _) in GRANT_TABLES.items():
-        rows = model.objects.values_list(
-            NAME_COLUMNS[kind],
-            "content_object__kind",
-            "content_object__key",
-            "permission_id",
-            *VALIDITY_COLUMNS,
+        address = "content_object__kind", "content_object__key"
+        rows = stream_rows(
+            model.objects.all(), NAME_COLUMNS[kind], *address, "permission_id", *VALIDITY_COLUMNS
         )
-        for name, entity_kind, key, permission, *period in rows.iterator(chunk_size=ROWS_PER_BATCH):
+        for name, entity_kind, key, permission, *period in rows:
             fact = fact_key("grant", f"{kind}:{name}", f"{entity_kind}:{key}", privilege_of(permission))
             yield fact, held_value(Validity(*period))
-    members = User.groups.through.objects.values_list("user__username", "group__name", *VALIDITY_COLUMNS)
-    for user, group, *period in members.iterator(chunk_size=ROWS_PER_BATCH):
+    members = User.groups.through.objects.all()
+    for user, group, *period in stream_rows(members, "user__username", "group__name", *VALIDITY_COLUMNS):
         yield fact_key("member", f"user:{user}", f"group:{group}"), held_value(Validity(*period))
-    for entity_kind, key, state in Entity.objects.values_list("kind", "key", "state").iterator(
-        chunk_size=ROWS_PER_BATCH
-    ):
+    for entity_kind, key, state in stream_rows(Entity.objects.all(), "kind", "key", "state"):
         yield fact_key("entity", f"{entity_kind}:{key}"), state
-    for name in Group.objects.values_list("name", flat=True).iterator(chunk_size=ROWS_PER_BATCH):
+    for (name,) in stream_rows(Group.objects.all(), "name"):
         yield fact_key("group", f"group:{name}"), "known"
-    users = User.objects.values_list("username", "is_active", "role", "is_service")
-    for name, is_active, role, is_service in users.iterator(chunk_size=ROWS_PER_BATCH):
+    users = stream_rows(User.objects.all(), "username", "is_active", "role", "is_service")
+    for name, is_active, role, is_service in users:
         yield fact_key("active", f"user:{name}"), "active" if is_active else "inactive"
         yield fact_key("role", f"user:{name}"), role
         if is_service:
             yield fact_key("service", f"user:{name}"), "yes"
-    for steward in NamespaceSteward.objects.select_related("user", "group").iterator(
-        chunk_size=ROWS_PER_BATCH
-    ):
+    for steward in NamespaceSteward.objects.select_related("user", "group"):
         yield fact_key("steward", steward.principal, steward.address), HELD
-    for approvers in NamespaceApprovers.objects.select_related("group").iterator(chunk_size=ROWS_PER_BATCH):
+    for approvers in NamespaceApprovers.objects.select_related("group"):
         yield fact_key("approvers", approvers.address), f"group:{approvers.group.name}"
     for limits in stored_limits():
         yield fact_key("delegation"), limits.text

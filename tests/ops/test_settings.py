@@ -1,12 +1,16 @@
 """Invalid environment variables stop the start with a message, and secrets are stored privately."""
 
 import os
+import re
 import stat
 import subprocess
 import sys
 
 import pytest
 from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
+
+from authzconsole.settings import analyses
 
 
 def load_settings(tmp_path, **environment):
@@ -33,15 +37,6 @@ def load_settings(tmp_path, **environment):
         ("REDIS_URL", "localhost:6379", "REDIS_URL must be written redis://"),
         ("LOG_FORMAT", "xml", "LOG_FORMAT is 'xml'; it must be one of: text, json"),
         ("RUN_TIMEOUT_SECONDS", "0", "RUN_TIMEOUT_SECONDS is 0, but must be at least 1"),
-        ("SPARK_CONF", "spark.executor.memory=4g", "SPARK_CONF is not valid JSON"),
-        ("SPARK_CONF", '["spark.executor.memory"]', "SPARK_CONF must be one JSON object"),
-        ("SPARK_CONF", '{"executor.memory": "4g"}', "but `executor.memory` is not"),
-        ("SPARK_CONF", '{"spark.executor.memory": null}', "but `spark.executor.memory` is not"),
-        (
-            "SPARK_CONF",
-            '{"spark.master": "yarn"}',
-            "spark.master has its own environment variable: set SPARK_MASTER",
-        ),
         ("RATE_LIMIT_PER_TOKEN", "many", "RATE_LIMIT_PER_TOKEN is 'many'; write it as 600/min"),
         ("MFA_REQUIRED_ROLES", "admin", "MFA_REQUIRED_ROLES: `admin` is not a console role"),
         ("OIDC_PROVIDERS", "corp", "OIDC_PROVIDERS is not valid JSON"),
@@ -51,6 +46,25 @@ def load_settings(tmp_path, **environment):
 def test_an_invalid_value_stops_the_start_with_a_message(tmp_path, name, value, sentence):
     process = load_settings(tmp_path, **{name: value})
     assert process.returncode != 0 and sentence in process.stderr
+
+
+@pytest.mark.parametrize(
+    ("value", "sentence"),
+    [
+        ("spark.executor.memory=4g", "SPARK_CONF is not valid JSON"),
+        ('["spark.executor.memory"]', "SPARK_CONF must be one JSON object"),
+        ('{"executor.memory": "4g"}', "but `executor.memory` is not"),
+        ('{"spark.executor.memory": null}', "but `spark.executor.memory` is not"),
+        (
+            '{"spark.master": "yarn"}',
+            "spark.master has its own environment variable: set SPARK_MASTER",
+        ),
+    ],
+)
+def test_invalid_options_of_spark_are_refused(monkeypatch, value, sentence):
+    monkeypatch.setenv("SPARK_CONF", value)
+    with pytest.raises(ImproperlyConfigured, match=re.escape(sentence)):
+        analyses._spark_conf()
 
 
 def test_the_secret_key_is_created_once_and_readable_by_its_owner_only(tmp_path):

@@ -6,8 +6,9 @@ CONTRIBUTING.md refers to these tests.
 import pytest
 from django.urls import resolve
 
-from authzconsole.demo.pages import NO_PAGE, PAGES, SIGNED_OUT, page_url_names, url_name
+from authzconsole.demo.pages import NO_PAGE, PAGES, SIGNED_OUT
 from tests.ops.test_layout import AREAS
+from tests.support.page_urls import page_url_names, url_name
 from tests.web.test_access import PAGES as ACCESS
 from tests.web.test_access import WRITES
 from tests.web.test_access import browse as browse

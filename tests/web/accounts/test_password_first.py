@@ -8,11 +8,11 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from authzconsole.demo.pages import page_url_patterns
 from grants.journal import Author
 from grants.models import User
 from grants.principals.services import renew_user_password
 from tests.support.cast import PASSWORD, SETUP
+from tests.support.page_urls import page_url_patterns
 from tests.support.pages import page_html
 
 NEW = "quite another password"

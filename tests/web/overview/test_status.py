@@ -97,7 +97,7 @@ def test_the_task_verifies_once_a_day(cast, monkeypatch):
     monkeypatch.setattr(maintenance, "first_fault", lambda facts: verifications.append(1))
     assert verify_journal_if_due() and not verify_journal_if_due()
     MaintenanceRecord.objects.update(at=timezone.now() - timedelta(hours=24))
-    tasks.verify_journal()
+    verify_journal_if_due()
     assert len(verifications) == 2
 
 
