@@ -22,7 +22,7 @@ import django; django.setup()
 from types import SimpleNamespace
 from django.test import Client
 from authzconsole.celery import bind_task, unbind_task
-from authzconsole.common.monitoring import tracing
+from authzconsole.common.monitoring import reports
 from authzconsole.web.accounts.sign_in import SignIn
 import sentry_sdk
 
@@ -37,7 +37,7 @@ client.post("/sign-in?next=/people/user:SECRETNAME", {"username": "SECRETNAME", 
 client.get("/healthz", headers={"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"})
 task = SimpleNamespace(name="a.task", request=SimpleNamespace())
 bind_task("1", task); unbind_task(task)
-tracing.provider.force_flush(); sentry_sdk.flush(5)
+reports.provider.force_flush(); sentry_sdk.flush(5)
 """
 
 

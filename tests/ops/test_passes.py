@@ -5,8 +5,6 @@ The pass `sqlite` runs this file, because it collects all tests.
 
 from itertools import product
 
-import pytest
-
 from authzconsole.ops.suite import FULL, INTERFACE_FOLDERS, PAGE_FOLDERS
 from tests.passes import (
     NOT_QUICK,
@@ -30,23 +28,16 @@ MARKED = [
 ]
 
 
-def passes(is_marked):
-    return [test_pass.name for test_pass in FULL if is_selected(test_pass, is_marked.__getitem__)]
-
-
 def test_every_collected_test_belongs_to_a_pass(request):
     assert request.config.stash[TESTS_WITHOUT_PASS] == []
 
 
-@pytest.mark.parametrize("is_marked", MARKED)
-def test_every_combination_of_marks_belongs_to_a_pass(is_marked):
-    assert passes(is_marked)
-
-
-@pytest.mark.parametrize("is_marked", MARKED)
-def test_no_test_runs_twice_on_the_same_database(is_marked):
-    databases = [test_pass.database for test_pass in FULL if is_selected(test_pass, is_marked.__getitem__)]
-    assert len(databases) == len(set(databases))
+def test_every_combination_of_marks_belongs_to_a_pass_and_runs_once_on_a_database():
+    for is_marked in MARKED:
+        databases = [
+            test_pass.database for test_pass in FULL if is_selected(test_pass, is_marked.__getitem__)
+        ]
+        assert databases and len(databases) == len(set(databases)), is_marked
 
 
 def test_the_pass_that_checks_all_tests_collects_all_of_them(request):
