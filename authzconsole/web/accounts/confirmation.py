@@ -33,7 +33,9 @@ class Forecast:
 
 
 class ReasonForm(ConsoleForm):
-    """A change without further values."""
+    """A change without further values. The ids of its fields differ from those of the page below the dialog."""
+
+    id_pattern = "confirm-%s"
 
     reason = reason_field()
 
