@@ -153,7 +153,16 @@ class ColumnMap:
     sortable: Mapping[Key, str]
 
 
-class _ConditionVisitor(FilterVisitor[Q]):
+class _LogicVisitor(FilterVisitor[Q]):
+    def visit_not(self, node: Not) -> Q:
+        return ~self.visit(node.expr)
+
+    def visit_logical_expr(self, node: LogicalExpr) -> Q:
+        conditions = [self.visit(term) for term in node.terms]
+        return Q(*conditions, _connector=Q.AND if node.op == LogicalOperator.and_ else Q.OR)
+
+
+class _ConditionVisitor(_LogicVisitor):
     def __init__(self, scim_filter: ScimFilter, column_map: ColumnMap):
         self.filter, self.map = scim_filter, column_map
 
@@ -172,13 +181,6 @@ class _ConditionVisitor(FilterVisitor[Q]):
         return self._column(
             name, sub_name or ("value" if (name, "value") in self.map.columns else None)
         ).present()
-
-    def visit_not(self, node: Not) -> Q:
-        return ~self.visit(node.expr)
-
-    def visit_logical_expr(self, node: LogicalExpr) -> Q:
-        conditions = [self.visit(term) for term in node.terms]
-        return Q(*conditions, _connector=Q.AND if node.op == LogicalOperator.and_ else Q.OR)
 
     def visit_value_path(self, node: ValuePath) -> Q:
         name = self.filter.resolve(node.attr_path).field_name
@@ -203,7 +205,7 @@ class _ConditionVisitor(FilterVisitor[Q]):
         return column
 
 
-class _ItemVisitor(FilterVisitor[Q]):
+class _ItemVisitor(_LogicVisitor):
     """Translate the filter in the brackets of a value path."""
 
     def __init__(self, columns: Mapping[str, Column]):
@@ -214,13 +216,6 @@ class _ItemVisitor(FilterVisitor[Q]):
 
     def visit_present(self, node: Present) -> Q:
         return self._column(node.attr_path.attr).present()
-
-    def visit_not(self, node: Not) -> Q:
-        return ~self.visit(node.expr)
-
-    def visit_logical_expr(self, node: LogicalExpr) -> Q:
-        conditions = [self.visit(term) for term in node.terms]
-        return Q(*conditions, _connector=Q.AND if node.op == LogicalOperator.and_ else Q.OR)
 
     def _column(self, name: str) -> Column:
         column = self.columns.get(name.lower())

@@ -119,6 +119,7 @@ FOR_AUDITORS_TOO = {"/evidence"}
 # there is no run, and a token cannot start break-glass access
 REFUSED = {"/runs/1/cancel", "/break-glass-uses"}
 DECISIONS = ("POST", "/decisions", QUESTION)
+CALLS = [*(("GET", path, None) for path in READS), *WRITES, REQUEST, DECISIONS]
 FOR_ADMINISTRATORS_AND_AUDITORS = {
     "/schedules",
     "/schedules/visibility",
@@ -167,28 +168,23 @@ def call(rest, method, path, body=None):
 
 
 def test_every_endpoint_has_a_row():
-    calls = [
-        *(("GET", path) for path in READS),
-        *((method, path) for method, path, _ in [*WRITES, REQUEST, DECISIONS]),
-    ]
-    rows = {(method, resolve(f"{ROOT}{path.partition('?')[0]}").url_name) for method, path in calls}
+    rows = {(method, resolve(f"{ROOT}{path.partition('?')[0]}").url_name) for method, path, _ in CALLS}
     operations = {
         (method, pattern.name)
         for pattern in urlpatterns
         if "<int:" not in str(pattern.pattern)
         for method in ("GET", "POST", "PUT", "PATCH", "DELETE")
-        if hasattr(getattr(pattern.callback, "view_class", None), method.lower())
+        if hasattr(pattern.callback, "view_class") and method in pattern.callback.view_class().allowed_methods
     }
     assert operations - rows == NEEDS_A_RUN
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "body"), [*(("GET", path, None) for path in READS), *WRITES, REQUEST, DECISIONS]
-)
-def test_anonymous_requests_get_401_with_the_authentication_scheme(by_session, method, path, body):
-    answer = call(by_session(), method, path, body)
-    problem(answer, 401)
-    assert answer["WWW-Authenticate"] == 'Bearer realm="authorization console"'
+def test_anonymous_requests_get_401_with_the_authentication_scheme(by_session):
+    anonymous = by_session()
+    for method, path, body in CALLS:
+        answer = call(anonymous, method, path, body)
+        problem(answer, 401)
+        assert answer["WWW-Authenticate"] == 'Bearer realm="authorization console"'
 
 
 def test_a_session_must_change_a_password_set_by_an_administrator_but_a_token_keeps_working(
@@ -196,7 +192,7 @@ def test_a_session_must_change_a_password_set_by_an_administrator_but_a_token_ke
 ):
     session, token = by_session("ada"), by_token("ada")
     User.objects.filter(username="ada").update(must_change_password=True)
-    for method, path, body in [*(("GET", path, None) for path in READS), *WRITES, REQUEST, DECISIONS]:
+    for method, path, body in CALLS:
         assert (
             "choose a new one at http://127.0.0.1:8000/password"
             in problem(call(session, method, path, body), 403)["detail"]
@@ -233,18 +229,20 @@ def test_each_endpoint_requires_exactly_one_scope(by_token, scope, calls):
         assert answer.status_code in (200, 201, 202) or path in REFUSED, answer.content
 
 
-@pytest.mark.parametrize("path", READS)
-def test_auditors_can_read_everything_that_administrators_can_read(by_session, path):
-    assert by_session("aud").get(path).status_code == by_session("ada").get(path).status_code == 200
+def test_auditors_can_read_everything_that_administrators_can_read(by_session):
+    auditor, administrator = by_session("aud"), by_session("ada")
+    for path in READS:
+        assert auditor.get(path).status_code == administrator.get(path).status_code == 200, path
 
 
-@pytest.mark.parametrize(("method", "path", "body"), WRITES)
-def test_auditors_cannot_change_anything(by_session, by_token, method, path, body):
-    answer = call(by_session("aud"), method, path, body)
-    if path in FOR_AUDITORS_TOO:
-        assert answer.status_code == 202
-    else:
-        assert "administrators" in problem(answer, 403)["detail"]
+def test_auditors_cannot_change_anything(by_session):
+    auditor = by_session("aud")
+    for method, path, body in WRITES:
+        answer = call(auditor, method, path, body)
+        if path in FOR_AUDITORS_TOO:
+            assert answer.status_code == 202
+        else:
+            assert "administrators" in problem(answer, 403)["detail"], path
 
 
 @pytest.mark.parametrize("name", ["ada", "aud", "dee", "out"])
