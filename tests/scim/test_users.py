@@ -6,7 +6,8 @@ from allauth.socialaccount.models import SocialAccount
 from django.contrib.auth.hashers import make_password
 from django.test import Client
 
-from authzconsole.common.tokens import create_token, facts_of_tokens, verify_token
+from authzconsole.common.token_facts import facts_of_tokens
+from authzconsole.common.tokens import create_token, verify_token
 from authzconsole.scim import rows
 from grants.journal import current_revision, lock_journal
 from grants.models import JournalLine, Role, User
