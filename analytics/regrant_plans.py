@@ -7,24 +7,19 @@ users only: a grant to a group would also give permissions to members who lose n
 
 import logging
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from itertools import groupby
-from operator import itemgetter
 
 from analytics.analyses import AnalysisError, AnalysisName
-from analytics.lost_permissions import LostPermission, LostPermissions, Row, lost_rows
+from analytics.lost_permissions import LostPermissions, Row, lost_rows
 from analytics.models import AnalysisRun
 from analytics.results.read import result_page
-from entities.address import Address, AddressError, parse_address
-from entities.vocabulary import Privilege, quantity
-from grants.change_set import Grant
+from entities.address import AddressError, parse_address
+from entities.vocabulary import quantity
 from grants.errors import PlanError
-from grants.journal import Author
 from grants.journal_queries import first_relevant_line_since
-from grants.models import JobState, Plan, PlanBreadth
-from grants.plans.create import MAX_PLAN_ITEMS, PlanDraft, PlanOrigin, create_plan
-from grants.plans.minimal_grants import minimal_grants
-from grants.plans.regrants.compute import Prefer, Regrants, RegrantScope, compute_regrants, count_regrants
+from grants.models import JobState, PlanBreadth
+from grants.plans.choices import PlanChoice
+from grants.plans.create import MAX_PLAN_ITEMS, PlanDraft, PlanOrigin, plan_source
+from grants.plans.regrants.compute import Prefer, Regrants, compute_regrants
 from grants.plans.regrants.create import kept_not_recipe
 from grants.plans.regrants.scope import regrant_scope
 from grants.plans.staleness import line_summary
@@ -36,142 +31,114 @@ logger = logging.getLogger(__name__)
 MAX_LOST_PERMISSIONS = 1_000_000
 
 
-@dataclass(slots=True)
-class Regrant:
-    """The grants of a plan, and their effect.
-
-    effect: see `Regrants`. kept: the number of lost permissions that the grants keep. left_out: the number of
-    rows of the report that the rule engine does not confirm. has_side_effects: whether the grants may give
-    other permissions too.
+def _note(regrants: Regrants, prefer: Prefer, answers: int, left_out: int) -> str:
+    """Return what the plan keeps, whether there is another choice, and what is left out. answers: how many of
+    the lost permissions it keeps. left_out: the rows of the report that the rule engine does not confirm.
     """
-
-    effect: Regrants
-    kept: int = 0
-    left_out: int = 0
-    has_side_effects: bool = True
-
-    @property
-    def changes(self) -> list[Grant]:
-        return [Grant(f"user:{user}", *grant) for user, *grant in self.effect.grants]
-
-    @property
-    def note(self) -> str:
-        return self._choice_note + self._side_effect_note + self._left_out_note
-
-    @property
-    def _side_effect_note(self) -> str:
-        if self.has_side_effects:
-            return ""
-        text = " The grants give nothing else."
-        if not self.effect.kept_not:
-            return text
-        count = quantity(self.effect.kept_not, "permission", "permissions")
-        return (
-            f"{text} {count} cannot be kept without also giving others and {'is' if self.effect.kept_not == 1 else 'are'} "
-            f"left out."
-        )
-
-    @property
-    def _left_out_note(self) -> str:
-        if not self.left_out:
-            return ""
-        rows = f"{self.left_out:,} row{'' if self.left_out == 1 else 's'}"
-        return (
-            f" Left out: {rows} of the report that the rule engine does not confirm. The report may have been changed "
-            f"outside the console."
-        )
-
-    @property
-    def _choice_note(self) -> str:
-        total, with_choice = len(self.effect.grants), len(self.effect.grants) - self.effect.only_way
-        kept = f"It keeps {self.kept:,} permission{'' if self.kept == 1 else 's'} that would be lost"
-        if not with_choice:
-            return f"{kept}. There is no other way to keep them: it is the smallest set of grants."
-        text = (
-            f"{kept}. {self.effect.only_way:,} of its {total:,} grants are the only way; {with_choice:,} keep permissions "
+    total, kept_not = len(regrants.grants), regrants.kept_not
+    with_choice = total - regrants.only_way
+    kept = f"It keeps {quantity(answers, 'permission', 'permissions')} that would be lost"
+    if not with_choice:
+        note = f"{kept}. There is no other way to keep them: it is the smallest set of grants."
+    else:
+        note = (
+            f"{kept}. {regrants.only_way:,} of its {total:,} grants are the only way; {with_choice:,} keep permissions "
             f"that could be kept in several ways"
         )
-        if self.effect.is_smallest:
-            return f"{text}, and fewer would not be enough."
-        return f"{text}: none of them can be left out, but another choice might need fewer."
+        if regrants.is_smallest:
+            note += ", and fewer would not be enough."
+        else:
+            note += ": none of them can be left out, but another choice might need fewer."
+    if prefer == Prefer.NARROWEST:
+        note += " The grants give nothing else."
+        if kept_not:
+            note += (
+                f" {quantity(kept_not, 'permission', 'permissions')} cannot be kept without also giving others and "
+                f"{'is' if kept_not == 1 else 'are'} left out."
+            )
+    if left_out:
+        note += (
+            f" Left out: {quantity(left_out, 'row', 'rows')} of the report that the rule engine does not confirm. The report "
+            f"may have been changed outside the console."
+        )
+    return note
 
 
-def compute_regrant(
-    run: AnalysisRun,
-    *,
-    user: str = "",
-    group: str = "",
-    namespace: str = "",
-    prefer: Prefer = Prefer.NARROWEST,
-) -> Regrant:
-    """Return the grants of a plan from the report of a policy-impact run, without creating it.
+def _regrants_of_report(
+    run: AnalysisRun, user: str, group: str, namespace: str, prefer: Prefer
+) -> tuple[Regrants, int, int]:
+    """Return the grants of a plan from a report, and the numbers of rows of the report that the rule engine
+    confirms and does not confirm.
 
-    The arguments, errors and costs are those of `create_regrant_plan`. Reads the tenant once to count the
-    effect.
+    The arguments, errors and costs are those of `regrant_plan`.
     """
     before, after = _validated_generations(run)
     scope = regrant_scope(user, group, namespace)
-    permissions, confirmed_total = LostPermissions(before, after), 0
-    grants: list[tuple[str, Address, Privilege]] = []
-    only_way, is_smallest = 0, True
-    confirmed = permissions.confirmed_losses(_rows_in_namespace(lost_rows(run, scope.users), namespace))
-    for name, lost in _permissions_by_user(confirmed):
-        confirmed_total += len(lost)
-        if prefer == Prefer.FEWEST:
-            minimal = minimal_grants(name, lost, after, max_grants=MAX_PLAN_ITEMS - len(grants))
-            grants += ((name, *grant) for grant in minimal.grants)
-            only_way, is_smallest = only_way + minimal.only_way, is_smallest and minimal.is_smallest
-    if prefer == Prefer.NARROWEST and confirmed_total:
-        regrant = _narrowest(before, after, scope, _scope_text(user, group, namespace))
-    else:
-        effect = count_regrants(before, after, grants, scope=scope)
-        effect.only_way, effect.is_smallest = only_way, is_smallest
-        regrant = Regrant(effect, kept=confirmed_total)
-    regrant.left_out = permissions.left_out
-    return regrant
+    permissions, confirmed = LostPermissions(before, after), 0
+    for _ in permissions.confirmed_losses(_rows_in_namespace(lost_rows(run, scope.users), namespace)):
+        confirmed += 1
+        if confirmed > MAX_LOST_PERMISSIONS:
+            raise PlanError(
+                f"more than {MAX_LOST_PERMISSIONS:,} permissions would be lost, which is the limit of one plan: "
+                f"create it for one namespace, one group or one user at a time"
+            )
+    regrants = compute_regrants(before, after, prefer=prefer, scope=scope, max_grants=MAX_PLAN_ITEMS)
+    if not confirmed:
+        regrants.grants = []
+    elif prefer == Prefer.NARROWEST and regrants.lost and not regrants.grants:
+        count = quantity(regrants.lost, "lost permission", "lost permissions")
+        raise PlanError(
+            f"none of the {count}{_scope_text(user, group, namespace).rstrip(',')} can be kept without also giving others: "
+            f"prefer the fewest grants, and review the effect of the plan"
+        )
+    return regrants, confirmed, permissions.left_out
 
 
-@dataclass(frozen=True, slots=True)
-class RegrantWay:
-    """The effect of one preference for the grants. fault: why there is no such plan; otherwise None, and the
-    effect is known.
-    """
-
-    prefer: Prefer
-    effect: Regrants | None = None
-    fault: str = ""
-
-
-def regrant_ways(
+def regrant_choices(
     run: AnalysisRun, *, user: str = "", group: str = "", namespace: str = ""
-) -> list[RegrantWay]:
-    """Return the effect of the plan for each preference, without creating a plan.
+) -> tuple[list[PlanChoice], dict[str, int] | None]:
+    """Return a choice for each preference, without creating a plan, and what the activation changes (see
+    `Regrants.activation`); None if it is not known.
 
-    The arguments, errors and costs are those of `compute_regrant`, except that a preference without a plan
-    returns its fault.
+    The arguments, errors and costs are those of `regrant_plan`, except that a preference without a plan has its
+    fault.
     """
     _validated_generations(run)
     regrant_scope(user, group, namespace)
-    ways = []
+    choices, activation = [], None
     for prefer in Prefer:
         try:
-            regrant = compute_regrant(run, user=user, group=group, namespace=namespace, prefer=prefer)
-            ways.append(RegrantWay(prefer, regrant.effect))
+            regrants, *_ = _regrants_of_report(run, user, group, namespace, prefer)
         except PlanError as error:
-            ways.append(RegrantWay(prefer, fault=str(error)))
-    return ways
+            choices.append(PlanChoice(str(prefer), fault=str(error)))
+            continue
+        activation = regrants.activation
+        if regrants.grants:
+            choices.append(
+                PlanChoice(
+                    str(prefer),
+                    grants=len(regrants.grants),
+                    kept=regrants.kept,
+                    kept_not=regrants.kept_not,
+                    gained=regrants.beyond_gained,
+                    lost=regrants.beyond_lost,
+                    given=regrants.given_with_plan,
+                    taken=regrants.taken_with_plan,
+                )
+            )
+    return choices, activation
 
 
-def create_regrant_plan(
+@plan_source(PlanOrigin.POLICY_IMPACT)
+def regrant_plan(
     *,
-    author: Author,
     run: AnalysisRun,
     user: str = "",
     group: str = "",
     namespace: str = "",
     prefer: Prefer | str = Prefer.NARROWEST,
-) -> Plan:
-    """Create a plan from the report of a policy-impact run.
+) -> PlanDraft:
+    """Return a plan from the report of a policy-impact run.
 
     prefer: `narrowest` leaves out what cannot be kept without other permissions; `fewest` keeps everything.
     user, group, namespace: names that limit the plan to the permissions of this user, of the members of this
@@ -182,62 +149,42 @@ def create_regrant_plan(
     confirm are left out and counted.
     """
     before, after = _validated_generations(run)
-    regrant = compute_regrant(run, user=user, group=group, namespace=namespace, prefer=Prefer(prefer))
-    if regrant.left_out:
-        logger.warning(
-            "The rule engine does not confirm %s rows of the report of run %s", regrant.left_out, run.pk
-        )
+    prefer = Prefer(prefer)
+    regrants, confirmed, left_out = _regrants_of_report(run, user, group, namespace, prefer)
+    answers = confirmed if prefer == Prefer.FEWEST else regrants.lost - regrants.kept_not
+    if left_out:
+        logger.warning("The rule engine does not confirm %s rows of the report of run %s", left_out, run.pk)
     scope = _scope_text(user, group, namespace)
-    recipe = {
-        "run": run.pk,
-        "generation": before.name,
-        "to_generation": after.name,
-        "user": user,
-        "group": group,
-        "namespace": namespace,
-        "prefer": str(prefer),
-        "kept_not": regrant.effect.kept_not,
-        "answers": regrant.kept,
-        "only_way": regrant.effect.only_way,
-        "left_out": regrant.left_out,
-        **kept_not_recipe(regrant.effect),
-        "activation": regrant.effect.activation,
-        "is_smallest": regrant.effect.is_smallest,
-        "note": regrant.note,
-    }
-    return create_plan(
-        author=author,
-        draft=PlanDraft(
-            title=f"Keep current permissions, from {before.name} to {after.name}{scope}",
-            origin=PlanOrigin.POLICY_IMPACT,
-            changes=regrant.changes,
-            base_revision=run.revision,
-            recipe=recipe,
-            breadth=PlanBreadth.NAMESPACES,
-            empty_message=_empty_message(before, after, scope, regrant.left_out),
-        ),
+    return PlanDraft(
+        title=f"Keep current permissions, from {before.name} to {after.name}{scope}",
+        changes=regrants.changes,
+        base_revision=run.revision,
+        recipe={
+            "run": run.pk,
+            "generation": before.name,
+            "to_generation": after.name,
+            "user": user,
+            "group": group,
+            "namespace": namespace,
+            "prefer": str(prefer),
+            "kept_not": regrants.kept_not,
+            "answers": answers,
+            "only_way": regrants.only_way,
+            "left_out": left_out,
+            **kept_not_recipe(regrants),
+            "activation": regrants.activation,
+            "is_smallest": regrants.is_smallest,
+            "note": _note(regrants, prefer, answers, left_out),
+        },
+        breadth=PlanBreadth.NAMESPACES,
+        empty_message=_empty_message(before, after, scope, left_out),
     )
-
-
-def _narrowest(before: Generation, after: Generation, scope: RegrantScope, scope_text: str) -> Regrant:
-    """Return the grants that give nothing else.
-
-    Raise PlanError if no permission can be kept without others.
-    """
-    regrants = compute_regrants(before, after, scope=scope, max_grants=MAX_PLAN_ITEMS)
-    if regrants.lost and not regrants.grants:
-        count = quantity(regrants.lost, "lost permission", "lost permissions")
-        raise PlanError(
-            f"none of the {count}{scope_text.rstrip(',')} can be kept without also giving others: "
-            f"prefer the fewest grants, and review the effect of the plan"
-        )
-    return Regrant(regrants, kept=regrants.lost - regrants.kept_not, has_side_effects=False)
 
 
 def _validated_generations(run: AnalysisRun) -> tuple[Generation, Generation]:
     """Return the two generations of the run after checking that its report can be used.
 
-    Raise the errors of `create_regrant_plan`.
+    Raise the errors of `regrant_plan`.
     """
     if run.type != AnalysisName.POLICY_IMPACT:
         raise AnalysisError(
@@ -259,24 +206,6 @@ def _validated_generations(run: AnalysisRun) -> tuple[Generation, Generation]:
             f"run {AnalysisName.POLICY_IMPACT} again, and create a plan from its new report"
         )
     return generation_by_name(run.options["generation"]), generation_by_name(run.options["to_generation"])
-
-
-def _permissions_by_user(
-    permissions: Iterable[LostPermission],
-) -> Iterator[tuple[str, list[tuple[Address, str]]]]:
-    """Yield each user with the (address, operation) pairs that the user would lose, in the order of the
-    report.
-    """
-    total = 0
-    for name, of_user in groupby(permissions, key=itemgetter(0)):
-        lost = [(address, operation) for _, address, operation in of_user]
-        total += len(lost)
-        if total > MAX_LOST_PERMISSIONS:
-            raise PlanError(
-                f"more than {MAX_LOST_PERMISSIONS:,} permissions would be lost, which is the limit of one plan: "
-                f"create it for one namespace, one group or one user at a time"
-            )
-        yield name, lost
 
 
 def _rows_in_namespace(rows: Iterable[Row], namespace: str) -> Iterator[Row]:

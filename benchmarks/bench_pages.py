@@ -134,14 +134,14 @@ def create_examples(administrator) -> dict[str, str]:
     from authzconsole.models import TokenScope
     from entities.models import Entity
     from grants.journal import Author
-    from grants.plans.sources.copy import create_plan_from_copy
+    from grants.plans.sources.copy import copy_plan
 
     author = Author("benchmark")
     for state, remainder in (("planned", 0), ("deleted", 1)):
         Entity.objects.extra(where=[f"id %% 1000 = {remainder}"]).filter(kind="dataset").update(state=state)
     reports = create_reports(administrator, finish_run)
     stop_spark()
-    plan = create_plan_from_copy(author=author, source="user:user1", target="user:user2")
+    plan = copy_plan.create(author, source="user:user1", target="user:user2")
     token = create_token(
         author=author, owner="administrator", name="benchmark", scopes=[TokenScope.READ], days=1
     ).token

@@ -179,6 +179,11 @@ def in_force_condition(path: str = "", at: datetime | None = None) -> Q:
     return Q(**in_force(path, at))
 
 
+def not_over_condition(at: datetime) -> Q:
+    """Return the condition that a period has not ended at this time. It may not have begun yet."""
+    return Q(valid_until__isnull=True) | Q(valid_until__gt=at)
+
+
 def in_force_sql(alias: str, at: str) -> str:
     """Return the SQL condition that a row counts. alias: that of its table. at: an SQL expression for the
     time, used twice.

@@ -38,7 +38,7 @@ from grants.errors import GrantError
 from grants.journal import Author, lock_journal
 from grants.models import AccessRequest, User
 from grants.plans.apply import apply_plan, discard_plan
-from grants.plans.sources.changes import create_plan_from_changes
+from grants.plans.sources.changes import change_set_plan
 from grants.policies.catalogue import generation_by_name
 from grants.principals.services import add_group, add_user
 from grants.requests.create import RequestDraft, WantedAccess, create_request
@@ -138,7 +138,7 @@ def _entity(line: dict) -> dict:
 
 
 def _create_plan(author: Author, line: dict) -> int:
-    return create_plan_from_changes(author=author, title=line["title"], change_set=_grants(line)).pk
+    return change_set_plan.create(author, _grants(line), line["title"]).pk
 
 
 def _request(author: Author, line: dict) -> AccessRequest:

@@ -19,7 +19,7 @@ from grants.journal import Author, current_revision
 from grants.models import AccessRequest, BreakGlassUse, Plan, RequestState, User
 from grants.models.reviews import Answer, Campaign, Recurrence, ReviewerRule
 from grants.plans.apply import apply_plan
-from grants.plans.sources.readiness import create_readiness_plan
+from grants.plans.sources.readiness import readiness_plan
 from grants.reviews.answers import ItemSelection, answer_items
 from grants.reviews.campaigns import CampaignOptions, create_campaign
 from grants.reviews.finishing import request_finish
@@ -126,7 +126,7 @@ def _create_break_glass_use(administrator: User) -> BreakGlassUse:
 
 
 def _create_plan(author: Author, namespace: str, user: str) -> Plan:
-    return create_readiness_plan(author=author, namespace=parse_address(namespace), user=user)
+    return readiness_plan.create(author, namespace=parse_address(namespace), user=user)
 
 
 def create_reports(administrator: User, finish_run: Callable[[AnalysisRun], None]) -> dict[str, str]:

@@ -27,13 +27,13 @@ from grants.plans.create import MAX_TITLE_LENGTH
 from grants.plans.sources.bulk import (
     MAX_PRINCIPALS,
     MAX_SELECTED,
-    create_selection_plan,
-    create_subtree_plan,
     parse_bulk_change,
+    selection_plan,
+    subtree_plan,
 )
 from grants.plans.sources.change_file import COLUMNS, BadChangeFile
-from grants.plans.sources.file import create_plan_from_file
-from grants.plans.sources.ghosts import create_ghost_plan
+from grants.plans.sources.file import file_plan
+from grants.plans.sources.ghosts import ghost_plan
 from grants.tenant.reading import Fault
 
 
@@ -134,21 +134,13 @@ class PlansForMany(Endpoint):
         """
         data, author = self.data, self.author
         change = parse_bulk_change(
-            verb=data["verb"],
-            principals=data["principals"],
-            privileges=data["privileges"],
-            validity=data["validity"],
+            **{name: data[name] for name in ("verb", "principals", "privileges", "validity")}
         )
         if "entities" in data:
-            plan = create_selection_plan(author=author, change=change, addresses=data["entities"])
+            plan = selection_plan.create(author, change=change, addresses=data["entities"])
         else:
-            plan = create_subtree_plan(
-                author=author,
-                change=change,
-                within=data["within"],
-                kinds=data.get("kinds"),
-                includes_container=data.get("itself", True),
-            )
+            where = {name: data[name] for name in ("within", "kinds", "itself") if name in data}
+            plan = subtree_plan.create(author, change=change, **where)
         return created_plan_response(plan)
 
 
@@ -167,7 +159,7 @@ class GhostPlans(Endpoint):
         Revokes every grant on a deleted address. Grants on planned addresses are kept. Returns 409 if
         there are no such grants, or if the plan would be too large.
         """
-        return created_plan_response(create_ghost_plan(author=self.author, **self.data))
+        return created_plan_response(ghost_plan.create(self.author, **self.data))
 
 
 class FilePlans(Endpoint):
@@ -190,9 +182,7 @@ class FilePlans(Endpoint):
         """
         data = self.data
         try:
-            plan = create_plan_from_file(
-                author=self.author, raw=data["document"].encode(), title=data["title"]
-            )
+            plan = file_plan.create(self.author, raw=data["document"].encode(), title=data["title"])
         except BadChangeFile as error:
             raise Problem(400, str(error), errors=list(map(_fault_as_json, error.faults))) from None
         return created_plan_response(plan)

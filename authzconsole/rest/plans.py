@@ -6,7 +6,7 @@ from rest_framework.response import Response
 
 from analytics.analyses import AnalysisError, AnalysisName
 from analytics.models import AnalysisRun
-from analytics.regrant_plans import create_regrant_plan
+from analytics.regrant_plans import regrant_plan
 from analytics.results.manifest import ReportChanged
 from analytics.storage import StorageError
 from authzconsole.lists.plans import (
@@ -39,11 +39,11 @@ from authzconsole.rest.plan_serializers import (
 from grants.change_set import Activate, ChangeSet, Deactivate
 from grants.changes import Shown
 from grants.models import JobState, Plan
-from grants.plans.apply import apply_plan, create_inverse_plan, discard_plan
+from grants.plans.apply import apply_plan, discard_plan, inverse_plan
 from grants.plans.renew import renew_plan
-from grants.plans.sources.changes import create_plan_from_changes
-from grants.plans.sources.copy import create_plan_from_copy
-from grants.plans.sources.readiness import create_readiness_plan
+from grants.plans.sources.changes import change_set_plan
+from grants.plans.sources.copy import copy_plan
+from grants.plans.sources.readiness import readiness_plan
 
 PLAN = Resource.numbered("The number of the plan.", lambda request: Plan.objects.all())
 
@@ -79,11 +79,11 @@ class PlanList(ListEndpoint):
         ]
         grants = GrantLists.parse(data, allows_empty=bool(others))
         with transaction.atomic(), grants.item_errors():
-            plan = create_plan_from_changes(
-                author=self.author,
-                change_set=ChangeSet.of(*grants.changes, *others),
-                title=data["title"],
-                base_revision=data.get("base_revision"),
+            plan = change_set_plan.create(
+                self.author,
+                ChangeSet.of(*grants.changes, *others),
+                data["title"],
+                data.get("base_revision"),
             )
         return created_plan_response(plan)
 
@@ -103,8 +103,7 @@ class CopiedPlans(Endpoint):
         Copies the direct grants of the source that the target does not have. Returns 409 if there is
         nothing to copy.
         """
-        data = self.data
-        return created_plan_response(create_plan_from_copy(author=self.author, **{"within": None} | data))
+        return created_plan_response(copy_plan.create(self.author, **self.data))
 
 
 class ReadinessPlans(Endpoint):
@@ -121,7 +120,7 @@ class ReadinessPlans(Endpoint):
 
         The plan has the smallest set of missing grants. Returns 409 if nothing is missing.
         """
-        return created_plan_response(create_readiness_plan(author=self.author, **self.data))
+        return created_plan_response(readiness_plan.create(self.author, **self.data))
 
 
 class ImpactPlans(Endpoint):
@@ -149,7 +148,7 @@ class ImpactPlans(Endpoint):
         if run is None:
             raise Http404
         try:
-            return created_plan_response(create_regrant_plan(author=self.author, run=run, **data))
+            return created_plan_response(regrant_plan.create(self.author, run=run, **data))
         except ReportChanged:
             raise
         except (AnalysisError, StorageError) as error:
@@ -265,7 +264,7 @@ class PlanInverse(Endpoint):
         to undo. The request has no body.
         """
         self.check_empty_body()
-        return created_plan_response(create_inverse_plan(author=self.author, plan_id=self.object.pk))
+        return created_plan_response(inverse_plan.create(self.author, self.object.pk))
 
 
 class PlanRenewal(Endpoint):

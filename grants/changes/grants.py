@@ -53,7 +53,7 @@ def write_grants(
     """
     grants = [change for change in changes if isinstance(change, Grant)]
     entities = entities_at(change.address for change in changes)
-    existing = _existing_grants(changes, principals, entities)
+    existing = existing_grants(changes, principals, entities)
     revoked = [change for change in changes if isinstance(change, Revoke) and change.key in existing]
     granted = [change for change in grants if change.key not in existing]
     changed = [
@@ -102,7 +102,7 @@ def write_grants(
     return outcome.with_summary()
 
 
-def _existing_grants(
+def existing_grants(
     changes: Iterable[Grant | Revoke], principals: Principals, entities: Mapping[Address, Entity]
 ) -> dict[Key, StoredGrant]:
     """Return the grants that exist, by the keys of the changes."""

@@ -35,7 +35,7 @@ def write_memberships(
     principals: those of the changes, by written name. The number of statements does not grow with the number
     of changes, up to `ROWS_PER_STATEMENT`.
     """
-    existing = _existing_memberships(changes, principals)
+    existing = existing_memberships(changes, principals)
     joined = [change for change in changes if isinstance(change, Join) and change.key not in existing]
     left = [change for change in changes if isinstance(change, Leave) and change.key in existing]
     changed = [
@@ -134,7 +134,7 @@ def remove_all_memberships(*, author: Author, user: User) -> Outcome:
         return Outcome(bool(groups), f"{user} was removed from {len(groups):,} groups", head.revision)
 
 
-def _existing_memberships(
+def existing_memberships(
     changes: Sequence[Join | Leave], principals: Principals
 ) -> dict[Key, StoredMembership]:
     """Return the memberships that exist, by the keys of the changes."""

@@ -131,13 +131,14 @@ class _RequiredPrivilege:
     def find(
         cls, question: Question, address: Address, privilege: Privilege, kind: str | None
     ) -> "_RequiredPrivilege | None":
-        """Look up the container and the subject; return None if either does not exist. Runs two queries."""
-        entity, tables = entity_at(address), grant_tables(question.subject_type, question.subject)
-        return (
-            None
-            if entity is None or tables is None
-            else cls(entity, privilege, tables, live_entities_inside(entity, kind))
-        )
+        """Look up the container and the subject; return None if there is no such container. A subject that is
+        not known has no grants. Runs two queries.
+        """
+        entity = entity_at(address)
+        if entity is None:
+            return None
+        tables = grant_tables(question.subject_type, question.subject) or ()
+        return cls(entity, privilege, tables, live_entities_inside(entity, kind))
 
     @property
     def _grants(self) -> list[QuerySet]:
@@ -161,6 +162,8 @@ class _RequiredPrivilege:
         Starts from the grants, which are usually fewer than the entities.
         """
         ids = [grants.values_list("content_object_id") for grants in self._grants]
+        if not ids:
+            return self.live.none()
         return self.live.filter(pk__in=ids[0].union(*ids[1:], all=True) if len(ids) > 1 else ids[0])
 
     def first_without(self, counts: Counter, max_listed: int, condition: Q = ALL) -> list[Address]:

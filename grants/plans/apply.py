@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator
 
-from django.db import transaction
 from django.utils import timezone
 
 from grants.authority.four_eyes import check_application
@@ -12,9 +11,9 @@ from grants.change_set import Change, Grant, Join, Leave, Revoke, inverse_of, wi
 from grants.changes import Shown, write_changes
 from grants.errors import ChangeRefused, PlanError, PrincipalError, StalePlan
 from grants.grant_attributes import GrantAttributes
-from grants.journal import Author, JournalEntry, append_to_journal, current_revision
+from grants.journal import Author, JournalEntry, append_to_journal
 from grants.models import JournalHead, Plan, PlanItem, PlanState, PlanVerb
-from grants.plans.create import PlanDraft, PlanOrigin, create_plan
+from grants.plans.create import PlanDraft, PlanOrigin, plan_source
 from grants.plans.effect import VERB_COUNTS, PrincipalEffects, change_count, changing_items
 from grants.plans.items import change_of_item
 from grants.plans.permission_effect import check_effect
@@ -69,33 +68,31 @@ def discard_plan(*, author: Author, plan_id: int) -> Plan:
     return plan
 
 
-def create_inverse_plan(*, author: Author, plan_id: int) -> Plan:
-    """Create a plan that undoes the changes of an applied plan.
+@plan_source(PlanOrigin.INVERSE)
+def inverse_plan(plan_id: int) -> PlanDraft:
+    """Return a plan that undoes the changes of an applied plan.
 
     Raise PlanError if the plan was not applied, or if there is nothing to undo.
     """
     plan = plan_by_id(plan_id)
     if plan.state != PlanState.APPLIED:
         raise PlanError(f"{plan} is {plan.state}: only an applied plan can be undone")
-    ended_access = changing_items(plan).filter(verb=PlanVerb.DEACTIVATE).exists()
-    with transaction.atomic():
-        inverse = create_plan(
-            author=author,
-            draft=PlanDraft(
-                title=f"Undo {plan}: {plan.title}",
-                origin=PlanOrigin.INVERSE,
-                changes=_opposite_changes(plan),
-                base_revision=current_revision(),
-                inverse_of=plan,
-                recipe={"note": ENDED_ACCESS} if ended_access else {},
-                empty_message=f"{plan} changed nothing: there is nothing to undo",
-            ),
-        )
+
+    def check(inverse: Plan) -> None:
         if not change_count(inverse.effect):
             raise PlanError(
                 f"the changes of {plan} were already undone{_by_inverse(plan)}: there is nothing to undo"
             )
-    return inverse
+
+    ended_access = changing_items(plan).filter(verb=PlanVerb.DEACTIVATE).exists()
+    return PlanDraft(
+        title=f"Undo {plan}: {plan.title}",
+        changes=_opposite_changes(plan),
+        inverse_of=plan,
+        recipe={"note": ENDED_ACCESS} if ended_access else {},
+        empty_message=f"{plan} changed nothing: there is nothing to undo",
+        check=check,
+    )
 
 
 def plan_by_id(plan_id: int) -> Plan:
@@ -144,7 +141,7 @@ def _write_items(head: JournalHead, author: Author, plan: Plan) -> dict[str, int
         changed, periods_removed, planned = _write_batch(head, author, plan, batch)
         counts["periods_removed"] += periods_removed
         for row in changed:
-            counts[VERB_COUNTS[PlanVerb(row.verb)]] += 1
+            counts[VERB_COUNTS[row.verb]] += 1
         counts["already"] += len(batch) - len(changed)
         counts["planned"] += planned
         changed_pks = {row.pk for row in changed}

@@ -1,33 +1,59 @@
-"""Store a plan: its items, and its effect on the data of one revision."""
+"""Store a plan: its items, and its effect on the data of one revision.
 
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field
+A source of plans is a function that returns the draft of a plan, made a `PlanSource` with `plan_source`. Its
+`create` stores the plan, and `renew_plan` calls it again with the recipe of a stored plan.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from itertools import islice
+from inspect import signature
+from typing import Generic, ParamSpec
 
+from django.contrib.auth.models import Group
 from django.db import transaction
 from django.utils import timezone
 
+from entities.address import Address
+from entities.models import Entity
+from entities.selectors import entities_at
+from entities.services import instance_fault
 from grants.authority.persons import accounts_of
 from grants.authority.transactions import check_administrator
-from grants.change_set import (
-    Change,
-    Grant,
-    Join,
-    principals_of,
-)
+from grants.bulk_rows import chunks, database_time, insert_rows
+from grants.change_set import Activate, Change, Deactivate, Grant, Join, Key, Leave, Revoke, principals_of
+from grants.changes.grants import existing_grants
+from grants.changes.memberships import existing_memberships
 from grants.errors import PlanError
-from grants.journal import Author
-from grants.models import Plan, PlanBreadth
-from grants.plans.effect import effect_counts, mark_noop_items, revision_before
-from grants.plans.items import insert_items
+from grants.journal import Author, current_revision
+from grants.models import Plan, PlanBreadth, PlanItem, User, permission_ids
+from grants.plans.effect import VERB_COUNTS, revision_before
 from grants.plans.stranding import delete_restored_strandings, store_strandings
+from grants.principal_names import parse_principal
 from grants.principal_rows import principals_by_name
-from grants.validity import time_in_words
+from grants.validity import VALIDITY_COLUMNS, Validity, time_in_words
 
 MAX_PLAN_ITEMS = 100_000
 ITEMS_PER_BATCH = 900
 MAX_TITLE_LENGTH = 300
+# database columns of PlanItem; `is_so` is the column of `is_noop`
+ITEM_COLUMNS = (
+    "plan_id",
+    "position",
+    "verb",
+    "principal_type",
+    "principal_name",
+    "kind",
+    "key",
+    "namespace",
+    "permission_id",
+    "group_name",
+    *VALIDITY_COLUMNS,
+    *(f"old_{name}" for name in VALIDITY_COLUMNS),
+    "changes_period",
+    "is_so",
+)
+P = ParamSpec("P")
 
 
 class PlanOrigin(StrEnum):
@@ -55,86 +81,200 @@ class PlanDraft:
     """The content of a plan that is not stored yet.
 
     changes: the items, without repetitions. They are iterated once and never all in memory.
-    base_revision: the revision that was read before the data from which the changes are computed.
-    empty_message: the error message if there are no changes. maker_ids: the accounts of other persons who
-    decided about the changes than the author. The other fields are those of `grants.models.Plan`.
+    base_revision: the revision that was read before the data from which the changes are computed; None if
+    they are computed while the plan is stored. empty_message: the error message if there are no changes.
+    maker_ids: the accounts of other persons who decided about the changes than the author. check: raises
+    PlanError if the stored plan is refused. The other fields are those of `grants.models.Plan`.
     """
 
     title: str
-    origin: PlanOrigin | str
     changes: Iterable[Change]
-    base_revision: int
     recipe: dict = field(default_factory=dict)
+    base_revision: int | None = None
     breadth: PlanBreadth = PlanBreadth.ENTITIES
     watches: Sequence[str] = ()
     empty_message: str = "the plan would be empty: nothing changes"
     inverse_of: Plan | None = None
-    renewal_of: Plan | None = None
     maker_ids: Collection[int] = ()
+    check: Callable[[Plan], None] = lambda plan: None
 
 
-def create_plan(*, author: Author, draft: PlanDraft) -> Plan:
-    """Store a draft as a proposed plan. Nothing else changes.
-
-    Runs a few statements for every `ITEMS_PER_BATCH` items.
-    Raise NotAdministrator, or PlanError if the draft is empty, invalid or too large.
+@dataclass(frozen=True)
+class PlanSource(Generic[P]):
+    """A source of plans. draft: returns the draft. inputs: returns the arguments of `draft` with which a
+    stored plan is renewed.
     """
-    check_administrator(author)
-    return store_plan(author=author, draft=draft)
+
+    origin: PlanOrigin
+    draft: Callable[P, PlanDraft]
+    inputs: Callable[[Plan], Mapping] | None = None
+
+    def create(self, author: Author, *args: P.args, **kwargs: P.kwargs) -> Plan:
+        """Store a plan. Nothing else changes. Raise NotAdministrator, and the errors of `draft` and of
+        `store_plan`.
+        """
+        check_administrator(author)
+        revision = current_revision()
+        draft = self.draft(*args, **kwargs)
+        if draft.base_revision is None:
+            draft = replace(draft, base_revision=revision)
+        return store_plan(author, self.origin, draft)
+
+    def draft_again(self, plan: Plan) -> PlanDraft:
+        """Return the draft of a stored plan, computed from the current data."""
+        if self.inputs is not None:
+            return self.draft(**self.inputs(plan))  # type: ignore[call-arg]
+        names = signature(self.draft).parameters.keys() & plan.recipe.keys()
+        return self.draft(**{name: plan.recipe[name] for name in names})  # type: ignore[call-arg]
 
 
-def store_plan(*, author: Author, draft: PlanDraft) -> Plan:
-    """Store a draft like `create_plan`, for a caller that has checked what the author may do."""
+def plan_source(
+    origin: PlanOrigin, inputs: Callable[[Plan], Mapping] | None = None
+) -> Callable[[Callable[P, PlanDraft]], PlanSource[P]]:
+    """Make a function that returns a draft a source of plans. inputs: see PlanSource; by default, the members
+    of the recipe are the arguments.
+    """
+    return lambda draft: PlanSource(origin, draft, inputs)
+
+
+def store_plan(
+    author: Author, origin: PlanOrigin | str, draft: PlanDraft, *, renewal_of: Plan | None = None
+) -> Plan:
+    """Store a draft as a proposed plan, for a caller that has checked what the author may do.
+
+    Runs a few statements for every `ITEMS_PER_BATCH` items. Raise PlanError if the draft is empty, invalid or
+    too large.
+    """
+    revision = current_revision() if draft.base_revision is None else draft.base_revision
     with transaction.atomic():
         plan = Plan.objects.create(
             title=draft.title[:MAX_TITLE_LENGTH],
-            origin=draft.origin,
+            origin=origin,
             recipe=draft.recipe,
             breadth=draft.breadth,
             watches=list(draft.watches),
-            base_revision=draft.base_revision,
+            base_revision=revision,
             made_by=author.name,
             maker_ids=sorted(accounts_of(author).union(draft.maker_ids)),
             inverse_of=draft.inverse_of,
-            renewal_of=draft.renewal_of,
+            renewal_of=renewal_of,
         )
-        if not _insert_items(plan, draft.changes):
-            raise PlanError(draft.empty_message)
-        verbs = set(plan.items.order_by().values_list("verb", flat=True).distinct())
-        mark_noop_items(plan, verbs)
+        counts = _insert_items(plan, draft)
         store_strandings(plan)
         if plan.inverse_of is not None:
             delete_restored_strandings(plan, revision_before(plan.inverse_of))
-        plan.effect = effect_counts(plan)
+        for name, admins_left in (("stranded_none", 0), ("stranded_one", 1)):
+            counts[name] = plan.strandings.filter(admins_left=admins_left).count()
+        plan.effect = counts
         plan.save(update_fields=["effect"])
+        draft.check(plan)
     return plan
 
 
-def _insert_items(plan: Plan, changes: Iterable[Change]) -> int:
+def _insert_items(plan: Plan, draft: PlanDraft) -> dict[str, int]:
     """Insert an item for each change, in batches.
 
-    Return the number of items. Raise PlanError if a change is invalid.
+    Return the counts of `Plan.effect`, without the stranded entities. Raise PlanError if there are no changes,
+    or if one is invalid.
     """
-    remaining, count, known_principals = iter(changes), 0, set()
-    while batch := list(islice(remaining, ITEMS_PER_BATCH)):
+    counts = dict.fromkeys((*VERB_COUNTS.values(), "periods_removed", "already"), 0)
+    principals: dict[str, User | Group] = {}
+    changed: set[str] = set()
+    planned: set[Address] = set()
+    count = 0
+    for batch in chunks(draft.changes, ITEMS_PER_BATCH):
         if count + len(batch) > MAX_PLAN_ITEMS:
             raise PlanError(
                 f"the plan would have more than {MAX_PLAN_ITEMS:,} items, which is the limit: create it for one "
                 f"namespace or one user at a time"
             )
-        principals = {name for change in batch for name in principals_of(change)} - known_principals
-        _check_principals(principals)
-        known_principals |= principals
+        principals |= _existing_principals(batch, principals)
         _check_periods(plan, batch)
-        insert_items(plan, batch, first_position=count + 1)
-        count += len(batch)
-    return count
+        entities = entities_at(change.address for change in batch if isinstance(change, Grant | Revoke))
+        stored = _stored_periods(batch, principals, entities)
+        rows = []
+        for change in batch:
+            count += 1
+            before = stored.get(change.key) if isinstance(change, Grant | Revoke | Join | Leave) else None
+            is_noop = not _has_effect(change, before, principals)
+            is_held = before is not None and isinstance(change, Grant | Join)
+            rows.append(
+                (
+                    plan.pk,
+                    count,
+                    *_item_columns(change),
+                    *map(database_time, before if before and is_held else Validity()),
+                    is_held and not is_noop,
+                    is_noop,
+                )
+            )
+            counts["already" if is_noop else VERB_COUNTS[change.verb]] += 1
+            if not is_noop:
+                changed.add(principals_of(change)[0])
+                if isinstance(change, Grant | Join):
+                    counts["periods_removed"] += is_held and not change.validity.is_limited
+                if isinstance(change, Grant) and change.address not in entities:
+                    planned.update((change.address, *change.address.ancestors))
+        insert_rows(PlanItem, ITEM_COLUMNS, rows)
+    if not count:
+        raise PlanError(draft.empty_message)
+    return counts | {"principals": len(changed), "planned": len(planned) - len(entities_at(planned))}
 
 
-def _check_principals(principals: set[str]) -> None:
-    """Raise PlanError if one of these principals does not exist."""
-    if unknown := sorted(principals - principals_by_name(principals).keys()):
+def _item_columns(change: Change) -> tuple:
+    """Return the columns from `verb` to the period. Raise PlanError if a plan cannot contain the change."""
+    match change:
+        case Grant(principal, address, privilege) | Revoke(principal, address, privilege):
+            if fault := instance_fault(address):
+                raise PlanError(fault)
+            namespace = address.namespace.key if address.namespace else ""
+            entity = address.kind, address.key, namespace, permission_ids()[privilege]
+            row: tuple = (*parse_principal(principal), *entity, "")
+        case Join(user, group) | Leave(user, group):
+            row = "user", user, "", "", "", None, group
+        case Activate(user) | Deactivate(user):
+            row = "user", user, "", "", "", None, ""
+    period = change.validity if isinstance(change, Grant | Join) else Validity()
+    return change.verb, *row, *map(database_time, period)
+
+
+def _stored_periods(
+    changes: Sequence[Change], principals: Mapping[str, User | Group], entities: Mapping[Address, Entity]
+) -> dict[Key, Validity]:
+    """Return the periods of the grants and memberships that exist, by the keys of the changes."""
+    grants = existing_grants(
+        [change for change in changes if isinstance(change, Grant | Revoke)], principals, entities
+    )
+    members = existing_memberships(
+        [change for change in changes if isinstance(change, Join | Leave)], principals
+    )
+    return {key: row.validity for key, row in [*grants.items(), *members.items()]}
+
+
+def _has_effect(change: Change, before: Validity | None, principals: Mapping[str, User | Group]) -> bool:
+    """Return whether a change would change something now. before: the period of the stored grant or
+    membership. Raise PlanError if a plan cannot contain the change.
+    """
+    match change:
+        case Grant(validity=validity) | Join(validity=validity):
+            return validity != before
+        case Revoke() | Leave():
+            return before is not None
+        case Activate() | Deactivate():
+            user = principals[f"user:{change.user}"]
+            return isinstance(user, User) and user.is_active is isinstance(change, Deactivate)
+    raise PlanError(f"a plan cannot contain the change `{change.verb}`")
+
+
+def _existing_principals(
+    batch: Iterable[Change], known: Mapping[str, User | Group]
+) -> dict[str, User | Group]:
+    """Return the principals of the changes that are not known yet. Raise PlanError if one does not exist."""
+    names = {name for change in batch for name in principals_of(change)} - known.keys()
+    principals = principals_by_name(names)
+    if unknown := sorted(names - principals.keys()):
         raise PlanError(f"{unknown[0]} does not exist: add it first, or correct the name")
+    return principals
 
 
 def _check_periods(plan: Plan, batch: list[Change]) -> None:

@@ -1,5 +1,4 @@
-"""Compute the effect of a plan: the counts stored with the plan, and the effect on each principal and each
-entity.
+"""Read the effect of a plan: the counts stored with the plan, and the effect on each principal.
 
 `Plan.effect` stores the counts, so the cost of showing a plan does not depend on its size:
 
@@ -13,49 +12,26 @@ membership.
 afterwards.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 
 from django.contrib.auth.models import Group
-from django.db.models import (
-    Case,
-    Count,
-    DateTimeField,
-    Exists,
-    Min,
-    OuterRef,
-    Q,
-    QuerySet,
-    Subquery,
-    Value,
-    When,
-)
-from django.db.models.functions import Coalesce
+from django.db.models import Count, Min, Q, QuerySet
 
-from entities.address import Address
-from entities.models import Entity
-from entities.selectors import entities_at
 from entities.vocabulary import Privilege
-from grants.bulk_rows import chunks
 from grants.models import (
     ACTIVATION_VERBS,
     GRANT_VERBS,
-    GroupGrant,
     JournalLine,
     Plan,
     PlanItem,
     PlanVerb,
-    User,
-    UserGrant,
     privilege_of,
 )
-from grants.querysets import memberships
-from grants.validity import VALIDITY_COLUMNS
 
 Tally = dict[tuple[str, Privilege], int]
 # by verb, the name of the count of its changing items in `Plan.effect`
-VERB_COUNTS = {
+VERB_COUNTS: dict[str, str] = {
     PlanVerb.GRANT: "grants",
     PlanVerb.REVOKE: "revokes",
     PlanVerb.JOIN: "joins",
@@ -63,7 +39,6 @@ VERB_COUNTS = {
     PlanVerb.ACTIVATE: "activations",
     PlanVerb.DEACTIVATE: "deactivations",
 }
-REMOVES_PERIOD = Q(changes_period=True, valid_from=None, valid_until=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,134 +87,6 @@ def revision_before(plan: Plan) -> int:
         "revision__min"
     ]
     return (plan.revision if first is None else first - 1) or 0
-
-
-def mark_noop_items(plan: Plan, verbs: Collection[str]) -> None:
-    """Mark the items that would change nothing now, such as grants that exist and revocations of grants that
-    do not exist.
-
-    An item that only changes the period of a grant or a membership gets the period before.
-    verbs: those of the items. Runs at most seven statements.
-    """
-    user_grants = _grants_of_item(UserGrant, user__username=OuterRef("principal_name"))
-    group_grants = _grants_of_item(GroupGrant, group__name=OuterRef("principal_name"))
-    is_held = Q(principal_type="user") & Q(Exists(user_grants)) | Q(principal_type="group") & Q(
-        Exists(group_grants)
-    )
-    if PlanVerb.GRANT in verbs:
-        existing = {"user": user_grants, "group": group_grants}
-        plan.items.filter(is_held, verb=PlanVerb.GRANT).update(**_period_columns(existing))
-    if PlanVerb.REVOKE in verbs:
-        plan.items.filter(verb=PlanVerb.REVOKE).update(is_noop=True)
-        plan.items.filter(is_held, verb=PlanVerb.REVOKE).update(is_noop=False)
-    members = memberships().filter(
-        user__username=OuterRef("principal_name"), group__name=OuterRef("group_name")
-    )
-    is_member = Q(Exists(members))
-    if PlanVerb.JOIN in verbs:
-        plan.items.filter(is_member, verb=PlanVerb.JOIN).update(**_period_columns({"user": members}))
-    is_active = Q(Exists(User.objects.filter(username=OuterRef("principal_name"), is_active=True)))
-    for verb, condition in (
-        (PlanVerb.LEAVE, ~is_member),
-        (PlanVerb.ACTIVATE, is_active),
-        (PlanVerb.DEACTIVATE, ~is_active),
-    ):
-        if verb in verbs:
-            plan.items.filter(condition, verb=verb).update(is_noop=True)
-
-
-def _period_columns(existing: Mapping[str, QuerySet]) -> dict:
-    """Return the new values of items whose grant or membership exists: whether nothing changes, and the
-    period before.
-
-    existing: the subquery of the existing row, by type of the principal.
-    """
-    has_same_period = Q(pk__in=())
-    for type_, rows in existing.items():
-        same = rows.alias(**{f"{name}_key": _time_key(name) for name in VALIDITY_COLUMNS}).filter(
-            **{f"{name}_key": _time_key(OuterRef(name)) for name in VALIDITY_COLUMNS}
-        )
-        has_same_period |= Q(principal_type=type_) & Q(Exists(same))
-    return {
-        "is_noop": Case(When(has_same_period, then=Value(True)), default=Value(False)),
-        "changes_period": Case(When(has_same_period, then=Value(False)), default=Value(True)),
-        **{
-            f"old_{name}": Case(
-                *(
-                    When(principal_type=type_, then=Subquery(rows.values(name)[:1]))
-                    for type_, rows in existing.items()
-                ),
-                default=None,
-            )
-            for name in VALIDITY_COLUMNS
-        },
-    }
-
-
-def _time_key(time: str | OuterRef) -> Coalesce:
-    """Return the time; for null, a time that no period has, because null does not equal null."""
-    return Coalesce(time, Value(datetime(1, 1, 1, tzinfo=UTC), DateTimeField()))
-
-
-def _grants_of_item(model: type[UserGrant | GroupGrant], **principal) -> QuerySet:
-    """Return the subquery of the grants with the address, privilege and principal of the outer item."""
-    return model.objects.filter(
-        content_object__kind=OuterRef("kind"),
-        content_object__key=OuterRef("key"),
-        permission_id=OuterRef("permission_id"),
-        **principal,
-    )
-
-
-def effect_counts(plan: Plan) -> dict[str, int]:
-    """Return the counts for `Plan.effect`.
-
-    A fixed number of statements, and one more for each thousand addresses that will be registered.
-    """
-    rows = (
-        changing_items(plan)
-        .order_by()
-        .values_list("verb")
-        .annotate(total=Count("pk"), removed=Count("pk", filter=REMOVES_PERIOD))
-    )
-    by_verb, periods_removed = {}, 0
-    for verb, total, total_removed in rows:
-        by_verb[verb] = total
-        periods_removed += total_removed
-    stranded = plan.strandings
-    return {
-        **{name: by_verb.get(verb, 0) for verb, name in VERB_COUNTS.items()},
-        "periods_removed": periods_removed,
-        "already": plan.items.filter(is_noop=True).count(),
-        "principals": len(PrincipalEffects(plan)),
-        "planned": _planned_count(plan),
-        "stranded_none": stranded.filter(admins_left=0).count(),
-        "stranded_one": stranded.filter(admins_left=1).count(),
-    }
-
-
-def _planned_count(plan: Plan) -> int:
-    """Return the number of addresses, including containers, that are registered when the plan is applied."""
-    registered = Entity.objects.filter(kind=OuterRef("kind"), key=OuterRef("key"))
-    rows = (
-        changing_items(plan)
-        .filter(~Exists(registered), verb=PlanVerb.GRANT)
-        .order_by()
-        .values_list("kind", "key")
-        .distinct()
-    )
-    total, containers = 0, set()
-    for address in (Address(*row) for row in rows.iterator(chunk_size=2_000)):
-        total += 1
-        containers.update(address.ancestors)
-    return total + sum(_uncounted_containers(chunk, rows) for chunk in chunks(containers))
-
-
-def _uncounted_containers(containers: list[Address], counted: QuerySet) -> int:
-    """Return how many of the containers are neither registered nor in `counted`."""
-    unregistered = set(containers) - entities_at(containers).keys()
-    counted_rows = counted.filter(key__in={address.key for address in unregistered}) if unregistered else ()
-    return len(unregistered - {Address(*row) for row in counted_rows})
 
 
 class PrincipalEffects(Sequence):

@@ -1,4 +1,4 @@
-"""Compute the fewest grants that give a user a list of permissions in one generation.
+"""Compute the fewest grants that permit a list of denied questions of one user.
 
 1. If only one set of grants can give a permission, this set is forced.
 2. The forced grants usually give most of the other permissions too.
@@ -10,21 +10,15 @@ INVARIANT: `decide.is_met` decides whether the new grants, added to the facts, g
 
 import heapq
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from itertools import islice
 
 from entities.address import Address
-from entities.selectors import entity_at, live_entities_inside
-from entities.vocabulary import ANY, CONTAINER_KINDS, KINDS, Privilege
+from entities.vocabulary import ANY, CONTAINER_KINDS, Privilege
 from grants.errors import PlanError
-from grants.evaluation.effective_grants import grant_tables
-from grants.evaluation.entity_filters import EntityConditions
-from grants.evaluation.facts import gather_facts
 from grants.policies.decide import EntitiesWithoutPrivilege, Facts, HeldGrant, is_met
-from grants.policies.explain import GrantSet, MissingGrant, grant_order, minimal_grant_sets
-from grants.policies.grammar import Expression, FactsRead, Has, HasOnAllLive, fold
-from grants.policies.policy import Generation
+from grants.policies.explain import GrantSet, MissingGrant, grant_order
+from grants.policies.grammar import FactsRead
 from grants.policies.question import Question
 
 QUESTIONS_PER_BATCH = 500
@@ -32,7 +26,7 @@ QUESTIONS_PER_BATCH = 500
 
 @dataclass(frozen=True, slots=True)
 class MinimalGrants:
-    """The result of `minimal_grants`.
+    """The result of `fewest_grants`.
 
     grants: by address. only_way: the number of forced grants, which every solution contains.
     is_smallest: whether it is proven that fewer grants are not enough.
@@ -117,27 +111,6 @@ class _FactsWithNewGrants:
         return EntitiesWithoutPrivilege(not remaining, missing.checked_count, remaining)
 
 
-def minimal_grants(
-    user: str, permissions: Iterable[tuple[Address, str]], generation: Generation, *, max_grants: int
-) -> MinimalGrants:
-    """Return the fewest grants that give the user these permissions.
-
-    permissions: (address, operation) pairs, each with a policy in the generation; all are kept in memory.
-    Raise PlanError if more than `max_grants` grants are needed.
-    """
-    new_grants, grants, only_way, is_smallest = NewGrants(), [], 0, True
-    for operations in _operations_by_namespace(permissions, generation):
-        part = fewest_grants(
-            _denials(user, operations, generation, max_grants),
-            new_grants,
-            max_grants=max_grants,
-            grant_count=len(grants),
-        )
-        grants += part.grants
-        only_way, is_smallest = only_way + part.only_way, is_smallest and part.is_smallest
-    return MinimalGrants(tuple(sorted(grants, key=grant_order)), only_way, is_smallest)
-
-
 def fewest_grants(
     denials: Iterable[Denial], new_grants: NewGrants, *, max_grants: int, grant_count: int = 0
 ) -> MinimalGrants:
@@ -161,71 +134,6 @@ def fewest_grants(
     selected, is_proven = _select_grants(open_denials, new_grants)
     _check_limit(grant_count + len(new_forced) + len(selected), max_grants)
     return MinimalGrants((*new_forced, *selected), len(new_forced), is_proven)
-
-
-# the required operations in one namespace: one operation for each address and requirement
-_Operations = dict[tuple[Address, Expression], str]
-
-
-def _operations_by_namespace(
-    permissions: Iterable[tuple[Address, str]], generation: Generation
-) -> list[_Operations]:
-    """Return one operation for each requirement of each entity, by namespace.
-
-    Namespaces are independent: a grant in one of them permits nothing in another. Entities outside all
-    namespaces come first, because grants on them count inside the namespaces.
-    """
-    by_namespace: dict[Address | None, _Operations] = defaultdict(dict)
-    for address, operation in permissions:
-        requirement = generation.policy(address.kind, operation).requirement
-        by_namespace[address.namespace].setdefault((address, requirement), operation)
-    namespaces = sorted(by_namespace, key=lambda namespace: (namespace is not None, str(namespace)))
-    return [by_namespace[namespace] for namespace in namespaces]
-
-
-def _denials(user: str, operations: _Operations, generation: Generation, max_grants: int) -> Iterator[Denial]:
-    """Yield the operations that are not permitted now.
-
-    Runs one query for every QUESTIONS_PER_BATCH operations, and two more for each requirement over all live
-    entities.
-    """
-    questions = iter(
-        Question("user", user, operation, address, generation.name)
-        for (address, _), operation in operations.items()
-    )
-    while batch := list(islice(questions, QUESTIONS_PER_BATCH)):
-        simple = [question for question in batch if not _all_live_leaves(question)]
-        yield from _denials_among(simple, gather_facts(simple))
-        for question in batch:
-            if _all_live_leaves(question):
-                _check_missing_below(question, max_grants)
-                yield from _denials_among([question], gather_facts([question], explained=True))
-
-
-def _denials_among(questions: list[Question], facts_of_all: list[Facts]) -> Iterator[Denial]:
-    for question, facts in zip(questions, facts_of_all, strict=True):
-        alternatives = minimal_grant_sets(question.policy.requirement, question, facts)
-        is_permitted = alternatives == [frozenset()]
-        if facts.is_subject_known and alternatives and not is_permitted:
-            yield Denial(question, facts, alternatives)
-
-
-def _all_live_leaves(question: Question) -> list[HasOnAllLive]:
-    return FactsRead(question.policy.requirement).all_live
-
-
-def _check_missing_below(question: Question, max_grants: int) -> None:
-    """Raise PlanError if more than `max_grants` grants are missing.
-
-    This check comes before the missing grants are loaded.
-    """
-    entity, tables = entity_at(question.target), grant_tables("user", question.subject)
-    if entity is None or tables is None:
-        return
-    for leaf in _all_live_leaves(question):
-        is_held = fold(Has((leaf.privilege,)), EntityConditions(tables, list(KINDS)))
-        missing = live_entities_inside(entity, leaf.kind).exclude(is_held).order_by()
-        _check_limit(missing[: max_grants + 1].count(), max_grants)
 
 
 def _check_limit(count: int, max_grants: int) -> None:

@@ -1,21 +1,51 @@
 """Renew a plan: create it again from its source and the current data."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import zip_longest
 
 from django.db import transaction
+from django.utils import timezone
 
 from grants.authority.persons import makers_of_plan
+from grants.authority.transactions import check_administrator
+from grants.change_set import Change, Grant, Join, ending_of, with_current_names
 from grants.errors import PlanError
-from grants.journal import Author
+from grants.journal import Author, current_revision
 from grants.models import Plan
+from grants.models.reviews import ReviewPlan
 from grants.plans.apply import discard_plan, plan_by_id
-from grants.plans.sources.registry import RENEWALS
+from grants.plans.create import PlanDraft, PlanOrigin, store_plan
+from grants.plans.items import changes_of_plan
+from grants.plans.sources.bulk import selection_plan, subtree_plan
+from grants.plans.sources.copy import copy_plan
+from grants.plans.sources.expired import expired_plan
+from grants.plans.sources.ghosts import ghost_plan
+from grants.plans.sources.like import like_plan
+from grants.plans.sources.off_boarding import off_boarding_plan
+from grants.plans.sources.readiness import readiness_plan
+from grants.principals.renaming import names_since
+
+# the other plans are created again from their items
+SOURCES = {
+    source.origin: source
+    for source in (
+        subtree_plan,
+        selection_plan,
+        copy_plan,
+        expired_plan,
+        ghost_plan,
+        like_plan,
+        off_boarding_plan,
+        readiness_plan,
+    )
+}
 
 
 def can_renew(plan: Plan) -> bool:
     """Return whether the plan can be created again from its source."""
-    return plan.origin in RENEWALS
+    # the source of the others is a report, which may be out of date
+    return plan.origin != PlanOrigin.POLICY_IMPACT
 
 
 def renew_plan(*, author: Author, plan_id: int) -> Plan:
@@ -23,14 +53,20 @@ def renew_plan(*, author: Author, plan_id: int) -> Plan:
 
     Raise PlanError if the plan cannot be renewed or would be empty.
     """
-    plan = plan_by_id(plan_id)
+    plan, revision = plan_by_id(plan_id), current_revision()
     if not can_renew(plan):
         raise PlanError(
             f"{plan} was created from the report of an analysis: run the analysis again, and create a plan from the "
             f"new report"
         )
+    check_administrator(author)
     with transaction.atomic():
-        renewed = RENEWALS[plan.origin](author, plan)
+        source = SOURCES.get(PlanOrigin(plan.origin))
+        draft = source.draft_again(plan) if source else _draft_of_items(plan)
+        draft = replace(draft, base_revision=revision)
+        renewed = store_plan(author, plan.origin, draft, renewal_of=plan)
+        for link in ReviewPlan.objects.filter(plan=plan):
+            ReviewPlan.objects.create(campaign_id=link.campaign_id, plan=renewed)
         # Otherwise the person who made the plan could renew it to become a second person, or make another
         # plan of it. A plan that was applied or discarded proposes nothing any more, so the person who renews
         # it proposes its changes again.
@@ -43,20 +79,27 @@ def renew_plan(*, author: Author, plan_id: int) -> Plan:
     return renewed
 
 
-def _has_same_items(plan: Plan, other: Plan) -> bool:
-    columns = (
-        "verb",
-        "principal_type",
-        "principal_name",
-        "kind",
-        "key",
-        "permission_id",
-        "group_name",
-        "valid_from",
-        "valid_until",
+def _draft_of_items(plan: Plan) -> PlanDraft:
+    """Return a plan with the same items for the current data."""
+    return PlanDraft(
+        title=plan.title,
+        recipe=plan.recipe,
+        inverse_of=plan.inverse_of,
+        changes=_current_changes(plan),
     )
-    rows = [
-        part.items.order_by("position").values_list(*columns).iterator(chunk_size=2_000)
-        for part in (plan, other)
-    ]
-    return all(one == two for one, two in zip_longest(*rows))
+
+
+def _current_changes(plan: Plan) -> Iterator[Change]:
+    """Yield the changes with the current names of principals. Access that a review shortens to an end that has
+    passed is revoked.
+    """
+    now, current_name = timezone.now(), names_since(plan.base_revision)
+    for change in changes_of_plan(plan):
+        current = with_current_names(change, current_name)
+        is_over = isinstance(current, Grant | Join) and current.validity.is_over(now)
+        yield ending_of(current) if is_over and plan.origin == PlanOrigin.REVIEW else current
+
+
+def _has_same_items(plan: Plan, other: Plan) -> bool:
+    """Return whether two plans have the same changes in the same order."""
+    return all(one == two for one, two in zip_longest(changes_of_plan(plan), changes_of_plan(other)))

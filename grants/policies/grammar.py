@@ -11,7 +11,6 @@ Karvounarakis and Tannen, "Provenance semirings", PODS 2007).
 | `grants.policies.decide.IsMet` | a boolean: the decision |
 | `grants.policies.explain.Attempts` | the tree of attempts of an explanation |
 | `grants.policies.explain.MissingGrantSets` | the minimal sets of missing grants |
-| `grants.lifecycle.missing_grants.StreamedGrants` | the missing grants, one by one, for namespaces of any size |
 | `grants.policies.wording.Phrases` | words |
 | `authzconsole.rest.framework.requirements.RequirementJson` | JSON |
 | `grants.policies.grammar.FactsRead` | the facts that it reads |

@@ -13,7 +13,7 @@ from grants.active_generation import active_generation
 from grants.authority.four_eyes import check_approval
 from grants.changes import Shown
 from grants.errors import EffectChanged, NotApprover, RequestError
-from grants.journal import Author, current_revision
+from grants.journal import Author
 from grants.models import (
     AccessRequest,
     AccessRequestPart,
@@ -205,23 +205,19 @@ def _apply(
     parts = [part for part, _ in chosen]
     wanted = wanted_pairs(parts)
     reason = "; ".join(filter(None, [f"{request} of {request.principal}: {request.reason}", comment]))
-    plan = store_plan(
-        author=Author(request.created_by),
-        draft=PlanDraft(
-            title=f"{request} of {request.principal}: {', '.join(part.title for part in parts)}",
-            origin=PlanOrigin.REQUEST,
-            changes=changes_of(
-                request.subject, [proposal for _, proposal in chosen], Validity(None, valid_until)
-            ),
-            base_revision=current_revision(),
-            recipe={
-                "request": request.pk,
-                "subject": request.subject.username,
-                "wanted": wanted,
-                "generation": active_generation().name,
-            },
+    draft = PlanDraft(
+        title=f"{request} of {request.principal}: {', '.join(part.title for part in parts)}",
+        changes=changes_of(
+            request.subject, [proposal for _, proposal in chosen], Validity(None, valid_until)
         ),
+        recipe={
+            "request": request.pk,
+            "subject": request.subject.username,
+            "wanted": wanted,
+            "generation": active_generation().name,
+        },
     )
+    plan = store_plan(Author(request.created_by), PlanOrigin.REQUEST, draft)
     write_plan(head, replace(author, reason=reason[:MAX_REASON_CHARACTERS]), plan, shown)
     return plan
 

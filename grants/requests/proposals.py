@@ -2,23 +2,21 @@
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, cast
+from typing import cast
 
 from django.contrib.auth.models import Group
 
 from entities.address import Address, parse_address
-from entities.selectors import entity_at, live_entities_inside
 from grants.active_generation import active_generation
 from grants.change_set import Grant, Join
 from grants.effects.effect import Effect, effect_of
 from grants.effects.purposes import AnswerQuestions
 from grants.errors import EffectTooLarge, RequestError
 from grants.evaluation.engine import check_summary
-from grants.evaluation.facts import DelegatedFacts, gather_facts
+from grants.evaluation.missing_summary import summary_facts
 from grants.models import AccessRequestPart, User
-from grants.policies.decide import EntitiesWithoutPrivilege, Facts
 from grants.policies.explain import MissingGrant, grant_order, minimal_grant_sets
 from grants.policies.policy import Generation
 from grants.policies.question import Question, question_from_json
@@ -64,23 +62,6 @@ class Proposal:
     @property
     def is_empty(self) -> bool:
         return not self.grants and not self.group
-
-
-@dataclass(frozen=True, slots=True)
-class _KnownSubjectFacts(DelegatedFacts):
-    """The facts about an account that is not a principal yet. It counts as a known subject, because its first
-    grant makes it one."""
-
-    facts: Facts
-    is_subject_known: bool = field(default=True, init=False)
-
-    def entities_without_privilege(
-        self, address: Address, privilege: Any, kind: str | None
-    ) -> EntitiesWithoutPrivilege:
-        container = entity_at(address)
-        rows = live_entities_inside(container, kind).values_list("kind", "key") if container else ()
-        missing = tuple(Address(*row) for row in rows[: MAX_GRANTS_PER_PART + 1])
-        return EntitiesWithoutPrivilege(not missing, len(missing), missing)
 
 
 def wanted_question(
@@ -133,15 +114,14 @@ def _current_proposals(part: AccessRequestPart, subject: User, generation: Gener
     total = len(summary.missing_grants or ()) + summary.unlisted_count
     if total > MAX_GRANTS_PER_PART:
         raise RequestError(_TOO_MANY.format(f"{total:,}", part.title))
-    (facts,) = gather_facts([question], explained=True)
-    if not facts.is_subject_known:
-        facts = _KnownSubjectFacts(facts)
+    # of an account that is not a principal yet too, because its first grant makes it one
+    facts = summary_facts(question, MAX_GRANTS_PER_PART + 1)
     sets = sorted(minimal_grant_sets(question.policy.requirement, question, facts), key=len)[
         :MAX_ALTERNATIVES
     ]
     if any(len(grants) > MAX_GRANTS_PER_PART for grants in sets):
         raise RequestError(_TOO_MANY.format(f"more than {MAX_GRANTS_PER_PART:,}", part.title))
-    # explained facts list every missing grant
+    # the facts list every missing grant
     ways = [tuple(sorted(cast(frozenset[MissingGrant], grants), key=grant_order)) for grants in sets]
     return _narrowest_first(ways, subject, part, generation)
 

@@ -15,7 +15,7 @@ from grants.authority.transactions import administrator_transaction
 from grants.change_set import Change, Grant, Join, ending_of
 from grants.errors import PlanError
 from grants.jobs import request_job
-from grants.journal import Author, JournalEntry, append_to_journal, current_revision, lock_journal
+from grants.journal import Author, JournalEntry, append_to_journal, lock_journal
 from grants.models import GroupGrant, Job, Membership, Plan, UserGrant
 from grants.models.reviews import (
     Answer,
@@ -26,7 +26,7 @@ from grants.models.reviews import (
     ReviewPlan,
     UnansweredRule,
 )
-from grants.plans.create import MAX_PLAN_ITEMS, PlanDraft, PlanOrigin, create_plan
+from grants.plans.create import MAX_PLAN_ITEMS, PlanDraft, PlanOrigin, store_plan
 from grants.reviews.campaigns import add_makers, locked_campaign
 from grants.reviews.errors import ReviewError
 from grants.reviews.removals import mark_removed_items, missing_condition
@@ -91,14 +91,13 @@ def create_result_plans(campaign: Campaign, *, confirm: Callable[[], None] = lam
         while part := list(islice(changes, MAX_PLAN_ITEMS)):
             number += 1
             try:
-                plan = create_plan(
-                    author=AUTHOR,
-                    draft=PlanDraft(
+                plan = store_plan(
+                    AUTHOR,
+                    PlanOrigin.REVIEW,
+                    PlanDraft(
                         title=f"Result of {campaign}: {campaign.title}"
                         + (f" (part {number})" if number > 1 else ""),
-                        origin=PlanOrigin.REVIEW,
                         changes=part,
-                        base_revision=current_revision(),
                         recipe={"review": campaign.pk},
                         maker_ids=campaign.maker_ids,
                     ),

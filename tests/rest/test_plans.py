@@ -251,24 +251,6 @@ def test_a_plan_from_policy_impact_keeps_existing_permissions(by_session, ada, s
     problem(ada.post("/plans/policy-impact", {"run": run.pk}), 410)
 
 
-def test_an_undone_plan_cannot_be_undone_again_until_it_is_applied_again(ada, plan):
-    def apply(number):
-        assert ada.post(f"/plans/{number}/apply", {"reason": "x", "confirm_beyond": True}).status_code == 200
-        return number
-
-    apply(plan.pk)
-    first = apply(ada.post(f"/plans/{plan.pk}/inverse").json()["number"])
-    count = Plan.objects.count()
-    refused = problem(ada.post(f"/plans/{plan.pk}/inverse"), 409)["detail"]
-    assert (
-        refused
-        == f"the changes of plan {plan.pk} were already undone by plan {first}: there is nothing to undo"
-    )
-    assert Plan.objects.count() == count
-    apply(ada.post(f"/plans/{first}/inverse").json()["number"])
-    assert ada.post(f"/plans/{plan.pk}/inverse").status_code == 201
-
-
 @pytest.mark.parametrize("verb", ["inverse", "renewal"])
 def test_an_invalid_or_unexpected_body_is_refused(ada, plan, verb):
     path = f"/plans/{plan.pk}/{verb}"

@@ -25,7 +25,7 @@ from grants.changes.memberships import changed_members
 from grants.grant_attributes import GrantAttributes
 from grants.journal import Author
 from grants.models import ActiveGeneration, Plan, User
-from grants.plans.sources.changes import create_plan_from_changes as create_plan_from_change_set
+from grants.plans.sources.changes import change_set_plan
 from grants.policies.catalogue import generation_by_name
 from grants.principal_names import format_principal
 from grants.validity import Validity
@@ -93,7 +93,7 @@ def create_plan_from_changes(
         *map(Activate, activate),
         *map(Deactivate, deactivate),
     ]
-    return create_plan_from_change_set(author=author, change_set=ChangeSet.of(*changes), **options)
+    return change_set_plan.create(author, ChangeSet.of(*changes), **options)
 
 
 def add_member(*, author: Author, user: str, group: str, validity: Validity | None = None) -> Outcome:

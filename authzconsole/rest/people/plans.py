@@ -16,8 +16,8 @@ from authzconsole.rest.framework.callers import check_administrator
 from authzconsole.rest.framework.endpoint import Endpoint
 from authzconsole.rest.framework.operations import operation
 from authzconsole.rest.plans import created_plan_response
-from grants.plans.sources.like import DifferenceSelection, create_like_plan
-from grants.plans.sources.off_boarding import OffBoarding, create_off_boarding_plan
+from grants.plans.sources.like import like_plan
+from grants.plans.sources.off_boarding import OffBoarding, off_boarding_plan
 
 MAX_HEIRS = 20
 MAX_HAND_OVERS = 1_000
@@ -104,27 +104,13 @@ class OffBoardingPlans(Endpoint):
         `accept_no_administrator` is false, or if nothing would change.
         """
         data = self.data
+        hand_over = data.pop("hand_over")
         heirs = {
-            is_inside: {
-                str(item["entity"]): item["to"] for item in data["hand_over"] if item["inside"] is is_inside
-            }
-            for is_inside in (False, True)
+            name: {str(item["entity"]): item["to"] for item in hand_over if item["inside"] is is_inside}
+            for name, is_inside in (("entity_heirs", False), ("namespace_heirs", True))
         }
-        return created_plan_response(
-            create_off_boarding_plan(
-                author=self.author,
-                choices=OffBoarding(
-                    data["user"],
-                    data["deactivate"],
-                    data["leave_groups"],
-                    data["revoke_grants"],
-                    heirs[False],
-                    heirs[True],
-                    data["stranded_to"],
-                    data["accept_no_administrator"],
-                ),
-            )
-        )
+        choices = OffBoarding(stranded_heirs=data.pop("stranded_to"), **heirs, **data)
+        return created_plan_response(off_boarding_plan.create(self.author, choices))
 
 
 class LikePlans(Endpoint):
@@ -141,12 +127,4 @@ class LikePlans(Endpoint):
 
         Adds the memberships and direct grants that only the source has. Returns 409 if there are none.
         """
-        data = self.data
-        return created_plan_response(
-            create_like_plan(
-                author=self.author,
-                source=data["source"],
-                target=data["target"],
-                selection=DifferenceSelection(removes=data["remove"]),
-            )
-        )
+        return created_plan_response(like_plan.create(self.author, **self.data))

@@ -22,7 +22,6 @@ from entities.models import Entity
 from entities.vocabulary import KINDS
 from grants.active_generation import active_generation
 from grants.errors import GrantError
-from grants.lifecycle.missing_grants import missing_grants_to_delete
 from grants.lifecycle.namespace_deletion import (
     DeletionForecast,
     DeletionStep,
@@ -30,6 +29,7 @@ from grants.lifecycle.namespace_deletion import (
     deletion_forecast,
     undeletable_entities,
 )
+from grants.lifecycle.readiness import namespace_readiness
 from grants.models import User
 from grants.policies.catalogue import GENERATIONS
 from grants.policies.policy import Generation
@@ -93,7 +93,7 @@ def _forecast_context(request: HttpRequest, entity: Entity, name: str, generatio
             "total": forecast.missing,
         },
         "receivers": _receivers(user)
-        if user and next(missing_grants_to_delete(entity.address, user, generation), None)
+        if user and not namespace_readiness(entity.address, user, generation, max_listed=0).is_ready
         else [],
     }
 

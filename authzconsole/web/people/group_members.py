@@ -29,8 +29,8 @@ from grants.plans.sources.members import (
     VERBS,
     BadNames,
     MembersChange,
-    create_members_plan,
     members_change,
+    members_plan,
     read_names,
 )
 
@@ -105,8 +105,8 @@ class ChangeGroupMembers(ForAdministrators, FormPage):
             change = members_change(self.group, values["verb"], names, values["validity"])
             context = self.get_context_data(form=form, preview=_preview_context(self.request, change))
             return self.render_to_response(context)
-        plan = create_members_plan(
-            author=request_author(self.request),
+        plan = members_plan.create(
+            request_author(self.request),
             group=self.group,
             verb=values["verb"],
             names=names,

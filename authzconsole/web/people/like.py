@@ -33,9 +33,9 @@ from grants.plans.create import MAX_PLAN_ITEMS
 from grants.plans.sources.like import (
     AccessDifference,
     DifferenceSelection,
-    create_like_plan,
     difference_key,
     differences,
+    like_plan,
 )
 from grants.principals.principal_lists import MAX_COUNTED, groups_with_counts
 from grants.validity import Validity
@@ -100,11 +100,12 @@ class LikeColleague(ForAdministrators, FormPage):
         rest = map(difference_key, self.rows[MAX_ITEMS:]) if values["rest"] else ()
         self.chosen = {*values["item"], *rest}
         keys = None if self.chosen.issuperset(map(difference_key, self.rows)) else frozenset(self.chosen)
-        plan = create_like_plan(
-            author=request_author(self.request),
+        plan = like_plan.create(
+            request_author(self.request),
             source=form.users["source"].username,
             target=form.users["target"].username,
-            selection=DifferenceSelection(keys, values["remove"]),
+            remove=values["remove"],
+            items=keys,
         )
         return see_other(plan_url(plan))
 

@@ -22,7 +22,7 @@ from authzconsole.web.shared.times.limited_lists import MAX_COUNTED, SHOWN, coun
 from authzconsole.web.shared.times.periods import fields_of_period
 from grants.errors import GrantError
 from grants.models import Membership
-from grants.plans.sources.expired import PeriodScope, create_expired_plan
+from grants.plans.sources.expired import PeriodScope, expired_plan
 from grants.roles.capabilities import Capability
 
 ROWS_PER_PAGE = 25
@@ -97,7 +97,7 @@ class NewExpiredPlan(ForAdministrators, FormPage):
     form_class = ScopeForm
 
     def perform(self, form: ScopeForm) -> HttpResponse:
-        plan = create_expired_plan(author=request_author(self.request), scope=form.scope())
+        plan = expired_plan.create(request_author(self.request), **form.cleaned_data)
         return see_other(plan_url(plan))
 
     def render_to_response(self, context: dict, *, status: int = 200) -> HttpResponse:

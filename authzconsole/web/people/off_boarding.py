@@ -23,7 +23,7 @@ from authzconsole.web.shared.principal_input import principal_from_input, princi
 from authzconsole.web.shared.rendering import render_page, see_other
 from entities.models import State
 from grants.models import User
-from grants.plans.sources.off_boarding import HeldEntity, OffBoarding, create_off_boarding_plan, held_entities
+from grants.plans.sources.off_boarding import HeldEntity, OffBoarding, held_entities, off_boarding_plan
 from grants.principals.administrator_loss import MAX_ADMIN_GRANTS_READ, loss_if_removed
 from grants.principals.principal_lists import MAX_COUNTED, capped_count
 from grants.roles.capabilities import Capability
@@ -60,7 +60,7 @@ class OffBoardingForm(ConsoleForm):
             entity_heirs=self._heirs_by_address(ENTITY_PREFIX),
             namespace_heirs=self._heirs_by_address(NAMESPACE_PREFIX),
             stranded_heirs=_principals(values["stranded_to"]),
-            accepts_no_administrator=values["accept"],
+            accept_no_administrator=values["accept"],
         )
 
     def _heirs_by_address(self, prefix: str) -> dict[str, list[str]]:
@@ -103,9 +103,7 @@ class OffBoard(FormPage):
 
     def perform(self, form: OffBoardingForm) -> HttpResponse:
         author = request_author(self.request)
-        return see_other(
-            plan_url(create_off_boarding_plan(author=author, choices=form.choices(self.subject)))
-        )
+        return see_other(plan_url(off_boarding_plan.create(author, form.choices(self.subject))))
 
     def get_context_data(self, **context) -> dict:
         context, user = super().get_context_data(**context), self.subject

@@ -46,13 +46,13 @@ from grants.plans.sources.bulk import (
     MAX_SELECTED,
     BulkChange,
     changed_entities_of,
-    create_selection_plan,
-    create_subtree_plan,
     existing_grant_count,
     kinds_inside,
     parse_bulk_change,
+    selection_plan,
+    subtree_plan,
 )
-from grants.plans.sources.ghosts import create_ghost_plan, create_selected_ghost_plan
+from grants.plans.sources.ghosts import ghost_plan, selected_ghost_plan
 from grants.principal_names import format_principal
 
 # existing grants are not counted further; the plan itself counts them all
@@ -153,15 +153,13 @@ class NewBulkPlan(ForAdministrators, FormPage):
         author, values, change = request_author(self.request), form.cleaned_data, form.change()
         if form.is_selection:
             addresses = map(parse_address, values["address"])
-            return see_other(
-                plan_url(create_selection_plan(author=author, change=change, addresses=addresses))
-            )
-        plan = create_subtree_plan(
-            author=author,
+            return see_other(plan_url(selection_plan.create(author, change=change, addresses=addresses)))
+        plan = subtree_plan.create(
+            author,
             change=change,
             within=form.container().address,
             kinds=values["kind"],
-            includes_container=values["itself"],
+            itself=values["itself"],
         )
         return see_other(plan_url(plan))
 
@@ -315,10 +313,10 @@ class NewGhostPlan(ForAdministrators, FormPage):
         author, values = request_author(self.request), form.cleaned_data
         if "selection" in form.data:
             grants = list(map(_ghost_of_row, values["grant"]))
-            return see_other(plan_url(create_selected_ghost_plan(author=author, grants=grants)))
+            return see_other(plan_url(selected_ghost_plan.create(author, grants)))
         name = values["namespace"]
         namespace = parse_address(name if ":" in name else f"namespace:{name}") if name else None
-        return see_other(plan_url(create_ghost_plan(author=author, namespace=namespace)))
+        return see_other(plan_url(ghost_plan.create(author, namespace=namespace)))
 
     def form_refused(self, form: GhostForm, error: Refusal) -> HttpResponse:
         messages.error(self.request, form.refusal_text(error))

@@ -14,7 +14,7 @@ from entities.vocabulary import Privilege
 from grants.errors import PlanError
 from grants.plans.create import MAX_PLAN_ITEMS
 from grants.plans.sources.change_file import MAX_FILE_BYTES, SAMPLES, BadChangeFile, file_too_large_message
-from grants.plans.sources.file import create_plan_from_file
+from grants.plans.sources.file import file_plan
 from grants.roles.capabilities import Capability
 
 # longer text would make the page slow
@@ -69,7 +69,7 @@ class ImportChanges(ForAdministrators, FormPage):
         self.raw, self.name = form.content()
         if not self.raw and not self.name:
             raise PlanError("there are no changes: choose a file or paste the changes")
-        plan = create_plan_from_file(author=request_author(self.request), raw=self.raw, name=self.name)
+        plan = file_plan.create(request_author(self.request), raw=self.raw, name=self.name)
         return see_other(plan_url(plan))
 
     def form_refused(self, form: ImportForm, error: Refusal) -> HttpResponse:

@@ -29,10 +29,10 @@ from authzconsole.web.shared.rendering import see_other
 from grants.changes import Shown
 from grants.errors import StaleBase
 from grants.models import Plan
-from grants.plans.apply import apply_plan, create_inverse_plan, discard_plan
+from grants.plans.apply import apply_plan, discard_plan, inverse_plan
 from grants.plans.permission_effect import generation_of_plan, newest_plan_job, request_plan_effect
 from grants.plans.renew import renew_plan
-from grants.plans.sources.copy import create_plan_from_copy
+from grants.plans.sources.copy import copy_plan
 from grants.policies.catalogue import GENERATIONS
 from grants.roles.capabilities import Capability
 
@@ -102,7 +102,7 @@ class DiscardPlan(PlanAction):
 
 class UndoPlan(PlanAction):
     def perform(self, form: PlanForm) -> HttpResponse:
-        plan = create_inverse_plan(author=request_author(self.request), plan_id=self.plan.pk)
+        plan = inverse_plan.create(request_author(self.request), self.plan.pk)
         text = (
             f"This plan reverts the changes of plan {plan.inverse_of_id}. Nothing changes until you apply it."
         )
@@ -157,5 +157,5 @@ class CopyGrants(ForAdministrators, PlanList):
     http_method_names = ("post",)
 
     def perform(self, form: CopyForm) -> HttpResponse:
-        plan = create_plan_from_copy(author=request_author(self.request), **form.cleaned_data)
+        plan = copy_plan.create(request_author(self.request), **form.cleaned_data)
         return see_other(plan_url(plan))

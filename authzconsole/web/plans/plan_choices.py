@@ -4,36 +4,42 @@ created.
 GET shows the choices with their effect; POST creates the plan of one of them. Nothing is stored before that.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
-from django.views.decorators.http import require_http_methods
 
-from analytics.analyses import AnalysisError
-from analytics.regrant_plans import RegrantWay, create_regrant_plan, regrant_ways
-from analytics.storage import StorageError
+from analytics.regrant_plans import regrant_choices, regrant_plan
 from authzconsole.web.ask.questions import FIELDS, QuestionInputForm, question_from_input
-from authzconsole.web.forms import ConsoleForm, OptionalChoiceField, PrincipalField, TextField
+from authzconsole.web.forms import (
+    ConsoleForm,
+    ForAdministrators,
+    FormPage,
+    OptionalChoiceField,
+    PrincipalField,
+    TextField,
+)
 from authzconsole.web.plans.plan_pages import plan_url
 from authzconsole.web.plans.sections import activation_context
 from authzconsole.web.reports.run_details import run_or_404
-from authzconsole.web.shared.guard import address_or_404, capability_required, request_author
+from authzconsole.web.shared.guard import address_or_404, request_author
 from authzconsole.web.shared.links import entity_tab_url
-from authzconsole.web.shared.rendering import render_page, see_other
-from entities.address import AddressError, parse_address
+from authzconsole.web.shared.rendering import see_other
+from entities.address import parse_address
+from entities.errors import Refusal
 from grants.active_generation import active_generation
-from grants.errors import GrantError
+from grants.journal import Author
 from grants.lifecycle.forecast import resolve_generation
-from grants.plans.readiness_effect import ReadinessWay, readiness_ways
+from grants.models import Plan
+from grants.plans.choices import PlanChoice
+from grants.plans.readiness_effect import readiness_choices
 from grants.plans.regrants.compute import Prefer
-from grants.plans.sources.answer import Alternative, create_plan_from_answer, ways_of
-from grants.plans.sources.readiness import create_readiness_plan
-from grants.policies.catalogue import UnknownGeneration
-from grants.policies.question import QuestionError
-from grants.roles.capabilities import Capability
+from grants.plans.sources.answer import answer_choices, answer_plan
+from grants.plans.sources.readiness import readiness_plan
+from grants.policies.question import Question
 
 PREFERENCES = {
     Prefer.NARROWEST: (
@@ -42,27 +48,6 @@ PREFERENCES = {
     ),
     Prefer.FEWEST: ("Fewest", "Keeps everything with as few grants as possible, which may give more."),
 }
-
-
-@dataclass(frozen=True, slots=True)
-class PlanChoice:
-    """One row of the page. value: of the form field. Counts are None if they are not known.
-
-    given, taken: what an activation after the plan gives and takes. fault: why it cannot be chosen; otherwise
-    empty.
-    """
-
-    value: str
-    title: str
-    note: str = ""
-    grants: int | None = None
-    kept: int | None = None
-    kept_not: int | None = None
-    gained: int | None = None
-    lost: int | None = None
-    given: int | None = None
-    taken: int | None = None
-    fault: str = ""
 
 
 class ReadinessForm(ConsoleForm):
@@ -84,11 +69,6 @@ class RegrantForm(ConsoleForm):
         default=Prefer.NARROWEST, choices=[(str(prefer), str(prefer)) for prefer in Prefer]
     )
 
-    def scope(self) -> dict[str, str]:
-        values = self.cleaned_data
-        namespace = values["namespace"].removeprefix("namespace:")
-        return {"user": values["user"], "group": values["group"], "namespace": namespace}
-
 
 class AnswerPlanForm(QuestionInputForm):
     """A denied question, and the chosen grants."""
@@ -97,188 +77,156 @@ class AnswerPlanForm(QuestionInputForm):
     way = TextField(strip=False)
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@capability_required(Capability.CHANGE_GRANTS, visible_to=[Capability.READ_ALL])
-def choose_readiness_plan(request: HttpRequest) -> HttpResponse:
-    """Choose who receives the missing grants with which a user can delete a namespace."""
-    form = dict(ReadinessForm.sent(request).cleaned_data)
-    principal = form.pop("principal")
-    try:
-        namespace, generation = (
-            parse_address(form["namespace"]),
-            resolve_generation(form["generation"] or None),
+class ChoosePlan(ForAdministrators, FormPage):
+    """Choose one of several plans. If a plan cannot be computed, the page that led here shows the reason.
+
+    field, label: of the choice in the form.
+    """
+
+    template_name = "plans/choose.html"
+    field, label, refusal = "", "", "No plan was created: "
+
+    def choices(self, values: dict) -> tuple[Sequence[PlanChoice], dict[str, Any]]:
+        """Return the choices, and the context of the page. values: those of the form."""
+        raise NotImplementedError
+
+    def create(self, author: Author, values: dict) -> Plan:
+        """Create the plan of the choice."""
+        raise NotImplementedError
+
+    def back(self) -> str:
+        """Return the URL of the page that led here."""
+        raise NotImplementedError
+
+    def get(self, request: HttpRequest, *args, **kwargs) -> HttpResponse:
+        return self._respond(request)
+
+    def post(self, request: HttpRequest, *args, **kwargs) -> HttpResponse:
+        return self._respond(request)
+
+    def _respond(self, request: HttpRequest) -> HttpResponse:
+        self.values = values = self.form_class.sent(request).cleaned_data
+        try:
+            if request.method == "POST":
+                return see_other(plan_url(self.create(request_author(request), values)))
+            found, context = self.choices(values)
+        except Refusal as error:
+            messages.error(request, f"{self.refusal}{error}.")
+            return see_other(self.back())
+        choices = [replace(choice, title=choice.title or choice.value) for choice in found]
+        return self.render_to_response(
+            {
+                "field": self.field,
+                "label": self.label,
+                "url": request.path,
+                "back": self.back(),
+                "choices": choices,
+                "first": next((choice for choice in choices if not choice.fault), None),
+                "has_kept": any(choice.kept is not None for choice in choices),
+                **context,
+                "hidden": list(context["hidden"].items()),
+            }
         )
-        if request.method == "POST":
-            return see_other(
-                plan_url(
-                    create_readiness_plan(
-                        author=request_author(request),
-                        namespace=namespace,
-                        user=form["user"],
-                        generation=generation,
-                        principal=principal,
-                    )
-                )
-            )
-        ways = readiness_ways(namespace=namespace, user=form["user"], generation=generation)
-    except (GrantError, AddressError, UnknownGeneration) as error:
-        messages.error(request, f"{error}.")
-        return see_other(reverse("plans"))
-    return _choice_page(
-        request,
-        _readiness_choices(ways),
-        title=f"Let {form['user']} delete {namespace}",
-        field="principal",
-        label="Grant to",
-        note=f"Each choice permits the deletion in generation {generation.name}. A grant to a group also counts for its other "
-        f"members. Kept: deletions of the namespace and of what is inside that {form['user']} may do afterwards.",
-        hidden=form | {"generation": generation.name},
-        back=entity_tab_url(namespace, "ask"),
-        back_title=str(namespace),
-        empty=f"{form['user']} can already delete {namespace}.",
-    )
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@capability_required(Capability.CHANGE_GRANTS, visible_to=[Capability.READ_ALL])
-def choose_impact_plan(request: HttpRequest, pk: int) -> HttpResponse:
+class ChooseReadinessPlan(ChoosePlan):
+    """Choose who receives the missing grants with which a user can delete a namespace."""
+
+    form_class = ReadinessForm
+    field, label, refusal = "principal", "Grant to", ""
+
+    def choices(self, values: dict) -> tuple[Sequence[PlanChoice], dict[str, Any]]:
+        namespace, user = parse_address(values["namespace"]), values["user"]
+        generation = resolve_generation(values["generation"] or None)
+        return readiness_choices(namespace=namespace, user=user, generation=generation), {
+            "title": f"Let {user} delete {namespace}",
+            "note": f"Each choice permits the deletion in generation {generation.name}. A grant to a group also counts for its "
+            f"other members. Kept: deletions of the namespace and of what is inside that {user} may do afterwards.",
+            "hidden": {"namespace": values["namespace"], "generation": generation.name, "user": user},
+            "back": entity_tab_url(namespace, "ask"),
+            "back_title": str(namespace),
+            "empty": f"{user} can already delete {namespace}.",
+        }
+
+    def create(self, author: Author, values: dict) -> Plan:
+        return readiness_plan.create(
+            author,
+            namespace=parse_address(values["namespace"]),
+            user=values["user"],
+            generation=values["generation"] or None,
+            principal=values["principal"],
+        )
+
+    def back(self) -> str:
+        return reverse("plans")
+
+
+class ChooseImpactPlan(ChoosePlan):
     """Choose the grants that keep the permissions that a policy-impact report lists as lost."""
-    run, form = run_or_404(pk), RegrantForm.sent(request)
-    scope, prefer = form.scope(), Prefer(form.cleaned_data["prefer"])
-    try:
-        if request.method == "POST":
-            return see_other(
-                plan_url(create_regrant_plan(author=request_author(request), run=run, prefer=prefer, **scope))
-            )
-        ways = regrant_ways(run, **scope)
-    except (GrantError, AnalysisError, StorageError) as error:
-        messages.error(request, f"No plan was created: {error}.")
-        return see_other(reverse("analysis", args=[run.pk]))
-    limits = " and ".join(f"{name} {value}" for name, value in scope.items() if value)
-    only = f", only for {limits}" if limits else ""
-    return _choice_page(
-        request,
-        _regrant_choices(ways),
-        title="Keep current permissions",
-        field="prefer",
-        label="Grants",
-        note=f"From {run.options['generation']} to {run.options['to_generation']}{only}. Kept: permissions of "
-        f"{run.options['generation']} that remain.",
-        hidden=scope,
-        back=reverse("analysis", args=[run.pk]),
-        back_title=f"Run {run.pk}",
-        empty="Nothing is lost: no grant is needed.",
-        activation=activation_context(
-            run.options["generation"],
-            run.options["to_generation"],
-            next((way.effect.activation for way in ways if way.effect), None),
-        ),
-    )
+
+    form_class = RegrantForm
+    field, label = "prefer", "Grants"
+
+    def prepare(self) -> None:
+        self.run = run_or_404(self.kwargs["pk"])
+
+    def choices(self, values: dict) -> tuple[Sequence[PlanChoice], dict[str, Any]]:
+        run, scope = self.run, _scope_of(values)
+        found, activation = regrant_choices(run, **scope)
+        limits = " and ".join(f"{name} {value}" for name, value in scope.items() if value)
+        before, after = run.options["generation"], run.options["to_generation"]
+        titled = []
+        for choice in found:
+            title, note = PREFERENCES[Prefer(choice.value)]
+            titled.append(replace(choice, title=title, note="" if choice.fault else note))
+        return titled, {
+            "title": "Keep current permissions",
+            "note": f"From {before} to {after}{f', only for {limits}' if limits else ''}. Kept: permissions of {before} that "
+            "remain.",
+            "hidden": scope,
+            "back_title": f"Run {run.pk}",
+            "empty": "Nothing is lost: no grant is needed.",
+            "activation": activation_context(before, after, activation),
+        }
+
+    def create(self, author: Author, values: dict) -> Plan:
+        return regrant_plan.create(author, run=self.run, prefer=values["prefer"], **_scope_of(values))
+
+    def back(self) -> str:
+        return reverse("analysis", args=[self.run.pk])
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@capability_required(Capability.CHANGE_GRANTS, visible_to=[Capability.READ_ALL])
-def choose_answer_plan(request: HttpRequest) -> HttpResponse:
+def _scope_of(values: dict) -> dict[str, str]:
+    namespace = values["namespace"].removeprefix("namespace:")
+    return {"user": values["user"], "group": values["group"], "namespace": namespace}
+
+
+class ChooseAnswerPlan(ChoosePlan):
     """Choose the grants that permit a denied question.
 
     The form sends the question, and it is decided again.
     """
-    values = AnswerPlanForm.sent(request).cleaned_data
-    address = address_or_404(values["address"])
-    form = {name: values[name] for name in FIELDS}
-    try:
-        question = question_from_input(address, form, active_generation())
-        if request.method == "POST":
-            return see_other(
-                plan_url(
-                    create_plan_from_answer(
-                        author=request_author(request), question=question, way=values["way"]
-                    )
-                )
-            )
-        ways = ways_of(question)
-    except (GrantError, QuestionError) as error:
-        messages.error(request, f"No plan was created: {error}.")
-        return see_other(entity_tab_url(address, "ask"))
-    return _choice_page(
-        request,
-        _answer_choices(ways),
-        title=f"Let {question.principal} {question.operation} {question.target}",
-        field="way",
-        label="Grants",
-        note=f"Each choice permits the operation in generation {question.generation}.",
-        hidden={name: value for name, value in form.items() if value} | {"address": str(address)},
-        back=entity_tab_url(address, "ask"),
-        back_title=str(address),
-        empty="Nothing is missing that a grant could give.",
-    )
 
+    form_class = AnswerPlanForm
+    field, label = "way", "Grants"
 
-def _choice_page(request: HttpRequest, choices: list[PlanChoice], **context) -> HttpResponse:
-    first = next((choice for choice in choices if not choice.fault), None)
-    return render_page(
-        request,
-        "plans/choose.html",
-        context
-        | {
-            "choices": choices,
-            "first": first,
-            "url": request.path,
-            "hidden": list(context["hidden"].items()),
-            "has_kept": any(choice.kept is not None for choice in choices),
-        },
-    )
+    def _question(self, values: dict) -> Question:
+        address = address_or_404(values["address"])
+        return question_from_input(address, {name: values[name] for name in FIELDS}, active_generation())
 
+    def choices(self, values: dict) -> tuple[Sequence[PlanChoice], dict[str, Any]]:
+        question = self._question(values)
+        return answer_choices(question), {
+            "title": f"Let {question.principal} {question.operation} {question.target}",
+            "note": f"Each choice permits the operation in generation {question.generation}.",
+            "hidden": {name: values[name] for name in FIELDS if values[name]}
+            | {"address": values["address"]},
+            "back_title": str(question.target),
+            "empty": "Nothing is missing that a grant could give.",
+        }
 
-def _readiness_choices(ways: Iterable[ReadinessWay]) -> list[PlanChoice]:
-    return [
-        PlanChoice(
-            way.principal,
-            way.principal,
-            grants=way.grants,
-            kept=way.kept,
-            kept_not=way.kept_not,
-            gained=way.gained,
-            lost=way.lost,
-        )
-        for way in ways
-    ]
+    def create(self, author: Author, values: dict) -> Plan:
+        return answer_plan.create(author, question=self._question(values), way=values["way"])
 
-
-def _regrant_choices(ways: Iterable[RegrantWay]) -> list[PlanChoice]:
-    choices = []
-    for way in ways:
-        title, note = PREFERENCES[way.prefer]
-        effect = way.effect
-        if effect is None:
-            choices.append(PlanChoice(str(way.prefer), title, note, fault=way.fault))
-        elif effect.grants:
-            choices.append(
-                PlanChoice(
-                    str(way.prefer),
-                    title,
-                    note,
-                    len(effect.grants),
-                    effect.kept,
-                    effect.kept_not,
-                    effect.beyond_gained,
-                    effect.beyond_lost,
-                    effect.given_with_plan,
-                    effect.taken_with_plan,
-                )
-            )
-    return choices
-
-
-def _answer_choices(ways: Iterable[Alternative]) -> list[PlanChoice]:
-    # one way needs no choice
-    return [
-        PlanChoice(
-            way.words if way.is_choice else "",
-            way.short_words,
-            grants=len(way.grants),
-            gained=way.beyond,
-            lost=None if way.beyond is None else 0,
-        )
-        for way in ways
-    ]
+    def back(self) -> str:
+        return entity_tab_url(address_or_404(self.values["address"]), "ask")

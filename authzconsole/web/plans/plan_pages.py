@@ -288,61 +288,33 @@ def change_phrases(plan: Plan) -> Iterator[str]:
             yield f"{total:,} {CHANGE_NOUNS[name][total > 1]}"
 
 
+# by the name of a count: one and several of what is counted, and what happened or will happen to it
+FIGURES = {
+    "grants": ("grant", "grants", "added", "to add"),
+    "revokes": ("grant", "grants", "revoked", "to revoke"),
+    "principals": ("user or group", "users and groups", "affected", "affected"),
+    "joins": ("membership", "memberships", "added", "to add"),
+    "leaves": ("membership", "memberships", "ended", "to end"),
+    "activations": ("user", "users", "activated", "to activate"),
+    "deactivations": ("user", "users", "deactivated", "to deactivate"),
+    "periods_removed": ("period", "periods", "removed", "to remove"),
+    "already": ("item", "items", "already in place", "already in place"),
+    "planned": ("address", "addresses", "registered as planned", "registered as planned"),
+    "stranded": (
+        "entity",
+        "entities",
+        "with fewer than two administrators",
+        "with fewer than two administrators",
+    ),
+}
+ALWAYS_SHOWN = ("grants", "revokes", "principals")
+BAD_FIGURES = ("periods_removed", "stranded")
+
+
 def _figures(plan: Plan, total_stranded: int) -> Iterator[tuple[int, str, str]]:
-    """Yield (figure, unit, meaning) of three figures, then of all other figures above zero."""
-    effect = plan_counts(plan)
-    is_applied = plan.state == PlanState.APPLIED
-    for figure, singular, plural in (
-        (
-            effect["grants"],
-            *(("grant added", "grants added") if is_applied else ("grant to add", "grants to add")),
-        ),
-        (
-            effect["revokes"],
-            *(("grant revoked", "grants revoked") if is_applied else ("grant to revoke", "grants to revoke")),
-        ),
-        (effect["principals"], "user or group affected", "users and groups affected"),
-    ):
-        yield figure, singular if figure == 1 else plural, ""
-    for figure, singular, plural, meaning in (
-        (
-            effect["joins"],
-            "membership added" if is_applied else "membership to add",
-            "memberships added" if is_applied else "memberships to add",
-            "",
-        ),
-        (
-            effect["leaves"],
-            "membership ended" if is_applied else "membership to end",
-            "memberships ended" if is_applied else "memberships to end",
-            "",
-        ),
-        (
-            effect["activations"],
-            "user activated" if is_applied else "user to activate",
-            "users activated" if is_applied else "users to activate",
-            "",
-        ),
-        (
-            effect["deactivations"],
-            "user deactivated" if is_applied else "user to deactivate",
-            "users deactivated" if is_applied else "users to deactivate",
-            "",
-        ),
-        (
-            effect["periods_removed"],
-            "period removed" if is_applied else "period to remove",
-            "periods removed" if is_applied else "periods to remove",
-            "bad",
-        ),
-        (effect["already"], "item already in place", "items already in place", ""),
-        (effect["planned"], "address registered as planned", "addresses registered as planned", ""),
-        (
-            total_stranded,
-            "entity with fewer than two administrators",
-            "entities with fewer than two administrators",
-            "bad",
-        ),
-    ):
-        if figure:
-            yield figure, singular if figure == 1 else plural, meaning
+    """Yield (figure, unit, meaning) of ALWAYS_SHOWN, then of all other figures above zero."""
+    counts = plan_counts(plan) | {"stranded": total_stranded}
+    for name, (one, several, done, to_do) in FIGURES.items():
+        if (figure := counts[name]) or name in ALWAYS_SHOWN:
+            words = done if plan.state == PlanState.APPLIED else to_do
+            yield figure, f"{one if figure == 1 else several} {words}", "bad" if name in BAD_FIGURES else ""

@@ -13,14 +13,14 @@ from authzconsole.web.plans.plan_actions import (
     RenewPlan,
     UndoPlan,
 )
-from authzconsole.web.plans.plan_choices import choose_answer_plan, choose_impact_plan, choose_readiness_plan
+from authzconsole.web.plans.plan_choices import ChooseAnswerPlan, ChooseImpactPlan, ChooseReadinessPlan
 from authzconsole.web.plans.plan_pages import PlanList, plan_page
 
 urlpatterns = [
     path("plans/", PlanList.as_view(), name="plans"),
-    path("plans/readiness", choose_readiness_plan, name="plan-readiness"),
-    path("plans/policy-impact/<int:pk>", choose_impact_plan, name="plan-impact"),
-    path("plans/missing", choose_answer_plan, name="plan-from-answer"),
+    path("plans/readiness", ChooseReadinessPlan.as_view(), name="plan-readiness"),
+    path("plans/policy-impact/<int:pk>", ChooseImpactPlan.as_view(), name="plan-impact"),
+    path("plans/missing", ChooseAnswerPlan.as_view(), name="plan-from-answer"),
     path("plans/copy", CopyGrants.as_view(), name="plan-copy"),
     path("plans/many", NewBulkPlan.as_view(), name="plan-bulk-change"),
     path("plans/ghosts", NewGhostPlan.as_view(), name="plan-ghosts"),

@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 from entities.address import Address, instance_address
 from entities.vocabulary import ANY, CONTAINER_KINDS, KINDS, Privilege
+from grants.change_set import Grant
 from grants.effects.holders import NUMBERS
 from grants.effects.kind_rules import dependent_kinds, rules_by_kind
 from grants.effects.masks import bits_of, users_meeting
@@ -99,6 +100,10 @@ class Regrants:
     taken_with_plan: int = 0
 
     @property
+    def changes(self) -> list[Grant]:
+        return [Grant(f"user:{user}", *grant) for user, *grant in self.grants]
+
+    @property
     def activation(self) -> dict[str, int]:
         """What the activation itself changes, for the recipe of a plan."""
         return {
@@ -116,25 +121,6 @@ class Regrants:
             "beyond_gained": self.beyond_gained,
             "beyond_lost": self.beyond_lost,
         }
-
-
-def count_regrants(
-    before: Generation,
-    after: Generation,
-    grants: list[tuple[str, Address, Privilege]],
-    *,
-    scope: RegrantScope | None = None,
-) -> Regrants:
-    """Return the effect of these grants, in the form of the result of `compute_regrants`.
-
-    Reads the tenant once.
-    """
-    scope, subjects = scope or RegrantScope(), load_subjects()
-    result = Regrants(grants)
-    count_effect(
-        result, subjects, rule_pairs(before, after), users_in_scope(subjects, scope), scope.namespace
-    )
-    return result
 
 
 def users_in_scope(subjects: Subjects, scope: RegrantScope) -> int:

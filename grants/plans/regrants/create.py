@@ -1,9 +1,9 @@
 """Create the plan that keeps the permissions of one generation after another one becomes active."""
 
-from grants.change_set import Grant
+from grants.authority.transactions import check_administrator
 from grants.journal import Author, current_revision
 from grants.models import Plan, PlanBreadth
-from grants.plans.create import MAX_PLAN_ITEMS, PlanDraft, PlanOrigin, create_plan
+from grants.plans.create import MAX_PLAN_ITEMS, PlanDraft, PlanOrigin, store_plan
 from grants.plans.regrants.compute import Prefer, Regrants, RegrantScope, compute_regrants
 from grants.policies.policy import Generation
 
@@ -32,28 +32,25 @@ def create_plan_of_regrants(
 
     Return it with its effect; None if no grant is needed or possible.
     """
+    check_administrator(author)
     revision = current_revision()
     regrants = compute_regrants(before, after, prefer=prefer, scope=scope, max_grants=MAX_PLAN_ITEMS)
     if not regrants.grants:
         return None, regrants
-    plan = create_plan(
-        author=author,
-        draft=PlanDraft(
-            title=f"Keep current permissions, from {before.name} to {after.name}",
-            origin=PlanOrigin.POLICY_IMPACT,
-            changes=(Grant(f"user:{user}", *grant) for user, *grant in regrants.grants),
-            base_revision=revision,
-            breadth=PlanBreadth.NAMESPACES,
-            recipe={
-                "generation": before.name,
-                "to_generation": after.name,
-                "prefer": str(prefer),
-                **regrants.counts,
-                **kept_not_recipe(regrants),
-                "activation": regrants.activation,
-                "only_way": regrants.only_way,
-                "is_smallest": regrants.is_smallest,
-            },
-        ),
+    draft = PlanDraft(
+        title=f"Keep current permissions, from {before.name} to {after.name}",
+        changes=regrants.changes,
+        base_revision=revision,
+        breadth=PlanBreadth.NAMESPACES,
+        recipe={
+            "generation": before.name,
+            "to_generation": after.name,
+            "prefer": str(prefer),
+            **regrants.counts,
+            **kept_not_recipe(regrants),
+            "activation": regrants.activation,
+            "only_way": regrants.only_way,
+            "is_smallest": regrants.is_smallest,
+        },
     )
-    return plan, regrants
+    return store_plan(author, PlanOrigin.POLICY_IMPACT, draft), regrants

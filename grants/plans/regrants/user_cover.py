@@ -68,11 +68,11 @@ class _FactsWithGrantInside(StageFacts):
 def denials_of(
     questions: Iterable[Question], facts: StageFacts, allowed: set[MissingGrant] | None
 ) -> Iterator[Denial]:
-    """Yield the questions with the sets of grants that would permit them. allowed: the only grants to use;
-    None for all.
+    """Yield the questions with the sets of grants that would permit them, one for each address and
+    requirement. allowed: the only grants to use; None for all.
     """
-    for question in questions:
-        requirement = question.policy.requirement
+    by_requirement = {(question.target, question.policy.requirement): question for question in questions}
+    for (_, requirement), question in by_requirement.items():
         alternatives = minimal_grant_sets(requirement, question, facts)
         if allowed is not None:
             permitted = [grants for grants in alternatives if grants <= allowed]

@@ -8,10 +8,9 @@ from grants.effects.purposes import AnswerQuestion
 from grants.errors import EffectTooLarge, PlanError
 from grants.evaluation.engine import check_summary
 from grants.evaluation.facts import gather_facts
-from grants.journal import Author, current_revision
 from grants.lifecycle.missing_grants import missing_grants_of
-from grants.models import Plan
-from grants.plans.create import MAX_PLAN_ITEMS, PlanDraft, PlanOrigin, create_plan
+from grants.plans.choices import PlanChoice
+from grants.plans.create import MAX_PLAN_ITEMS, PlanDraft, PlanOrigin, plan_source
 from grants.policies.catalogue import generation_by_name
 from grants.policies.explain import MissingGrant, grant_order, minimal_grant_sets
 from grants.policies.question import Question
@@ -27,12 +26,10 @@ class Alternative(NamedTuple):
     """One way to permit a question.
 
     beyond: how many other permissions the grants give; None if the effect is too large to be computed.
-    is_choice: whether there is another way.
     """
 
     beyond: int | None
     grants: tuple[MissingGrant, ...]
-    is_choice: bool = True
 
     @property
     def short_words(self) -> str:
@@ -47,16 +44,15 @@ class Alternative(NamedTuple):
         return " and ".join(f"{privilege} on {address}" for address, privilege in self.grants)
 
 
-def create_plan_from_answer(*, author: Author, question: Question, way: str = "") -> Plan:
-    """Create a plan of grants that permit a denied question: by default, those that give the fewest other
+@plan_source(PlanOrigin.CHANGE_SET)
+def answer_plan(*, question: Question, way: str = "") -> PlanDraft:
+    """Return a plan of grants that permit a denied question: by default, those that give the fewest other
     permissions.
 
     way: the `words` of the alternative to use. Alternatives are compared if they are short; otherwise the
     plan has the fewest grants. `recipe` lists the alternatives. Raise PlanError if no grants would permit it,
     if more than MAX_PLAN_ITEMS grants are missing, or if `way` is not an alternative.
     """
-    # read before the missing grants, so that a change in between makes the plan stale
-    revision = current_revision()
     alternatives = alternatives_of(question)
     if way:
         chosen = [alternative for alternative in alternatives if alternative.words == way]
@@ -83,16 +79,11 @@ def create_plan_from_answer(*, author: Author, question: Question, way: str = ""
                 for alternative in alternatives
             ],
         }
-    return create_plan(
-        author=author,
-        draft=PlanDraft(
-            title=f"Let {question.principal} {question.operation} {question.target} ({question.generation})",
-            origin=PlanOrigin.CHANGE_SET,
-            base_revision=revision,
-            recipe=recipe,
-            changes=grants_to(question.principal, missing),
-            empty_message="nothing is missing that a grant could give",
-        ),
+    return PlanDraft(
+        title=f"Let {question.principal} {question.operation} {question.target} ({question.generation})",
+        recipe=recipe,
+        changes=grants_to(question.principal, missing),
+        empty_message="nothing is missing that a grant could give",
     )
 
 
@@ -123,21 +114,32 @@ def alternatives_of(question: Question) -> list[Alternative]:
     )
 
 
-def ways_of(question: Question) -> list[Alternative]:
-    """Return the alternatives, or only the fewest grants if there are no alternatives. Return an empty list
-    if no grant is missing, or if no grant would permit it.
+def answer_choices(question: Question) -> list[PlanChoice]:
+    """Return a choice for each alternative, or only the fewest grants if there are no alternatives. Return an
+    empty list if no grant is missing, or if no grant would permit it.
 
     Raise PlanError if more than MAX_PLAN_ITEMS grants are missing.
     """
-    if ways := alternatives_of(question):
-        return ways
-    missing = tuple(missing_grants_of(question, max_grants=MAX_PLAN_ITEMS))
-    if not missing:
-        return []
-    try:
-        return [_alternative(question, missing)._replace(is_choice=False)]
-    except EffectTooLarge:
-        return [Alternative(None, missing, is_choice=False)]
+    ways, has_choice = alternatives_of(question), True
+    if not ways:
+        missing, has_choice = missing_grants_of(question, max_grants=MAX_PLAN_ITEMS), False
+        if not missing:
+            return []
+        try:
+            ways = [_alternative(question, missing)]
+        except EffectTooLarge:
+            ways = [Alternative(None, missing)]
+    return [
+        PlanChoice(
+            # one way needs no choice
+            way.words if has_choice else "",
+            way.short_words,
+            grants=len(way.grants),
+            gained=way.beyond,
+            lost=None if way.beyond is None else 0,
+        )
+        for way in ways
+    ]
 
 
 def _alternative(question: Question, grants: tuple[MissingGrant, ...]) -> Alternative:

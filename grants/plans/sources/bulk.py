@@ -5,18 +5,17 @@ Grants that exist already, and revocations of grants that do not exist, are skip
 the limit. The plan watches its principals, so it becomes stale when a skipped grant changes.
 """
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
-from entities.address import Address, ancestor_kinds, parse_address
+from entities.address import Address, ancestor_kinds
 from entities.models import Entity, State
 from entities.selectors import entities_at, entity_at, sorted_by_address, subtree_of
 from entities.vocabulary import CONTAINER_KINDS, KINDS, Privilege, privilege_by_name
 from grants.change_set import Grant, Revoke
 from grants.errors import PlanError
-from grants.journal import Author, current_revision
 from grants.models import (
     GRANT_TABLES,
     GRANT_VERBS,
@@ -26,11 +25,12 @@ from grants.models import (
     PlanItem,
     PlanVerb,
     permission_ids,
-    privilege_of,
 )
-from grants.plans.create import PlanDraft, PlanOrigin, create_plan
+from grants.plans.create import PlanDraft, PlanOrigin, plan_source
+from grants.plans.sources.recipes import read_address
 from grants.principal_names import format_principal, parse_principal
 from grants.principal_rows import principals_by_name
+from grants.stored_changes import stored_grants
 from grants.validity import VALIDITY_COLUMNS, Validity, format_time
 
 MAX_PRINCIPALS = 100
@@ -75,6 +75,15 @@ class BulkChange:
         """
         return Q(**self.validity._asdict()) if self.verb == PlanVerb.GRANT else Q()
 
+    @classmethod
+    def of_recipe(cls, recipe: Mapping) -> "BulkChange":
+        return parse_bulk_change(
+            verb=recipe["verb"],
+            principals=recipe["principals"],
+            privileges=recipe["privileges"],
+            validity=Validity.parse(*map(recipe.get, VALIDITY_COLUMNS)),
+        )
+
 
 def parse_bulk_change(
     *, verb: str, principals: Iterable[str], privileges: Iterable[str], validity: Validity | None = None
@@ -114,46 +123,40 @@ def kinds_inside(container_kind: str) -> list[str]:
     return [kind for kind in KINDS if container_kind in ancestor_kinds(kind)]
 
 
-def create_subtree_plan(
-    *,
-    author: Author,
-    change: BulkChange,
-    within: Address,
-    kinds: Collection[str] | None = None,
-    includes_container: bool = True,
-    renewal_of: Plan | None = None,
-) -> Plan:
-    """Create a plan for the entities inside a container, at every depth: live ones, and to revoke also
+@plan_source(PlanOrigin.SUBTREE, lambda plan: _inputs_of(plan, "within", "kinds", "itself"))
+def subtree_plan(
+    *, change: BulkChange, within: Address | str, kinds: Collection[str] | None = None, itself: bool = True
+) -> PlanDraft:
+    """Return a plan for the entities inside a container, at every depth: live ones, and to revoke also
     planned and deleted ones.
 
-    kinds: include only entities of these kinds; all kinds by default. includes_container: also include the
-    container itself. Runs the statements of `create_plan` and one more query for each principal. Raise
-    PlanError if the plan cannot be created.
+    kinds: include only entities of these kinds; all kinds by default. itself: also include the container.
+    Runs one query for each principal. Raise PlanError if the plan cannot be created.
     """
-    revision = current_revision()
     _check_principals(change)
-    kinds = _validated_kinds(within, kinds, includes_container)
-    container = entity_at(within)
+    address = read_address(within)
+    assert address is not None
+    kinds = _validated_kinds(address, kinds, itself)
+    container = entity_at(address)
     if container is None:
         raise PlanError(
-            f"{within} is not registered here: name a registered container, or correct the address"
+            f"{address} is not registered here: name a registered container, or correct the address"
         )
-    entities = changed_entities_of(container, kinds, change.verb, includes_container=includes_container)
-    where = _subtree_text(within, kinds, includes_container)
-    return create_plan(
-        author=author,
-        draft=PlanDraft(
-            title=f"{change} {where}",
-            origin=PlanOrigin.SUBTREE,
-            base_revision=revision,
-            breadth=PlanBreadth.NAMESPACES,
-            watches=change.principals,
-            changes=_plan_changes(change, entities),
-            renewal_of=renewal_of,
-            recipe=change.recipe | {"within": str(within), "kinds": kinds, "itself": includes_container},
-            empty_message=_empty_message(change, where),
-        ),
+    entities = changed_entities_of(container, kinds, change.verb, includes_container=itself)
+    where = _subtree_text(address, kinds, itself)
+    return PlanDraft(
+        title=f"{change} {where}",
+        breadth=PlanBreadth.NAMESPACES,
+        watches=change.principals,
+        changes=_plan_changes(change, entities),
+        recipe=change.recipe | {"within": str(address), "kinds": kinds, "itself": itself},
+        empty_message=_empty_message(change, where),
     )
+
+
+def _inputs_of(plan: Plan, *names: str) -> dict:
+    """Return the change and other members of the recipe."""
+    return {"change": BulkChange.of_recipe(plan.recipe), **{name: plan.recipe[name] for name in names}}
 
 
 def changed_entities_of(
@@ -195,77 +198,32 @@ def existing_grant_count(change: BulkChange, entities: QuerySet[Entity], *, max_
     )
 
 
-def create_selection_plan(*, author: Author, change: BulkChange, addresses: Iterable[Address]) -> Plan:
-    """Create a plan for the live entities with these addresses.
+@plan_source(PlanOrigin.SELECTION, lambda plan: _inputs_of(plan) | {"entities": _live_entities_of(plan)})
+def selection_plan(
+    *, change: BulkChange, addresses: Iterable[Address] = (), entities: QuerySet[Entity] | None = None
+) -> PlanDraft:
+    """Return a plan for the live entities with these addresses. entities: used instead of addresses.
 
     Raise PlanError for more than MAX_SELECTED, or for none.
     """
-    revision, addresses = current_revision(), list(dict.fromkeys(addresses))
     _check_principals(change)
-    if not addresses:
-        raise PlanError("no entity is selected: select at least one")
-    if len(addresses) > MAX_SELECTED:
-        raise PlanError(
-            f"{len(addresses):,} entities are selected, and {MAX_SELECTED:,} are allowed: select fewer, or "
-            f"everything inside a container"
-        )
-    return _create_plan_for(author, change, _live_entities(addresses), revision, len(addresses))
-
-
-def renew_subtree(author: Author, plan: Plan) -> Plan:
-    """Create the plan again for the entities that are inside the container now."""
-    recipe = plan.recipe
-    return create_subtree_plan(
-        author=author,
-        change=_stored_change(plan),
-        within=parse_address(recipe["within"]),
-        kinds=recipe["kinds"],
-        includes_container=recipe["itself"],
-        renewal_of=plan,
-    )
-
-
-def renew_selection(author: Author, plan: Plan) -> Plan:
-    """Create the plan again for those of its entities that are live now."""
-    change, revision = _stored_change(plan), current_revision()
-    _check_principals(change)
-    items = PlanItem.objects.filter(plan=plan, kind=OuterRef("kind"), key=OuterRef("key"))
-    entities = Entity.objects.filter(Exists(items), state=State.LIVE)
-    return _create_plan_for(author, change, entities, revision, entities.count(), renewal_of=plan)
-
-
-def _stored_change(plan: Plan) -> BulkChange:
-    recipe = plan.recipe
-    return parse_bulk_change(
-        verb=recipe["verb"],
-        principals=recipe["principals"],
-        privileges=recipe["privileges"],
-        validity=Validity.parse(*map(recipe.get, VALIDITY_COLUMNS)),
-    )
-
-
-def _create_plan_for(
-    author: Author,
-    change: BulkChange,
-    entities: QuerySet[Entity],
-    revision: int,
-    total: int,
-    renewal_of: Plan | None = None,
-) -> Plan:
+    if entities is None:
+        entities = _live_entities(list(dict.fromkeys(addresses)))
+    total = entities.count()
     where = f"on {total:,} selected {'entity' if total == 1 else 'entities'}"
-    return create_plan(
-        author=author,
-        draft=PlanDraft(
-            title=f"{change} {where}",
-            origin=PlanOrigin.SELECTION,
-            base_revision=revision,
-            watches=change.principals,
-            recipe=change.recipe,
-            changes=_plan_changes(change, entities),
-            renewal_of=renewal_of,
-            empty_message=_empty_message(change, where),
-        ),
+    return PlanDraft(
+        title=f"{change} {where}",
+        watches=change.principals,
+        recipe=change.recipe,
+        changes=_plan_changes(change, entities),
+        empty_message=_empty_message(change, where),
     )
+
+
+def _live_entities_of(plan: Plan) -> QuerySet[Entity]:
+    """Return the entities of a plan that are live now."""
+    items = PlanItem.objects.filter(plan=plan, kind=OuterRef("kind"), key=OuterRef("key"))
+    return Entity.objects.filter(Exists(items), state=State.LIVE)
 
 
 def _empty_message(change: BulkChange, where: str) -> str:
@@ -311,7 +269,16 @@ def _subtree_text(within: Address, kinds: Collection[str], includes_container: b
 
 
 def _live_entities(addresses: list[Address]) -> QuerySet[Entity]:
-    """Return the entities with these addresses. Raise PlanError if one of them is not live."""
+    """Return the entities with these addresses. Raise PlanError for too many or none, or if one of them is
+    not live.
+    """
+    if not addresses:
+        raise PlanError("no entity is selected: select at least one")
+    if len(addresses) > MAX_SELECTED:
+        raise PlanError(
+            f"{len(addresses):,} entities are selected, and {MAX_SELECTED:,} are allowed: select fewer, or "
+            f"everything inside a container"
+        )
     entities = entities_at(addresses)
     for address in addresses:
         if address not in entities or not entities[address].is_live:
@@ -327,14 +294,12 @@ def _plan_changes(change: BulkChange, entities: QuerySet[Entity]) -> Iterator[Gr
 
     Runs one query for each principal.
     """
-    grants = _new_grants if change.verb == PlanVerb.GRANT else _existing_grants
     for principal in change.principals:
-        for address, privilege in grants(principal, change, entities):
-            yield (
-                Grant(principal, address, privilege, change.validity)
-                if change.verb == PlanVerb.GRANT
-                else Revoke(principal, address, privilege)
-            )
+        if change.verb == PlanVerb.GRANT:
+            for address, privilege in _new_grants(principal, change, entities):
+                yield Grant(principal, address, privilege, change.validity)
+        else:
+            yield from (Revoke(*grant.key) for grant in _existing_grants(principal, change, entities))
 
 
 def _new_grants(
@@ -360,19 +325,14 @@ def _new_grants(
         )
 
 
-def _existing_grants(
-    principal: str, change: BulkChange, entities: QuerySet[Entity]
-) -> Iterator[tuple[Address, Privilege]]:
-    """Yield the privileges that the principal holds."""
+def _existing_grants(principal: str, change: BulkChange, entities: QuerySet[Entity]) -> Iterator[Grant]:
+    """Yield the grants of the principal."""
     kind, name = parse_principal(principal)
     # start from the grants of the principal, which are far fewer than the entities
-    grants = GRANT_TABLES[kind][0].objects.filter(
-        **{NAME_COLUMNS[kind]: name},
-        permission_id__in=[permission_ids()[privilege] for privilege in change.privileges],
-        content_object__in=entities.order_by().values("pk"),
+    return stored_grants(
+        GRANT_TABLES[kind][0].objects.filter(
+            **{NAME_COLUMNS[kind]: name},
+            permission_id__in=[permission_ids()[privilege] for privilege in change.privileges],
+            content_object__in=entities.order_by().values("pk"),
+        )
     )
-    columns = ("content_object__kind", "content_object__key", "permission_id")
-    for entity_kind, key, permission in (
-        grants.order_by(*columns).values_list(*columns).iterator(chunk_size=ROWS_PER_READ)
-    ):
-        yield Address(entity_kind, key), privilege_of(permission)

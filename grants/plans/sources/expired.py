@@ -2,19 +2,18 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime
 
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 
-from entities.address import Address, parse_address
-from grants.change_set import Leave, Revoke
-from grants.journal import Author, current_revision
-from grants.models import GRANT_TABLES, NAME_COLUMNS, Membership, Plan, privilege_of
-from grants.plans.create import PlanDraft, PlanOrigin, create_plan
+from entities.address import Address
+from grants.change_set import Leave, Revoke, ending_of
+from grants.models import GRANT_TABLES, NAME_COLUMNS, Membership
+from grants.plans.create import PlanDraft, PlanOrigin, plan_source
+from grants.plans.sources.recipes import read_address
 from grants.principal_names import parse_principal
+from grants.stored_changes import stored_grants, stored_memberships
 
-ROWS_PER_READ = 2_000
 CONTAINERS = ("namespace", "application")
 
 
@@ -61,46 +60,21 @@ class PeriodScope:
         )
 
 
-def create_expired_plan(
-    *, author: Author, scope: PeriodScope | None = None, renewal_of: Plan | None = None
-) -> Plan:
-    """Create a plan that revokes what has expired. Raise PlanError if there is nothing, or too much.
-
-    Runs the statements of `create_plan` and at most three others.
+@plan_source(PlanOrigin.EXPIRED)
+def expired_plan(*, principal: str = "", within: Address | str | None = None) -> PlanDraft:
+    """Return a plan that revokes what has expired in a PeriodScope. Raise PlanError if there is nothing, or
+    too much.
     """
-    scope = scope or PeriodScope()
-    return create_plan(
-        author=author,
-        draft=PlanDraft(
-            title=f"Revoke expired grants and memberships{scope}",
-            origin=PlanOrigin.EXPIRED,
-            base_revision=current_revision(),
-            changes=_changes(scope, timezone.now()),
-            renewal_of=renewal_of,
-            recipe={"principal": scope.principal, "within": str(scope.within or "")},
-            empty_message=f"there is nothing to revoke: no grant or membership{scope} has expired",
-        ),
+    scope = PeriodScope(principal, read_address(within))
+    return PlanDraft(
+        title=f"Revoke expired grants and memberships{scope}",
+        changes=_endings(scope),
+        recipe={"principal": principal, "within": str(scope.within or "")},
+        empty_message=f"there is nothing to revoke: no grant or membership{scope} has expired",
     )
 
 
-def renew(author: Author, plan: Plan) -> Plan:
-    """Create a plan with what has expired by now in the same scope."""
-    within = plan.recipe["within"]
-    scope = PeriodScope(plan.recipe["principal"], parse_address(within) if within else None)
-    return create_expired_plan(author=author, scope=scope, renewal_of=plan)
-
-
-def _changes(scope: PeriodScope, now: datetime) -> Iterator[Revoke | Leave]:
-    for type_, rows in scope.rows(Q(valid_until__lte=now)).items():
-        if type_ == "member":
-            columns: tuple[str, ...] = ("user__username", "group__name")
-            for user, group in (
-                rows.order_by(*columns).values_list(*columns).iterator(chunk_size=ROWS_PER_READ)
-            ):
-                yield Leave(user, group)
-            continue
-        columns = (NAME_COLUMNS[type_], "content_object__kind", "content_object__key", "permission_id")
-        for name, kind, key, permission in (
-            rows.order_by(*columns).values_list(*columns).iterator(chunk_size=ROWS_PER_READ)
-        ):
-            yield Revoke(f"{type_}:{name}", Address(kind, key), privilege_of(permission))
+def _endings(scope: PeriodScope) -> Iterator[Revoke | Leave]:
+    """Yield the changes that end what has expired. Runs at most three queries."""
+    for type_, rows in scope.rows(Q(valid_until__lte=timezone.now())).items():
+        yield from map(ending_of, stored_memberships(rows) if type_ == "member" else stored_grants(rows))

@@ -1,33 +1,26 @@
 """Create plans from a file of changes."""
 
 from grants.errors import PlanError
-from grants.journal import Author, current_revision
-from grants.models import GRANT_VERBS, Plan
-from grants.plans.create import MAX_PLAN_ITEMS, PlanDraft, PlanOrigin, create_plan
+from grants.models import GRANT_VERBS
+from grants.plans.create import MAX_PLAN_ITEMS, PlanDraft, PlanOrigin, plan_source
 from grants.plans.sources.change_file import ChangeFile, read_change_file
 
 
-def create_plan_from_file(*, author: Author, raw: bytes, name: str = "", title: str = "") -> Plan:
-    """Create a plan of the changes in a file.
+@plan_source(PlanOrigin.FILE)
+def file_plan(*, raw: bytes, name: str = "", title: str = "") -> PlanDraft:
+    """Return a plan of the changes in a file.
 
     raw: the content, in the format of `change_file`. name: the file name, if there is one. Raise
     BadChangeFile if lines are bad, PlanError if the file is too large or contains no changes.
     """
-    revision, file = current_revision(), read_change_file(raw)
+    file = read_change_file(raw)
     if len(file.changes) > MAX_PLAN_ITEMS:
         raise PlanError(
             f"the file contains {len(file.changes):,} changes, and {MAX_PLAN_ITEMS:,} are allowed in a plan: "
             f"split it, and create a plan from each part"
         )
-    return create_plan(
-        author=author,
-        draft=PlanDraft(
-            title=title or _title(file, name),
-            origin=PlanOrigin.FILE,
-            base_revision=revision,
-            recipe={"file": name, "note": file.note},
-            changes=file.changes,
-        ),
+    return PlanDraft(
+        title=title or _title(file, name), recipe={"file": name, "note": file.note}, changes=file.changes
     )
 
 

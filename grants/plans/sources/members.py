@@ -9,9 +9,8 @@ from django.contrib.auth.models import Group
 from entities.vocabulary import quantity
 from grants.change_set import ChangeSet, Join, Leave
 from grants.errors import PlanError
-from grants.journal import Author, current_revision
-from grants.models import Plan, User
-from grants.plans.create import PlanDraft, PlanOrigin, create_plan
+from grants.models import User
+from grants.plans.create import PlanDraft, PlanOrigin, plan_source
 from grants.principal_names import name_fault
 from grants.querysets import memberships
 from grants.validity import Validity
@@ -127,23 +126,18 @@ def members_change(
     )
 
 
-def create_members_plan(
-    *, author: Author, group: Group, verb: str, names: Collection[str], validity: Validity = NO_LIMITS
-) -> Plan:
-    """Create a plan that adds, removes or replaces members.
+@plan_source(PlanOrigin.MEMBERS)
+def members_plan(
+    *, group: Group, verb: str, names: Collection[str], validity: Validity = NO_LIMITS
+) -> PlanDraft:
+    """Return a plan that adds, removes or replaces members.
 
     Raise PlanError if this changes nothing, ValidityError.
     """
-    revision = current_revision()
     validity.check_not_over()
     change = members_change(group, verb, names, validity)
-    return create_plan(
-        author=author,
-        draft=PlanDraft(
-            title=change.title,
-            origin=PlanOrigin.MEMBERS,
-            base_revision=revision,
-            changes=change.change_set,
-            empty_message=f"this changes no member of group:{group.name}",
-        ),
+    return PlanDraft(
+        title=change.title,
+        changes=change.change_set,
+        empty_message=f"this changes no member of group:{group.name}",
     )

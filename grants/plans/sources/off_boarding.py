@@ -7,25 +7,25 @@ grants and grants on deleted addresses are not handed over.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, fields, replace
+from itertools import islice
+from typing import Self
 
-from django.db import transaction
 from django.utils import timezone
 
-from entities.address import Address, parse_address
+from entities.address import parse_address
 from entities.models import Entity, State
 from entities.vocabulary import KINDS, Privilege
-from grants.change_set import Change, Deactivate, Grant, Leave, Revoke
+from grants.change_set import Change, Deactivate, Grant, Key, Leave, Revoke
 from grants.errors import PlanError
-from grants.journal import Author, current_revision
 from grants.models import GRANT_TABLES, NAME_COLUMNS, Plan, User, UserGrant, privilege_of
-from grants.plans.create import MAX_PLAN_ITEMS, PlanDraft, PlanOrigin, create_plan
-from grants.plans.periods import not_over_condition
+from grants.plans.create import MAX_PLAN_ITEMS, PlanDraft, PlanOrigin, plan_source
 from grants.plans.stranding import stranded_entities
 from grants.principal_names import format_principal, parse_principal
 from grants.principal_rows import principals_by_name
 from grants.principals.administrator_loss import stranded_if_removed
-from grants.validity import VALIDITY_COLUMNS, Validity
+from grants.stored_changes import stored_grants
+from grants.validity import VALIDITY_COLUMNS, Validity, not_over_condition
 
 MAX_NAMED = 3
 
@@ -37,35 +37,27 @@ class OffBoarding:
     entity_heirs: by address, the principals that receive the entity. namespace_heirs: by address of a
     namespace, those that receive the other entities on and inside it. stranded_heirs: those that receive all
     other entities that would be stranded.
-    accepts_no_administrator: create the plan also if it leaves live entities without an active administrator.
+    accept_no_administrator: create the plan also if it leaves live entities without an active administrator.
     """
 
     user: str
-    deactivates: bool = True
-    leaves_groups: bool = True
-    revokes_grants: bool = True
+    deactivate: bool = True
+    leave_groups: bool = True
+    revoke_grants: bool = True
     entity_heirs: Mapping[str, Collection[str]] = field(default_factory=dict)
     namespace_heirs: Mapping[str, Collection[str]] = field(default_factory=dict)
     stranded_heirs: Collection[str] = ()
-    accepts_no_administrator: bool = False
+    accept_no_administrator: bool = False
 
     @property
     def heirs(self) -> set[str]:
+        """All principals that receive something."""
         lists = [*self.entity_heirs.values(), *self.namespace_heirs.values(), self.stranded_heirs]
         return {format_principal(heir) for heirs in lists for heir in heirs}
 
-    @property
-    def recipe(self) -> dict:
-        return {
-            "user": self.user,
-            "deactivate": self.deactivates,
-            "leave_groups": self.leaves_groups,
-            "revoke_grants": self.revokes_grants,
-            "entity_heirs": {name: list(heirs) for name, heirs in self.entity_heirs.items()},
-            "namespace_heirs": {name: list(heirs) for name, heirs in self.namespace_heirs.items()},
-            "stranded_heirs": list(self.stranded_heirs),
-            "accept_no_administrator": self.accepts_no_administrator,
-        }
+    @classmethod
+    def of_recipe(cls, recipe: Mapping) -> Self:
+        return cls(**{column.name: recipe[column.name] for column in fields(cls)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,53 +84,29 @@ class HeldEntity:
         return {privilege: given[privilege] for privilege in Privilege if privilege in given}
 
 
-def create_off_boarding_plan(*, author: Author, choices: OffBoarding, renewal_of: Plan | None = None) -> Plan:
-    """Create the plan of a checklist.
+@plan_source(PlanOrigin.OFF_BOARDING, lambda plan: {"choices": OffBoarding.of_recipe(plan.recipe)})
+def off_boarding_plan(choices: OffBoarding) -> PlanDraft:
+    """Return the plan of a checklist.
 
-    It is stale after every change of the user. Runs the statements of `create_plan`, and about ten others.
-    Raise PlanError if the choices are invalid, if nothing would change, or if an entity would have no
-    administrator.
+    It is stale after every change of the user. Runs about ten queries. Raise PlanError if the choices are
+    invalid, if nothing would change, or if an entity would have no administrator.
     """
-    revision = current_revision()
     user = User.objects.filter(username=choices.user).first()
     if user is None:
         raise PlanError(f"user:{choices.user} does not exist: correct the name")
     _check_heirs(user, choices)
-    with transaction.atomic():
-        plan = create_plan(
-            author=author,
-            draft=PlanDraft(
-                title=f"Off-board {user}",
-                origin=PlanOrigin.OFF_BOARDING,
-                base_revision=revision,
-                watches=[str(user)],
-                changes=_changes(user, choices),
-                renewal_of=renewal_of,
-                recipe=choices.recipe | {"note": _note(choices)},
-                empty_message=f"there is nothing to do: {user} is inactive, and has no grants and no groups",
-            ),
-        )
-        if plan.effect["stranded_none"] and not choices.accepts_no_administrator:
+
+    def check(plan: Plan) -> None:
+        if plan.effect["stranded_none"] and not choices.accept_no_administrator:
             raise PlanError(_no_administrator_text(plan))
-    return plan
 
-
-def renew(author: Author, plan: Plan) -> Plan:
-    """Create the plan again with the same choices for the current grants and groups."""
-    recipe = plan.recipe
-    return create_off_boarding_plan(
-        author=author,
-        renewal_of=plan,
-        choices=OffBoarding(
-            recipe["user"],
-            recipe["deactivate"],
-            recipe["leave_groups"],
-            recipe["revoke_grants"],
-            recipe["entity_heirs"],
-            recipe["namespace_heirs"],
-            recipe["stranded_heirs"],
-            recipe["accept_no_administrator"],
-        ),
+    return PlanDraft(
+        title=f"Off-board {user}",
+        watches=[str(user)],
+        changes=_changes(user, choices),
+        recipe=asdict(choices) | {"note": _note(choices)},
+        empty_message=f"there is nothing to do: {user} is inactive, and has no grants and no groups",
+        check=check,
     )
 
 
@@ -176,15 +144,13 @@ def held_entities(user: User) -> list[HeldEntity]:
 def _changes(user: User, choices: OffBoarding) -> Iterator[Change]:
     if choices.heirs:
         yield from _hand_over(held_entities(user), choices)
-    if choices.revokes_grants:
-        columns = ("content_object__kind", "content_object__key", "permission_id")
-        grants = UserGrant.objects.filter(user=user).order_by(*columns).values_list(*columns)
-        for kind, key, permission in grants[: MAX_PLAN_ITEMS + 1]:
-            yield Revoke(str(user), Address(kind, key), privilege_of(permission))
-    if choices.leaves_groups:
+    if choices.revoke_grants:
+        grants = stored_grants(UserGrant.objects.filter(user=user))
+        yield from (Revoke(*grant.key) for grant in islice(grants, MAX_PLAN_ITEMS + 1))
+    if choices.leave_groups:
         for name in user.groups.order_by("name").values_list("name", flat=True):
             yield Leave(user.username, name)
-    if choices.deactivates and user.is_active:
+    if choices.deactivate and user.is_active:
         yield Deactivate(user.username)
 
 
@@ -198,31 +164,25 @@ def _hand_over(held: Iterable[HeldEntity], choices: OffBoarding) -> Iterator[Cha
     for row, heirs in rows:
         for heir in heirs:
             for privilege, period in row.privileges_to_give.items():
-                held_period = known.get((heir, row.entity.pk, privilege))
-                given = period if held_period is None else _both(held_period, period)
-                if given != held_period:
-                    yield Grant(heir, row.entity.address, privilege, given)
+                grant = Grant(heir, row.entity.address, privilege, period)
+                if (held := known.get(grant.key)) is not None:
+                    grant = replace(grant, validity=_both(held, period))
+                if grant.validity != held:
+                    yield grant
 
 
-def _grants_of_heirs(
-    heirs: Collection[str], entity_ids: list[int]
-) -> dict[tuple[str, int, Privilege], Validity]:
-    """Return the periods of the direct grants that have not ended, by principal, entity and privilege."""
-    known: dict[tuple[str, int, Privilege], Validity] = {}
+def _grants_of_heirs(heirs: Collection[str], entity_ids: list[int]) -> dict[Key, Validity]:
+    """Return the periods of the direct grants that have not ended, by the key of a Grant."""
+    known: dict[Key, Validity] = {}
     for type_, (model, _) in GRANT_TABLES.items():
         names = [name for heir_type, name in map(parse_principal, heirs) if heir_type == type_]
-        if not names:
-            continue
-        column = NAME_COLUMNS[type_]
-        grants = model.objects.filter(
-            not_over_condition(timezone.now()),
-            content_object__pk__among=entity_ids,
-            **{f"{column}__in": names},
-        ).order_by()
-        for name, pk, permission, *period in grants.values_list(
-            column, "content_object_id", "permission_id", *VALIDITY_COLUMNS
-        ):
-            known[f"{type_}:{name}", pk, privilege_of(permission)] = Validity(*period)
+        if names:
+            grants = model.objects.filter(
+                not_over_condition(timezone.now()),
+                content_object__pk__among=entity_ids,
+                **{f"{NAME_COLUMNS[type_]}__in": names},
+            )
+            known |= {grant.key: grant.validity for grant in stored_grants(grants)}
     return known
 
 
@@ -261,7 +221,7 @@ def _check_heirs(user: User, choices: OffBoarding) -> None:
 
 
 def _note(choices: OffBoarding) -> str:
-    if not choices.deactivates:
+    if not choices.deactivate:
         return ""
     return "API tokens and sessions of the user end when this plan is applied. Undoing the plan does not restore them."
 

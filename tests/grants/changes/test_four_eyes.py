@@ -18,7 +18,7 @@ from grants.changes import Shown
 from grants.errors import GrantError, ReasonMissing, SecondPersonRequired
 from grants.journal import Author
 from grants.models import GroupGrant, Plan, Role, User, UserGrant
-from grants.plans.apply import apply_plan, create_inverse_plan, discard_plan
+from grants.plans.apply import apply_plan, discard_plan, inverse_plan
 from grants.plans.renew import renew_plan
 from grants.principals.renaming import rename_user
 from grants.principals.services import add_user, renew_user_password, set_user_role
@@ -278,9 +278,9 @@ def test_renewing_and_undoing_do_not_make_a_second_person(author):
         with pytest.raises(SecondPersonRequired):
             apply_plan(author=author("ada"), plan_id=plan.pk)
     apply_plan(author=author("bob"), plan_id=plan.pk)
-    undo = create_inverse_plan(author=author("ada"), plan_id=plan.pk)
+    undo = inverse_plan.create(author=author("ada"), plan_id=plan.pk)
     apply_plan(author=author("ada"), plan_id=undo.pk)
-    again = create_inverse_plan(author=author("ada"), plan_id=undo.pk)
+    again = inverse_plan.create(author=author("ada"), plan_id=undo.pk)
     with pytest.raises(SecondPersonRequired, match="grants ADMIN"):
         apply_plan(author=author("ada"), plan_id=again.pk)
 
@@ -294,7 +294,7 @@ def test_a_plan_that_proposes_nothing_any_more_is_no_plan_of_another_person(auth
     plan = plan_of(author("ada"), ("user:bob", ORDERS, READ))
     if end == "applied":
         apply_plan(author=author("cat"), plan_id=plan.pk)
-        revoke_by_plan = create_inverse_plan(author=author("bob"), plan_id=plan.pk)
+        revoke_by_plan = inverse_plan.create(author=author("bob"), plan_id=plan.pk)
         apply_plan(author=author("ada"), plan_id=revoke_by_plan.pk)
     else:
         discard_plan(author=author("ada"), plan_id=plan.pk)

@@ -17,13 +17,13 @@ from grants.errors import ChangeRefused, GrantError, PlanError
 from grants.journal import Author, current_revision
 from grants.journal_details import parse_detail, period_detail
 from grants.models import GroupGrant, JournalLine, Membership, PlanItem, UserGrant
-from grants.plans.apply import apply_plan, create_inverse_plan
+from grants.plans.apply import apply_plan, inverse_plan
 from grants.plans.renew import renew_plan
-from grants.plans.sources.bulk import create_subtree_plan, parse_bulk_change
+from grants.plans.sources.bulk import parse_bulk_change, subtree_plan
 from grants.plans.sources.change_file import BadChangeFile
-from grants.plans.sources.copy import create_plan_from_copy
-from grants.plans.sources.file import create_plan_from_file
-from grants.plans.sources.like import DifferenceSelection, create_like_plan
+from grants.plans.sources.copy import copy_plan
+from grants.plans.sources.file import file_plan
+from grants.plans.sources.like import like_plan
 from grants.principals.renaming import rename_group
 from grants.validity import Validity, format_time
 from tests.support.changes import (
@@ -194,7 +194,7 @@ def test_undo_restores_periods_that_a_plan_changed_and_ended():
     assert (applied.effect["grants"], applied.effect["joins"]) == (2, 1)
     assert membership("ann") == NO_LIMITS and not GroupGrant.objects.exists()
     assert_journal_agrees()
-    apply_plan(author=AUTHOR, plan_id=create_inverse_plan(author=AUTHOR, plan_id=plan.pk).pk)
+    apply_plan(author=AUTHOR, plan_id=inverse_plan.create(author=AUTHOR, plan_id=plan.pk).pk)
     assert (stored_validity(), GroupGrant.objects.get().validity, membership("ann")) == (
         UNTIL_SOON,
         BETWEEN,
@@ -202,7 +202,7 @@ def test_undo_restores_periods_that_a_plan_changed_and_ended():
     )
     assert_journal_agrees()
     with pytest.raises(PlanError, match="nothing to undo"):
-        create_inverse_plan(author=AUTHOR, plan_id=plan.pk)
+        inverse_plan.create(author=AUTHOR, plan_id=plan.pk)
 
 
 def test_undo_also_restores_an_expired_period():
@@ -210,7 +210,7 @@ def test_undo_also_restores_an_expired_period():
     make_over()
     plan = create_plan_from_changes(author=AUTHOR, grant=[("user:ann", ORDERS, Privilege.READ)])
     apply_plan(author=AUTHOR, plan_id=plan.pk)
-    apply_plan(author=AUTHOR, plan_id=create_inverse_plan(author=AUTHOR, plan_id=plan.pk).pk)
+    apply_plan(author=AUTHOR, plan_id=inverse_plan.create(author=AUTHOR, plan_id=plan.pk).pk)
     assert stored_validity() == OVER
 
 
@@ -231,9 +231,9 @@ def test_copies_keep_periods_and_skip_expired_grants():
     give(UNTIL_SOON)
     add_member(author=AUTHOR, user="ann", group="staff", validity=UNTIL_LATER)
     remove_member(author=AUTHOR, user="bob", group="staff")
-    plan = create_plan_from_copy(author=AUTHOR, source="user:ann", target="user:bob")
+    plan = copy_plan.create(author=AUTHOR, source="user:ann", target="user:bob")
     assert plan.items.get().validity == UNTIL_SOON
-    like = create_like_plan(author=AUTHOR, source="ann", target="bob", selection=DifferenceSelection())
+    like = like_plan.create(author=AUTHOR, source="ann", target="bob")
     assert {(item.verb, item.validity) for item in like.items.all()} == {
         ("join", UNTIL_LATER),
         ("grant", UNTIL_SOON),
@@ -241,7 +241,7 @@ def test_copies_keep_periods_and_skip_expired_grants():
     assert renew_plan(author=AUTHOR, plan_id=like.pk).items.filter(valid_until=SOON).count() == 1
     make_over()
     with pytest.raises(PlanError, match="nothing to copy"):
-        create_plan_from_copy(author=AUTHOR, source="user:ann", target="user:bob")
+        copy_plan.create(author=AUTHOR, source="user:ann", target="user:bob")
 
 
 def test_a_bulk_plan_has_one_period_and_skips_grants_that_have_it():
@@ -249,7 +249,7 @@ def test_a_bulk_plan_has_one_period_and_skips_grants_that_have_it():
     change = parse_bulk_change(
         verb="grant", principals=["user:ann", "user:bob"], privileges=["READ"], validity=UNTIL_SOON
     )
-    plan = create_subtree_plan(author=AUTHOR, change=change, within=parse_address("namespace:sales"))
+    plan = subtree_plan.create(author=AUTHOR, change=change, within=parse_address("namespace:sales"))
     assert "until" in plan.title
     assert sorted(plan.items.values_list("principal_name", "key", "valid_until")) == [
         ("ann", "sales", SOON),
@@ -265,7 +265,7 @@ def test_a_file_of_changes_has_periods():
     header = "verb,principal,entity,privilege,valid_from,valid_until"
     row = f"user:ann,{ORDERS},READ"
     rows = [header, f"grant,{row},,{format_time(SOON)}", f"revoke,user:bob,{ORDERS},READ,,"]
-    plan = create_plan_from_file(author=AUTHOR, raw="\n".join(rows).encode())
+    plan = file_plan.create(author=AUTHOR, raw="\n".join(rows).encode())
     assert list(plan.items.order_by("position").values_list("verb", "valid_until")) == [
         ("grant", SOON),
         ("revoke", None),
@@ -277,20 +277,20 @@ def test_a_file_of_changes_has_periods():
         "privilege": "READ",
         "valid_from": format_time(SOON),
     }
-    assert create_plan_from_file(
-        author=AUTHOR, raw=json.dumps(line).encode()
-    ).items.get().validity == Validity(SOON)
+    assert file_plan.create(author=AUTHOR, raw=json.dumps(line).encode()).items.get().validity == Validity(
+        SOON
+    )
     for times, fault in (
         ("2026-12-01T00:00:00,", "`valid_from`: .*no time zone"),
         ("2030-01-02T00:00:00Z,2030-01-01T00:00:00Z", "`valid_until`"),
         (",2020-01-01T00:00:00Z", "`valid_until`: .*in the past"),
     ):
         with pytest.raises(BadChangeFile, match=fault):
-            create_plan_from_file(author=AUTHOR, raw=f"{header}\ngrant,{row},{times}".encode())
+            file_plan.create(author=AUTHOR, raw=f"{header}\ngrant,{row},{times}".encode())
     with pytest.raises(BadChangeFile, match="only a grant has a period"):
-        create_plan_from_file(author=AUTHOR, raw=f"{header}\nrevoke,{row},,{format_time(SOON)}".encode())
+        file_plan.create(author=AUTHOR, raw=f"{header}\nrevoke,{row},,{format_time(SOON)}".encode())
     with pytest.raises(BadChangeFile, match="another period"):
-        create_plan_from_file(
+        file_plan.create(
             author=AUTHOR, raw=f"{header}\ngrant,{row},,{format_time(SOON)}\ngrant,{row},,".encode()
         )
 

@@ -32,7 +32,7 @@ from grants.jobs import run_job
 from grants.models import EffectRows, Job, JobState, Plan
 from grants.plans.create import PlanOrigin
 from grants.plans.permission_effect import plan_effect, request_plan_effect
-from grants.plans.sources.changes import create_plan_from_changes
+from grants.plans.sources.changes import change_set_plan
 from grants.policies.catalogue import GENERATIONS
 from grants.validity import Validity
 from tests.grants.effects.test_evaluate import random_changes
@@ -69,7 +69,7 @@ def plan_of(changes):
     """Store a plan with the changes of grants, memberships and activations."""
     verbs = Grant | Revoke | Join | Leave | Activate | Deactivate
     change_set = ChangeSet.of(*(change for change in changes if isinstance(change, verbs)))
-    return create_plan_from_changes(author=COMMAND, change_set=change_set)
+    return change_set_plan.create(COMMAND, change_set)
 
 
 def with_periods(changes, dice):
@@ -162,9 +162,7 @@ def check_agreement(effect, expected):
 def test_more_rows_than_the_console_keeps_are_counted_but_not_stored(settings, sent_tasks):
     settings.RUN_DETAIL_ROWS_MOST = 3
     create_sample_tenant()
-    plan = create_plan_from_changes(
-        author=SETUP, change_set=ChangeSet.of(Grant("user:out", SALES, Privilege.ADMIN))
-    )
+    plan = change_set_plan.create(SETUP, ChangeSet.of(Grant("user:out", SALES, Privilege.ADMIN)))
     effect = computed_effect(plan, "existing")
     assert effect.tally == plan_effect(plan, "existing").tally
     assert not effect.has_rows and effect.row_count() == 0 and not EffectRows.objects.exists()
@@ -173,9 +171,7 @@ def test_more_rows_than_the_console_keeps_are_counted_but_not_stored(settings, s
 def test_the_worker_executes_the_job(settings, sent_tasks):
     settings.EFFECT_MAX_GRANTS = -1
     create_sample_tenant()
-    plan = create_plan_from_changes(
-        author=SETUP, change_set=ChangeSet.of(Grant("user:out", ORDERS, Privilege.READ))
-    )
+    plan = change_set_plan.create(SETUP, ChangeSet.of(Grant("user:out", ORDERS, Privilege.READ)))
     jobs = [
         request_plan_effect(plan=plan, generation=name, author=COMMAND, requested_by=None)
         for name in ("final", "core")

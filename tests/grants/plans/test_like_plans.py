@@ -8,9 +8,9 @@ from django.contrib.auth.models import Group
 from entities.address import parse_address
 from grants.errors import PlanError
 from grants.models import User
-from grants.plans.apply import apply_plan, create_inverse_plan
+from grants.plans.apply import apply_plan, inverse_plan
 from grants.plans.renew import renew_plan
-from grants.plans.sources.like import DifferenceSelection, create_like_plan, differences
+from grants.plans.sources.like import differences, like_plan
 from grants.principals.services import add_group
 from grants.principals.user_comparison import compare_groups, differing_entities
 from tests.support.authors import COMMAND, all_grants
@@ -29,14 +29,14 @@ def user(name: str) -> User:
     return User.objects.get(username=name)
 
 
-def like(source: str, target: str, selection: DifferenceSelection):
-    return create_like_plan(author=COMMAND, source=source, target=target, selection=selection)
+def like(source: str, target: str, **options):
+    return like_plan.create(author=COMMAND, source=source, target=target, **options)
 
 
 def test_chosen_groups_and_grants_are_added_and_the_others_are_not():
     add_member(author=COMMAND, user="ned", group="operators")
     keys = frozenset(["join group:operators", "grant ADMIN dataset:sales.orders"])
-    plan = like("ned", "dee", DifferenceSelection(keys))
+    plan = like("ned", "dee", items=keys)
     assert plan.title == "Give user:dee access like user:ned"
     apply_plan(author=COMMAND, plan_id=plan.pk)
     assert user("dee").groups.filter(name="operators").exists()
@@ -46,11 +46,11 @@ def test_chosen_groups_and_grants_are_added_and_the_others_are_not():
         ("user:dee", "dataset:sales.legacy", "WRITE"),
     }
     with pytest.raises(PlanError, match="nothing is selected"):
-        like("ned", "dee", DifferenceSelection(keys))
+        like("ned", "dee", items=keys)
 
 
 def test_without_removals_the_target_keeps_what_only_it_has():
-    plan = like("ned", "dee", DifferenceSelection())
+    plan = like("ned", "dee")
     assert plan.effect["revokes"] == 0 and plan.effect["grants"] == len(SALES)
 
 
@@ -69,13 +69,13 @@ def test_made_alike_two_users_have_no_difference_and_undo_restores_them(seed):
     }
     change_grants(author=COMMAND, grant=grants)
     before, groups = all_grants(), set(User.groups.through.objects.values_list("user_id", "group_id"))
-    plan = like("ned", "dee", DifferenceSelection(removes=True))
+    plan = like("ned", "dee", remove=True)
     apply_plan(author=COMMAND, plan_id=plan.pk)
     one, other = user("ned"), user("dee")
     compared = compare_groups(one, other)
     assert not compared.only_first and not compared.only_second and not list(differences(one, other))
     assert not differing_entities(one, other, compared).entities.exists()
-    apply_plan(author=COMMAND, plan_id=create_inverse_plan(author=COMMAND, plan_id=plan.pk).pk)
+    apply_plan(author=COMMAND, plan_id=inverse_plan.create(author=COMMAND, plan_id=plan.pk).pk)
     assert (
         all_grants() == before
         and set(User.groups.through.objects.values_list("user_id", "group_id")) == groups
@@ -84,7 +84,7 @@ def test_made_alike_two_users_have_no_difference_and_undo_restores_them(seed):
 
 def test_a_stale_plan_is_renewed_with_the_same_items():
     keys = frozenset(["grant ADMIN dataset:sales.orders", "grant ADMIN dataset:sales.customers"])
-    plan = like("ned", "dee", DifferenceSelection(keys))
+    plan = like("ned", "dee", items=keys)
     change_grants(author=COMMAND, grant=[("user:dee", parse_address("dataset:sales.orders"), "ADMIN")])
     renewed = renew_plan(author=COMMAND, plan_id=plan.pk)
     assert [str(item.address) for item in renewed.items.all()] == ["dataset:sales.customers"]
@@ -96,4 +96,4 @@ def test_both_users_must_exist_and_differ():
         (("ned", "none"), "user:none does not exist"),
     ):
         with pytest.raises(PlanError, match=message):
-            like(*names, DifferenceSelection())
+            like(*names)

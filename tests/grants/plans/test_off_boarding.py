@@ -8,9 +8,9 @@ from django.utils import timezone
 from entities.address import parse_address
 from grants.errors import PlanError, StalePlan
 from grants.models import Plan, User, UserGrant
-from grants.plans.apply import apply_plan, create_inverse_plan
+from grants.plans.apply import apply_plan, inverse_plan
 from grants.plans.renew import renew_plan
-from grants.plans.sources.off_boarding import OffBoarding, create_off_boarding_plan, held_entities
+from grants.plans.sources.off_boarding import OffBoarding, held_entities, off_boarding_plan
 from grants.principals.services import add_group
 from grants.validity import Validity
 from tests.support.authors import COMMAND, all_grants
@@ -34,7 +34,7 @@ def cast():
 
 
 def off_board(**choices) -> Plan:
-    return create_off_boarding_plan(author=COMMAND, choices=OffBoarding("ned", **choices))
+    return off_boarding_plan.create(author=COMMAND, choices=OffBoarding("ned", **choices))
 
 
 def test_one_plan_hands_over_revokes_everything_leaves_groups_and_deactivates_and_can_be_undone():
@@ -53,7 +53,7 @@ def test_one_plan_hands_over_revokes_everything_leaves_groups_and_deactivates_an
         | {("user:grp", "dataset:hr.salaries", "ADMIN")}
     )
     assert all_grants() - before == expected
-    inverse = create_inverse_plan(author=COMMAND, plan_id=plan.pk)
+    inverse = inverse_plan.create(author=COMMAND, plan_id=plan.pk)
     assert "do not come back" in inverse.recipe["note"]
     apply_plan(author=COMMAND, plan_id=inverse.pk)
     ned.refresh_from_db()
@@ -78,12 +78,12 @@ def test_entities_without_an_administrator_must_be_confirmed():
     with pytest.raises(PlanError, match=r"and 4 more would have no active administrator"):
         off_board()
     assert not Plan.objects.exists()
-    plan = off_board(accepts_no_administrator=True)
+    plan = off_board(accept_no_administrator=True)
     assert plan.effect["stranded_none"] == len(SALES) + 1
 
 
 def test_steps_can_be_left_out():
-    plan = off_board(deactivates=False, revokes_grants=False, accepts_no_administrator=True)
+    plan = off_board(deactivate=False, revoke_grants=False, accept_no_administrator=True)
     assert [(item.verb, item.group) for item in plan.items.all()] == [("leave", "group:stewards")]
 
 
@@ -141,9 +141,7 @@ def test_grants_are_handed_over_with_their_periods_and_shorten_none():
     UserGrant.objects.filter(
         user__username="ned", permission__codename="read", content_object__key="hr.salaries"
     ).update(valid_until=now - day)
-    plan = off_board(
-        namespace_heirs={"namespace:hr": ["user:out", "user:dee"]}, accepts_no_administrator=True
-    )
+    plan = off_board(namespace_heirs={"namespace:hr": ["user:out", "user:dee"]}, accept_no_administrator=True)
     items = {
         (item.principal, str(item.address), str(item.privilege)): item.validity
         for item in plan.items.filter(verb="grant")

@@ -14,7 +14,7 @@ from grants.change_set import Join, Leave
 from grants.errors import ChangeRefused, PlanError, StalePlan
 from grants.journal import current_revision
 from grants.models import GroupGrant, Plan, User, UserGrant, permission_ids
-from grants.plans.apply import apply_plan, create_inverse_plan
+from grants.plans.apply import apply_plan, inverse_plan
 from grants.plans.effect import PrincipalEffects
 from grants.plans.renew import renew_plan
 from grants.plans.stranding import stranded_entities
@@ -76,12 +76,12 @@ def test_a_plan_changes_memberships_and_status_together_and_its_inverse_restores
         ("user-deactivate", "user:dee", "", "", f"plan {plan.pk}"),
         ("plan-apply", "", "", "", f"plan {plan.pk}: {plan.title}"),
     ]
-    inverse = create_inverse_plan(author=COMMAND, plan_id=plan.pk)
+    inverse = inverse_plan.create(author=COMMAND, plan_id=plan.pk)
     apply_plan(author=COMMAND, plan_id=inverse.pk)
     assert memberships() == {("grp", "operators")} and all_grants() == grants_before
     assert not User.objects.get(username="ina").is_active and User.objects.get(username="dee").is_active
-    with pytest.raises(PlanError, match="already undone"):
-        create_inverse_plan(author=COMMAND, plan_id=plan.pk)
+    with pytest.raises(PlanError, match=f"already undone by plan {inverse.pk}: there is nothing to undo"):
+        inverse_plan.create(author=COMMAND, plan_id=plan.pk)
 
 
 def test_items_that_change_nothing_are_counted_and_skipped():

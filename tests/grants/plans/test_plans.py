@@ -5,6 +5,7 @@ from django.contrib.auth.models import Group
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
+from analytics.regrant_plans import regrant_plan
 from entities.address import parse_address
 from entities.models import Entity
 from entities.services import ensure_entities
@@ -13,11 +14,16 @@ from grants.changes.entities import describe_entity
 from grants.errors import ChangeRefused, GrantError, NotAdministrator, PlanError, StaleBase
 from grants.journal import Author, current_revision, first_break
 from grants.models import Plan, PlanState, User
-from grants.plans.apply import apply_plan, create_inverse_plan, discard_plan
+from grants.plans.apply import apply_plan, discard_plan, inverse_plan
 from grants.plans.effect import PrincipalEffects, changing_items
-from grants.plans.renew import renew_plan
-from grants.plans.sources.copy import create_plan_from_copy
-from grants.plans.sources.readiness import create_readiness_plan
+from grants.plans.renew import SOURCES, renew_plan
+from grants.plans.sources.answer import answer_plan
+from grants.plans.sources.changes import change_set_plan
+from grants.plans.sources.copy import copy_plan
+from grants.plans.sources.file import file_plan
+from grants.plans.sources.ghosts import selected_ghost_plan
+from grants.plans.sources.members import members_plan
+from grants.plans.sources.readiness import readiness_plan
 from grants.plans.staleness import invalidating_line
 from grants.plans.stranding import stranded_entities
 from tests.support.authors import (
@@ -160,8 +166,18 @@ def test_only_administrators_create_apply_and_discard_plans(role):
     assert database_state() == before
     apply_plan(author=COMMAND, plan_id=applied.pk)
     with pytest.raises(NotAdministrator):
-        create_inverse_plan(author=author, plan_id=applied.pk)
+        inverse_plan.create(author=author, plan_id=applied.pk)
     assert Plan.objects.count() == 2 and Plan.objects.get(pk=plan.pk).is_proposed
+
+
+@pytest.mark.parametrize("role", ["auditor", "ordinary"])
+def test_only_administrators_create_plans_from_a_source(role):
+    """Nobody else learns anything from the arguments, which are not read before."""
+    author = author_with(role)
+    others = change_set_plan, file_plan, members_plan, selected_ghost_plan, answer_plan, regrant_plan
+    for source in (*SOURCES.values(), *others):
+        with pytest.raises(NotAdministrator):
+            source.create(author)
 
 
 RELEVANT_CHANGES = {
@@ -208,10 +224,10 @@ def test_unrelated_changes_do_not_make_a_plan_stale(change):
 
 
 def test_a_computed_plan_depends_on_the_whole_namespace():
-    plan = create_readiness_plan(
+    plan = readiness_plan.create(
         author=COMMAND, namespace=parse_address("namespace:sales"), user="dee", generation="final"
     )
-    other = create_readiness_plan(
+    other = readiness_plan.create(
         author=COMMAND, namespace=parse_address("namespace:hr"), user="dee", generation="final"
     )
     register_entity(author=COMMAND, address=parse_address("stream:sales.clicks"))
@@ -241,11 +257,11 @@ def test_names_with_dots_and_colons_are_matched_with_their_journal_lines():
 def test_the_inverse_plan_undoes_only_the_changes_that_were_made():
     before = all_grants()
     plan = apply_plan(author=COMMAND, plan_id=create_sample_plan().pk)
-    inverse = create_inverse_plan(author=COMMAND, plan_id=plan.pk)
+    inverse = inverse_plan.create(author=COMMAND, plan_id=plan.pk)
     assert inverse.inverse_of == plan and inverse.items.count() == 3 and inverse.effect["already"] == 0
     apply_plan(author=COMMAND, plan_id=inverse.pk)
     assert all_grants() == before
-    again = create_inverse_plan(author=COMMAND, plan_id=inverse.pk)
+    again = inverse_plan.create(author=COMMAND, plan_id=inverse.pk)
     assert [(row.verb, row.principal) for row in again.items.order_by("position")] == [
         (row.verb, row.principal) for row in changing_items(plan).order_by("position")
     ]
@@ -254,13 +270,13 @@ def test_the_inverse_plan_undoes_only_the_changes_that_were_made():
 def test_a_plan_that_changed_nothing_or_was_not_applied_cannot_be_undone():
     plan = create_sample_plan()
     with pytest.raises(PlanError, match="is proposed: only an applied plan can be undone"):
-        create_inverse_plan(author=COMMAND, plan_id=plan.pk)
+        inverse_plan.create(author=COMMAND, plan_id=plan.pk)
     nothing = create_sample_plan(grant=[item("user:dee", ORDERS)])
     revision = current_revision()
     apply_plan(author=COMMAND, plan_id=nothing.pk)
     assert current_revision() == revision
     with pytest.raises(PlanError, match="changed nothing"):
-        create_inverse_plan(author=COMMAND, plan_id=nothing.pk)
+        inverse_plan.create(author=COMMAND, plan_id=nothing.pk)
 
 
 def test_invalid_items_are_refused_each_with_its_position():
@@ -357,7 +373,7 @@ def test_a_copy_has_only_grants_that_the_target_does_not_hold_directly():
     change_grants(
         author=COMMAND, grant=[item("user:dee", CUSTOMERS, "ADMIN"), item("user:ned", "dataset:hr.salaries")]
     )
-    plan = create_plan_from_copy(author=COMMAND, source="user:ned", target="user:dee")
+    plan = copy_plan.create(author=COMMAND, source="user:ned", target="user:dee")
     assert {str(row.address) for row in plan.items.all()} == {
         "namespace:sales",
         ORDERS,
@@ -366,7 +382,7 @@ def test_a_copy_has_only_grants_that_the_target_does_not_hold_directly():
         "artifact:sales.etl-1.0",
         "dataset:hr.salaries",
     }
-    inside = create_plan_from_copy(
+    inside = copy_plan.create(
         author=COMMAND, source="user:ned", target="group:operators", within=parse_address("namespace:hr")
     )
     assert [(row.principal, str(row.address)) for row in inside.items.all()] == [
@@ -393,7 +409,7 @@ def test_a_copy_has_only_grants_that_the_target_does_not_hold_directly():
 )
 def test_an_invalid_copy_is_refused_with_a_reason(arguments, words):
     with pytest.raises(GrantError, match=words):
-        create_plan_from_copy(author=COMMAND, **arguments)
+        copy_plan.create(author=COMMAND, **arguments)
     assert not Plan.objects.exists()
 
 

@@ -9,10 +9,10 @@ from entities.vocabulary import ANY
 from grants.changes import Shown
 from grants.effects.effect import RowFilter
 from grants.models import JournalLine, Plan, UserGrant
-from grants.plans.apply import apply_plan, create_inverse_plan, discard_plan
+from grants.plans.apply import apply_plan, discard_plan, inverse_plan
 from grants.plans.permission_effect import plan_effect
 from grants.plans.renew import renew_plan
-from grants.plans.sources.off_boarding import OffBoarding, create_off_boarding_plan
+from grants.plans.sources.off_boarding import OffBoarding, off_boarding_plan
 from grants.policies.catalogue import GENERATIONS
 from grants.principals.renaming import rename_user
 from grants.principals.services import add_group, add_user
@@ -58,8 +58,8 @@ def tenant():
 
 
 def off_board(**choices) -> Plan:
-    plan = create_off_boarding_plan(
-        author=COMMAND, choices=OffBoarding("lea", accepts_no_administrator=True, **choices)
+    plan = off_boarding_plan.create(
+        author=COMMAND, choices=OffBoarding("lea", accept_no_administrator=True, **choices)
     )
     return apply_plan(author=COMMAND, plan_id=plan.pk, shown=CONFIRMED)
 
@@ -73,11 +73,11 @@ def test_an_undo_restores_permissions_without_going_beyond_its_purpose():
     before = all_grants()
     plan = off_board(stranded_heirs=["user:tom"])
     for generation in GENERATIONS.values():
-        undo = create_inverse_plan(author=COMMAND, plan_id=plan.pk)
+        undo = inverse_plan.create(author=COMMAND, plan_id=plan.pk)
         effect = plan_effect(undo, generation)
         assert effect.has_effect and effect.tally.beyond == 0, generation.name
         discard_plan(author=COMMAND, plan_id=undo.pk)
-    undo = create_inverse_plan(author=COMMAND, plan_id=plan.pk)
+    undo = inverse_plan.create(author=COMMAND, plan_id=plan.pk)
     assert (changed(undo, "gained"), changed(undo, "lost")) == (
         changed(plan, "lost"),
         changed(plan, "gained"),
@@ -92,7 +92,7 @@ def test_without_what_the_plan_took_the_same_grants_go_beyond_their_purpose():
     plan = create_plan_from_changes(author=COMMAND, revoke=revoked)
     apply_plan(author=COMMAND, plan_id=plan.pk, shown=CONFIRMED)
     again = create_plan_from_changes(author=COMMAND, grant=revoked)
-    undo = create_inverse_plan(author=COMMAND, plan_id=plan.pk)
+    undo = inverse_plan.create(author=COMMAND, plan_id=plan.pk)
     assert (
         plan_effect(again, "existing").tally.gained_beyond
         > 0
@@ -105,7 +105,7 @@ def test_permissions_that_the_plan_did_not_take_are_beyond_the_purpose_of_its_un
     apply_plan(author=COMMAND, plan_id=plan.pk, shown=CONFIRMED)
     report = parse_address("program:sales.shop.workflow.report")
     register_entity(author=COMMAND, address=report)
-    undo = create_inverse_plan(author=COMMAND, plan_id=plan.pk)
+    undo = inverse_plan.create(author=COMMAND, plan_id=plan.pk)
     beyond = list(plan_effect(undo, "existing").rows(RowFilter(purpose="beyond")))
     assert beyond and {row.entity for row in beyond} == {str(report)}
 
@@ -113,7 +113,7 @@ def test_permissions_that_the_plan_did_not_take_are_beyond_the_purpose_of_its_un
 def test_a_renamed_user_gets_back_the_same_permissions():
     plan = off_board(stranded_heirs=["user:tom"])
     rename_user(author=COMMAND, name="lea", new_name="lea.berg")
-    undo = create_inverse_plan(author=COMMAND, plan_id=plan.pk)
+    undo = inverse_plan.create(author=COMMAND, plan_id=plan.pk)
     assert plan_effect(undo).tally.beyond == 0
     assert changed(undo, "gained") == {("lea.berg", *rest) for _, *rest in changed(plan, "lost")}
 
@@ -124,7 +124,7 @@ def stranded(plan: Plan) -> dict[str, int]:
 
 def test_entities_that_are_only_back_where_they_were_need_no_confirmation():
     plan = off_board(stranded_heirs=["user:tom", "user:kim"])
-    undo = create_inverse_plan(author=COMMAND, plan_id=plan.pk)
+    undo = inverse_plan.create(author=COMMAND, plan_id=plan.pk)
     assert stranded(undo) == {} and (undo.effect["stranded_none"], undo.effect["stranded_one"]) == (0, 0)
     # the change makes the undo stale
     change_grants(author=COMMAND, grant=[("user:tom", ORDERS, "READ")])
@@ -138,7 +138,7 @@ def test_entities_with_fewer_administrators_than_before_the_undone_plan_must_be_
     )
     apply_plan(author=COMMAND, plan_id=plan.pk, shown=CONFIRMED)
     change_grants(author=COMMAND, revoke=[("user:kim", ORDERS, "ADMIN")])
-    undo = create_inverse_plan(author=COMMAND, plan_id=plan.pk)
+    undo = inverse_plan.create(author=COMMAND, plan_id=plan.pk)
     assert stranded(undo) == {str(ORDERS): 1} and undo.effect["stranded_one"] == 1
 
 
@@ -152,7 +152,7 @@ def test_the_number_of_queries_does_not_grow_with_the_undone_plan():
         apply_plan(author=COMMAND, plan_id=plan.pk, shown=CONFIRMED)
         plan_effect(plan := Plan.objects.get(pk=plan.pk))
         with CaptureQueriesContext(connection) as captured:
-            assert plan_effect(undo := create_inverse_plan(author=COMMAND, plan_id=plan.pk)).tally.beyond == 0
+            assert plan_effect(undo := inverse_plan.create(author=COMMAND, plan_id=plan.pk)).tally.beyond == 0
         assert stranded(undo) == {}
         return len(captured)
 
@@ -164,7 +164,7 @@ def test_restored_grants_name_the_undo_and_the_undone_plan_as_their_reason():
     plan = off_board(stranded_heirs=["user:tom"])
     undo = apply_plan(
         author=COMMAND,
-        plan_id=create_inverse_plan(author=COMMAND, plan_id=plan.pk).pk,
+        plan_id=inverse_plan.create(author=COMMAND, plan_id=plan.pk).pk,
         shown=CONFIRMED,
     )
     reason = f"{COMMAND.reason} (restored by {undo}, which undid {plan})"

@@ -16,7 +16,7 @@ from grants.history.catch_up import catch_up
 from grants.history.past import as_of
 from grants.journal import Author, current_revision
 from grants.models import User, UserGrant
-from grants.plans.apply import apply_plan, create_inverse_plan
+from grants.plans.apply import apply_plan, inverse_plan
 from grants.plans.renew import renew_plan
 from grants.principals.renaming import names_since, rename_group, rename_user
 from grants.principals.services import add_group, add_user
@@ -124,7 +124,7 @@ def test_plans_follow_renames():
     with pytest.raises(StalePlan):
         apply_plan(author=COMMAND, plan_id=stale.pk)
     assert renew_plan(author=COMMAND, plan_id=stale.pk).items.get().principal == "user:bert"
-    apply_plan(author=COMMAND, plan_id=create_inverse_plan(author=COMMAND, plan_id=plan.pk).pk)
+    apply_plan(author=COMMAND, plan_id=inverse_plan.create(author=COMMAND, plan_id=plan.pk).pk)
     assert {
         (name.replace("bert", "bob").replace("crimson", "red"), *rest) for name, *rest in all_grants()
     } == before

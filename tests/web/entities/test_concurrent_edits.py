@@ -5,7 +5,7 @@ import pytest
 from entities.address import parse_address
 from entities.selectors import entity_at
 from grants.models import JournalLine
-from grants.plans.sources.copy import create_plan_from_copy
+from grants.plans.sources.copy import copy_plan
 from tests.support.cast import SETUP
 from tests.support.changes import activate_generation, change_grants
 
@@ -73,7 +73,7 @@ def test_an_outdated_form_does_not_overwrite_a_description(browse):
 
 def test_renewing_a_stale_plan_keeps_the_reason(browse):
     client = browse("ada")
-    plan = create_plan_from_copy(author=SETUP, source="user:ned", target="user:out")
+    plan = copy_plan.create(author=SETUP, source="user:ned", target="user:out")
     change_grants(author=SETUP, revoke=[("user:ned", parse_address("dataset:sales.orders"), "ADMIN")])
     text = client.post(
         f"/plans/{plan.pk}/apply", {"reason": "he takes over", "strand": "yes", "beyond": "yes"}

@@ -8,7 +8,7 @@ from authzconsole.web.explorer.console_search import PAGE_ENTRIES, console_hits
 from entities.address import parse_address
 from entities.services import ensure_entities
 from grants.models import Plan, User
-from grants.plans.sources.copy import create_plan_from_copy
+from grants.plans.sources.copy import copy_plan
 from tests.support.cast import SETUP
 from tests.support.pages import page_html
 
@@ -184,7 +184,7 @@ def test_administrators_and_auditors_also_find_people_groups_plans_reports_and_p
 
 
 def test_every_hit_leads_to_a_page_that_the_account_can_open(browse, cast):
-    create_plan_from_copy(author=SETUP, source="user:ned", target="user:out")
+    copy_plan.create(author=SETUP, source="user:ned", target="user:out")
     for name in ("ada", "aud", "dee"):
         client, urls = browse(name), set()
         for page in (*NAV_ITEMS, *PAGE_ENTRIES):

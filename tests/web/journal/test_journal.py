@@ -17,7 +17,7 @@ from grants.change_set import Join, Leave
 from grants.journal import Author, current_revision
 from grants.models import JournalHead, JournalLine
 from grants.plans.apply import apply_plan
-from grants.plans.sources.copy import create_plan_from_copy
+from grants.plans.sources.copy import copy_plan
 from tests.support.authors import administrator
 from tests.support.cast import SETUP
 from tests.support.changes import change_grants, change_memberships, create_plan_from_changes
@@ -169,7 +169,7 @@ def test_the_number_of_queries_does_not_grow_with_the_journal(browse, django_ass
 
 def test_lines_link_to_their_plan_on_every_page(browse):
     author = administrator()
-    plan = create_plan_from_copy(author=author, source="user:ned", target="user:out")
+    plan = copy_plan.create(author=author, source="user:ned", target="user:out")
     apply_plan(author=author, plan_id=plan.pk)
     for url in ("/journal/", "/", "/people/user:out", "/entities/dataset:sales.orders?tab=history"):
         assert f'<a href="/plans/{plan.pk}/">plan {plan.pk}</a>' in page_html(browse("ada").get(url)), url

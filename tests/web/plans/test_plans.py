@@ -11,8 +11,8 @@ from entities.services import ensure_entities
 from grants.evaluation.engine import check
 from grants.journal import current_revision
 from grants.models import Plan
-from grants.plans.apply import apply_plan, create_inverse_plan
-from grants.plans.sources.readiness import create_readiness_plan
+from grants.plans.apply import apply_plan, inverse_plan
+from grants.plans.sources.readiness import readiness_plan
 from grants.policies.catalogue import GENERATIONS
 from grants.policies.question import Question
 from tests.support.authors import COMMAND, all_grants, database_state
@@ -191,13 +191,12 @@ def test_the_forecast_leads_to_a_plan_with_the_missing_grants(browse):
     assert page.context["forecast"].verdict == "complete" and page.context["receivers"] == []
 
 
-@pytest.mark.parametrize("user", ["ned", "dee", "grp", "ina", "nobody", "a%00b", ""])
 @pytest.mark.parametrize("generation", [*GENERATIONS, "newest"])
-def test_the_forecast_works_for_every_user_and_generation(user, generation, browse):
-    assert (
-        browse("aud").get(f"/forecast/namespace:sales?deleter={user}&generation={generation}").status_code
-        == 200
-    )
+def test_the_forecast_works_for_every_user_and_generation(generation, browse):
+    client = browse("aud")
+    for user in ("ned", "ina", "a%00b", ""):
+        url = f"/forecast/namespace:sales?deleter={user}&generation={generation}"
+        assert client.get(url).status_code == 200, user
 
 
 def test_a_forecast_requires_a_live_namespace(browse):
@@ -255,14 +254,14 @@ def test_the_number_of_queries_does_not_grow_with_the_data(browse):
         )
         applied_plan = apply_plan(
             author=COMMAND,
-            plan_id=create_readiness_plan(
+            plan_id=readiness_plan.create(
                 author=COMMAND,
                 namespace=parse_address("namespace:hr"),
                 user="dee" if numbers[0] else "ned",
                 generation="final",
             ).pk,
         )
-        create_inverse_plan(author=COMMAND, plan_id=applied_plan.pk)
+        inverse_plan.create(author=COMMAND, plan_id=applied_plan.pk)
         urls = ("/plans/", f"/plans/{plan.pk}/", f"/plans/{applied_plan.pk}/", FORECAST)
         return [query_count(client, url) for url in urls]
 

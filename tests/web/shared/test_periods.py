@@ -19,7 +19,7 @@ from authzconsole.web.shared.times.periods import (
 from entities.address import parse_address
 from grants.journal import Author
 from grants.models import AccessRequest, Membership, Plan, User, UserGrant
-from grants.plans.apply import apply_plan, create_inverse_plan
+from grants.plans.apply import apply_plan, inverse_plan
 from grants.requests.create import RequestDraft, WantedAccess, create_request
 from grants.validity import Validity, ValidityError
 from tests.support.authors import COMMAND
@@ -269,7 +269,7 @@ def test_expired_access_is_revoked_with_a_plan(administrator):
         not UserGrant.objects.filter(user__username="out").exists()
         and not Membership.objects.filter(user__username="out").exists()
     )
-    apply_plan(author=COMMAND, plan_id=create_inverse_plan(author=COMMAND, plan_id=plan.pk).pk)
+    apply_plan(author=COMMAND, plan_id=inverse_plan.create(author=COMMAND, plan_id=plan.pk).pk)
     assert stored_validity().valid_until == NOW - timedelta(days=1)
 
 

@@ -1,0 +1,27 @@
+"""A choice between several plans for the same purpose, with their effects side by side."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class PlanChoice:
+    """One of several plans, which is not created yet. value: its name, such as the principal that receives the
+    grants. title, note: shown to people; empty for the value.
+
+    grants: their number. kept, kept_not: permissions of the purpose that are permitted and not permitted
+    afterwards. gained, lost: permissions beyond the purpose. given, taken: what an activation of a generation
+    after the plan gives and takes. None if they are not known. fault: why it cannot be chosen; otherwise
+    empty.
+    """
+
+    value: str
+    title: str = ""
+    note: str = ""
+    grants: int | None = None
+    kept: int | None = None
+    kept_not: int | None = None
+    gained: int | None = None
+    lost: int | None = None
+    given: int | None = None
+    taken: int | None = None
+    fault: str = ""
