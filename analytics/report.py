@@ -17,9 +17,6 @@ class Progress(Protocol):
     def check(self) -> None:
         """Raise the exception that ends the analysis, if its end was requested."""
 
-    def show_progress(self, done: int, total: int) -> None:
-        """Record how many of the steps of the stage are done."""
-
     def track_jobs(self, context: SparkContext) -> None:
         """Treat all Spark jobs that this thread starts after this call as jobs of this analysis."""
 

@@ -92,7 +92,6 @@ class RunProgress:
     def __init__(self, context: JobContext):
         self.context = context
         self.begin_stage, self.check = context.begin_stage, context.check
-        self.show_progress = context.show_progress
         self._group = f"run-{context.job.pk}-{context.job.attempt}-{context.job.claim}"
         self._spark: SparkContext | None = None
         self._stop = threading.Event()
@@ -250,9 +249,6 @@ class _ForegroundProgress:
         self.begin_stage = on_stage
 
     def check(self) -> None:
-        return None
-
-    def show_progress(self, done: int, total: int) -> None:
         return None
 
     def track_jobs(self, context) -> None:

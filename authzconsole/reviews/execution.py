@@ -7,27 +7,11 @@ from authzconsole.reviews.bundle import write_review_bundle
 from authzconsole.reviews.reminders import remind_reviewers
 from grants.errors import GrantError
 from grants.jobs import JobContext, JobFailed, retry_database
-from grants.journal import Author
 from grants.models.reviews import Campaign, CampaignState
-from grants.reviews.answers import sign_off
-from grants.reviews.finishing import close_campaign, create_result_plans, request_finish
+from grants.reviews.finishing import close_campaign, create_result_plans
 from grants.reviews.preparation import prepare_campaign
 from grants.reviews.sweep import sweep_campaigns
 from grants.usage.storage import delete_old_usage
-
-REVIEW_AUTHOR = Author("review", reason="all reviewers have signed off")
-
-
-def sign_off_share(*, author: Author, campaign: Campaign) -> bool:
-    """Sign off the author's share.
-
-    Finish the review if all shares are signed off then, and return whether it is finished.
-    """
-    with transaction.atomic():
-        if not sign_off(author=author, campaign=campaign):
-            return False
-        request_finish(author=REVIEW_AUTHOR, number=campaign.pk)
-    return True
 
 
 def prepare_review(context: JobContext) -> None:

@@ -8,7 +8,6 @@ from typing import Any, TextIO
 from django.db.models import Q, QuerySet
 from django.template.loader import render_to_string
 
-from authzconsole.reviews.evidence_lines import evidence_lines
 from grants.models import privilege_of
 from grants.models.reviews import (
     Answer,
@@ -19,6 +18,7 @@ from grants.models.reviews import (
     ReviewItem,
     UnansweredRule,
 )
+from grants.reviews.evidence_lines import evidence_lines
 from grants.reviews.finishing import gone_items, reason_without_plan
 from grants.reviews.scope import parse_scope
 from grants.reviews.selection import OPEN_ITEMS, REMOVED_ITEMS

@@ -27,6 +27,7 @@ from grants.models.reviews import (
     UnansweredRule,
 )
 from grants.plans.create import MAX_PLAN_ITEMS, PlanDraft, PlanOrigin, store_plan
+from grants.reviews.answers import sign_off
 from grants.reviews.campaigns import add_makers, locked_campaign
 from grants.reviews.errors import ReviewError
 from grants.reviews.removals import mark_removed_items, missing_condition
@@ -37,11 +38,24 @@ FINISHING_JOB = "review-finishing"
 ITEMS_PER_READ = 2_000
 IS_ENDING = Q(answer__in=(Answer.REVOKE, Answer.SHORTEN))
 AUTHOR = Author("review", reason="the result of an access review")
+SIGNED_OFF = Author("review", reason="all reviewers have signed off")
 _ROWS: Mapping[str, QuerySet] = {
     ItemSource.USER: UserGrant.objects.select_related("user", "content_object"),
     ItemSource.GROUP: GroupGrant.objects.select_related("group", "content_object"),
     ItemSource.MEMBERSHIP: Membership.objects.select_related("user", "group"),
 }
+
+
+def sign_off_share(*, author: Author, campaign: Campaign) -> bool:
+    """Sign off the author's share.
+
+    Finish the review if all shares are signed off then, and return whether it is finished.
+    """
+    with transaction.atomic():
+        if not sign_off(author=author, campaign=campaign):
+            return False
+        request_finish(author=SIGNED_OFF, number=campaign.pk)
+    return True
 
 
 def request_finish(*, author: Author, number: int) -> Campaign:

@@ -17,9 +17,9 @@ from authzconsole.rest.reviews.serializers import (
     ReviewAnswerSerializer,
     SignOffSerializer,
 )
-from authzconsole.reviews.execution import sign_off_share
 from authzconsole.reviews.item_rows import items_response, stream_items
 from grants.reviews.answers import UNDO, ItemSelection, answer_items, assign_items, preview_answer
+from grants.reviews.finishing import sign_off_share
 from grants.reviews.removals import with_current_removal
 from grants.reviews.selection import parse_filter
 

@@ -10,7 +10,6 @@ from django.utils import timezone
 from django.utils.http import url_has_allowed_host_and_scheme
 
 from authzconsole.common.messages import as_sentence
-from authzconsole.reviews.execution import sign_off_share
 from authzconsole.web.forms import (
     ConsoleForm,
     FlagField,
@@ -46,7 +45,7 @@ from grants.reviews.answers import (
 )
 from grants.reviews.campaigns import CampaignOptions, cancel_campaign, create_campaign, retry_campaign
 from grants.reviews.errors import ReviewError
-from grants.reviews.finishing import figures, request_finish
+from grants.reviews.finishing import figures, request_finish, sign_off_share
 from grants.reviews.selection import parse_filter
 from grants.roles.capabilities import Capability
 

@@ -9,7 +9,6 @@ from analytics.runs.selectors import waiting_reason
 from analytics.storage import StorageError
 from authzconsole.common.zip_files import zip_response
 from authzconsole.evidence.bundles import bundle_chunks
-from authzconsole.reviews.evidence_lines import evidence_lines
 from authzconsole.reviews.item_rows import items_response, stream_items
 from authzconsole.web.forms import ConsoleForm
 from authzconsole.web.shared.guard import capability_required
@@ -33,6 +32,7 @@ from grants.models.reviews import (
     ReviewItem,
     UnansweredRule,
 )
+from grants.reviews.evidence_lines import evidence_lines
 from grants.reviews.finishing import reason_without_plan, summary
 from grants.reviews.removals import load_current_removal, with_current_removal
 from grants.reviews.scope import parse_scope

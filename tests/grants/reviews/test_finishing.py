@@ -5,7 +5,6 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from authzconsole.reviews.evidence_lines import evidence_lines
 from entities.address import parse_address
 from grants.errors import NotAdministrator, PlanError
 from grants.journal import Author
@@ -17,6 +16,7 @@ from grants.principals.renaming import rename_user
 from grants.reviews.answers import ItemSelection, answer_items, sign_off
 from grants.reviews.campaigns import months_later
 from grants.reviews.errors import ReviewError
+from grants.reviews.evidence_lines import evidence_lines
 from grants.reviews.finishing import (
     close_campaign,
     create_result_plans,
