@@ -2,9 +2,7 @@
 console's code.
 
 A requirement is a tuple: `("held", fact numbers)` is met if at least one of the facts is held, `("all",
-requirements)` if all of the requirements are met, `("any", requirements)` if at least one of them is met,
-`("not", (requirement,))` if it is not met. Only rules that are evaluated on bits use `not`: the evaluation of
-`count` on facts by target does not support it.
+requirements)` if all of the requirements are met, `("any", requirements)` if at least one of them is met.
 """
 
 import sys
@@ -30,13 +28,13 @@ class CompiledFact:
         and so on
         `below`: for a container, a grant on it or on anything inside it
         `anywhere`: a grant anywhere in the subtree of the target
-        `precomputed`: no grants; precomputed fact rows list the holders
-    privileges: a mask with one bit for each privilege number.
+        `precomputed`: no grants; rows with the number of the fact list the holders
+    selectors: the privilege numbers that count; for the form `precomputed`, the number of the fact.
     kinds: the numbers of the kinds with a rule that uses the fact.
     """
 
     form: str
-    privileges: int
+    selectors: tuple[int, ...]
     kinds: frozenset[int]
 
 
@@ -59,14 +57,6 @@ class CompiledRules:
     rules: tuple[CompiledRule, ...]
     facts: tuple[CompiledFact, ...]
 
-    @property
-    def privileges(self) -> int:
-        """A mask of the privileges that at least one fact uses."""
-        mask = 0
-        for fact in self.facts:
-            mask |= fact.privileges
-        return mask
-
     def has_form(self, *forms: str) -> bool:
         return any(fact.form in forms for fact in self.facts)
 
@@ -85,6 +75,6 @@ def fact_numbers(requirement: Requirement) -> set[int]:
     match requirement:
         case "held", numbers:
             return set(numbers)
-        case (("all" | "any" | "not"), requirements):
+        case (("all" | "any"), requirements):
             return set().union(*map(fact_numbers, requirements))
     raise ValueError(f"`{requirement[0]}` is not a requirement")

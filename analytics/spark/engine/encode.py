@@ -1,11 +1,10 @@
-"""Encode a tenant as typed rows, with Spark's joins: its targets, and the grants that count for them.
+"""Encode a tenant as rows of the engine, with Spark's joins: its targets, and the grants that count for them.
 
 A grant is sent once, to the block of the granted entity. It is not repeated for other entities for which it
 counts. If a subtree is split into blocks, a grant that counts beyond its own block is also sent to the other
 blocks. Users, groups, memberships and namespaces are not rows: they are collected into a Directory.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, reduce
 
@@ -13,26 +12,21 @@ import numpy as np
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from analytics.spark.engine import layout
+from analytics.spark.engine import units
 from analytics.spark.engine.compiled import CompiledRules, LiveNamespaces
-from analytics.spark.engine.members import Directory
+from analytics.spark.engine.directory import Directory
 from analytics.spark.engine.rows import (
+    ANYWHERE,
+    BELOW,
     COLUMNS,
+    GRANT,
     GROUP,
-    IN_APPLICATION,
-    IN_NAMESPACE,
+    NAMESPACE_GRANT,
     NONE,
+    TARGET,
     USER,
-    ContainerGrantRows,
-    DescendantGrantRows,
-    GrantRows,
-    PrecomputedFactRows,
-    Rows,
-    TargetRows,
-    check_columns,
-    row_type_number,
 )
-from analytics.spark.engine.rules import RuleSet, compile_rules, kinds_listed_by_grants, number_kinds
+from analytics.spark.engine.rules import PRIVILEGES, RuleSet, compile_rules, number_kinds
 from analytics.spark.schemas import Tables
 
 # The sample that finds large subtrees contains about this many entities for each unit.
@@ -75,258 +69,152 @@ def encode(
     """Return rows with COLUMNS, partitioned by subtree and block. with_names: add `name`, the address of each
     target.
 
-    precomputed: principal_type, principal, entity and fact number of each precomputed fact.
+    precomputed: the columns that describe the holders of precomputed facts, see `precompute`.
     """
     located = _located_entities(evaluation)
-    grant_kinds = () if with_names else kinds_listed_by_grants(evaluation.rule_set, evaluation.rules)
-    frames = [
-        _target_rows(evaluation, located, grant_kinds, with_names=with_names),
-        _grant_rows(evaluation, located, grant_kinds),
-    ]
+    frames = [_targets(evaluation, located, with_names=with_names), _grants(evaluation, located)]
     if evaluation.rules.has_form("anywhere"):
-        frames.append(_anywhere_rows(evaluation, located))
+        frames.append(_privileges_anywhere(evaluation, located))
     if precomputed is not None:
         locations = located.select(F.col("id").alias("entity"), "subtree", "block")
-        frames.append(_typed_rows(precomputed.join(locations, on="entity", how="inner"), PrecomputedFactRows))
+        frames.append(precomputed.join(locations, on="entity"))
     part = F.pmod(F.xxhash64("subtree", "block"), F.lit(evaluation.partitions)).cast("int").alias("part")
-    columns = [*COLUMNS, "name"] if with_names else [*COLUMNS]
+    columns = [
+        F.coalesce(F.col(name).cast(type_), F.lit(NONE).cast(type_)).alias(name)
+        for name, type_ in COLUMNS.items()
+    ]
     return (
-        reduce(_union, frames)
-        .select("*", part)
+        reduce(union, frames)
+        .select(*columns, part, *(["name"] if with_names else []))
         .repartitionById(evaluation.partitions, "part")
-        .select(*columns)
+        .drop("part")
     )
 
 
-def _union(left: DataFrame, right: DataFrame) -> DataFrame:
+def union(left: DataFrame, right: DataFrame) -> DataFrame:
+    """Return the rows of both. Columns that one of them does not have are null."""
     return left.unionByName(right, allowMissingColumns=True)
 
 
-def _typed_rows(frame: DataFrame, row_type: type[Rows], **columns: Column | str) -> DataFrame:
-    """Return the rows of `frame` as rows of `row_type` in the wide schema.
-
-    columns: the column for each field that is not a column of the same name in `frame`.
-    """
-    values = {name: F.col(name) for name in row_type.__match_args__} | {
-        name: F.col(column) if isinstance(column, str) else column for name, column in columns.items()
-    }
-    check_columns(row_type, values)
-    values["row_type"] = F.lit(row_type_number(row_type))
-    return frame.select(*_wide_columns(values), *([F.col("name")] if "name" in frame.columns else []))
-
-
-def _wide_columns(values: Mapping[str, Column]) -> list[Column]:
-    """Return the columns of the wide schema, with NONE for null and for columns without a value."""
-    return [
-        F.coalesce(values.get(name, F.lit(NONE)).cast(sql_type), F.lit(NONE).cast(sql_type)).alias(name)
-        for name, sql_type in COLUMNS.items()
-    ]
-
-
 def _located_entities(evaluation: Evaluation) -> DataFrame:
-    """Return id, kind, key, state, subtree, application, block, block_count, application_block of every
-    entity.
+    """Return id, kind, key, state, subtree, application, block and block_count of every entity.
 
     A subtree that is too large for a unit is split into blocks. The container at its root is in block 0. The
-    entities of an application are in one block, unless the application is too large for a unit too. Then its
-    programs are spread over all blocks, and `application_block` is the block of the application itself.
-    block_count, application_block: null if the subtree or the application is not split.
+    entities of an application are in one block. block_count: null if the subtree is not split.
     """
     application = F.when(F.col("kind") == "application", F.col("id")).otherwise(F.col("application_id"))
-    subtree = application if evaluation.container == "application" else F.col("namespace_id")
+    is_by_application = evaluation.container == "application"
     entities = evaluation.tables.entities.select(
         "id",
         "kind",
         "key",
         "state",
-        F.coalesce(subtree, F.lit(NONE)).alias("subtree"),
+        F.coalesce(application if is_by_application else "namespace_id", F.lit(NONE)).alias("subtree"),
         application.alias("application"),
     )
     if evaluation.namespaces is not None:
-        entities = entities.where(F.col("subtree") != NONE)
-    if evaluation.namespaces is not None and evaluation.namespaces.name:
         subtrees = _evaluated_namespaces(evaluation).select(F.col("id").alias("subtree"))
-        entities = entities.join(F.broadcast(subtrees), on="subtree")
-    large_subtrees = _large_containers(entities, "subtree").withColumnRenamed("unit_count", "block_count")
-    large_applications = _large_containers(entities, "application").select(
-        "application", F.lit(True).alias("is_split")
-    )
-    application_block = F.when(F.col("application") == F.col("subtree"), 0).otherwise(
-        F.pmod(F.xxhash64("application"), F.col("block_count"))
-    )
-    block = (
-        F.when(F.col("block_count").isNull() | (F.col("id") == F.col("subtree")), 0)
-        .when(F.col("is_split") & (F.col("id") == F.col("application")), application_block)
-        .when(F.col("is_split"), F.pmod(F.xxhash64("id"), F.col("block_count")))
-        .otherwise(F.pmod(F.xxhash64(F.coalesce("application", "id")), F.col("block_count")))
-    )
-    return (
-        entities.join(F.broadcast(large_subtrees), on="subtree", how="left")
-        .join(F.broadcast(large_applications), on="application", how="left")
-        .withColumns(
-            {
-                "block": block.cast("int"),
-                "application_block": F.when(F.col("is_split"), application_block).cast("int"),
-            }
-        )
-        .drop("is_split")
+        entities = entities.join(F.broadcast(subtrees), on="subtree", how="left_semi")
+    hashed = F.xxhash64("id" if is_by_application else F.coalesce("application", "id"))
+    block = F.when(F.col("id") != F.col("subtree"), F.pmod(hashed, F.col("block_count")))
+    return entities.join(F.broadcast(_large_subtrees(entities)), on="subtree", how="left").withColumn(
+        "block", F.coalesce(block, F.lit(0)).cast("int")
     )
 
 
-def _large_containers(entities: DataFrame, column: str) -> DataFrame:
-    """Return the values of `column` with more entities than a unit holds, and as `unit_count` how many units
-    they fill.
+def _large_subtrees(entities: DataFrame) -> DataFrame:
+    """Return the subtrees with more entities than a unit holds, and as `block_count` how many units they fill.
 
-    Counts a sample, because an exact count would exchange a row for every application. Returns at most one
-    row for each UNIT_ENTITIES entities.
+    Counts a sample. Returns at most one row for each UNIT_ENTITIES entities.
     """
-    interval = max(1, layout.UNIT_ENTITIES // _SAMPLED_ENTITIES)
-    sample = entities.where(F.pmod(F.xxhash64("id"), F.lit(interval)) == 0) if interval > 1 else entities
-    unit_count = F.ceil(F.count("*") * interval / layout.UNIT_ENTITIES).cast("int")
+    interval = max(1, units.UNIT_ENTITIES // _SAMPLED_ENTITIES)
     return (
-        sample.where(F.col(column) != NONE)
-        .groupBy(column)
-        .agg(unit_count.alias("unit_count"))
-        .where(F.col("unit_count") > 1)
+        entities.where((F.pmod(F.xxhash64("id"), F.lit(interval)) == 0) & (F.col("subtree") != NONE))
+        .groupBy("subtree")
+        .agg(F.ceil(F.count("*") * interval / units.UNIT_ENTITIES).cast("int").alias("block_count"))
+        .where(F.col("block_count") > 1)
     )
 
 
-def _target_rows(
-    evaluation: Evaluation, located: DataFrame, grant_kinds: tuple[str, ...], *, with_names: bool
-) -> DataFrame:
-    """Return the target rows. grant_kinds: kinds without target rows, see kinds_listed_by_grants."""
-    kinds = [kind for kind in evaluation.kind_numbers if kind not in grant_kinds]
-    targets = located.where((F.col("state") == "live") & F.col("kind").isin(*kinds))
-    if with_names:
-        targets = targets.withColumn("name", F.concat_ws(":", "kind", "key"))
-    return _typed_rows(targets, TargetRows, kind=_kind_number(evaluation), entity="id")
-
-
-def _kind_number(evaluation: Evaluation) -> Column:
-    items = [F.lit(value) for kind_and_number in evaluation.kind_numbers.items() for value in kind_and_number]
-    return F.create_map(*items)[F.col("kind")]
+def _targets(evaluation: Evaluation, located: DataFrame, *, with_names: bool) -> DataFrame:
+    numbers = [F.lit(value) for item in evaluation.kind_numbers.items() for value in item]
+    targets = located.where((F.col("state") == "live") & F.col("kind").isin(*evaluation.kind_numbers))
+    return targets.select(
+        F.lit(TARGET).alias("form"),
+        "subtree",
+        "block",
+        F.create_map(*numbers)[F.col("kind")].alias("kind"),
+        F.col("id").alias("entity"),
+        "application",
+        *([F.concat_ws(":", "kind", "key").alias("name")] if with_names else []),
+    )
 
 
 def _used_grants(evaluation: Evaluation) -> DataFrame:
-    """Return principal_type, principal, privilege and entity of the grants that at least one fact uses."""
-    names = evaluation.rule_set.privileges
-    used_privileges = [name for number, name in enumerate(names) if evaluation.rules.privileges >> number & 1]
-    return evaluation.tables.grants.where(F.col("privilege").isin(*used_privileges)).select(
-        principal_type_number().alias("principal_type"),
+    """Return principal_type, principal, selector (the privilege) and entity of the grants that a fact uses."""
+    facts = evaluation.rules.facts
+    used = {number for fact in facts if fact.form != "precomputed" for number in fact.selectors}
+    is_used = F.col("privilege").isin(*(PRIVILEGES[number] for number in used))
+    return evaluation.tables.grants.where(is_used).select(
+        F.when(F.col("principal_type") == "user", USER).otherwise(GROUP).alias("principal_type"),
         F.col("principal_id").alias("principal"),
-        privilege_number(names).alias("privilege"),
+        (F.array_position(F.array(*map(F.lit, PRIVILEGES)), F.col("privilege")) - 1).alias("selector"),
         F.col("entity_id").alias("entity"),
     )
 
 
-def principal_type_number() -> Column:
-    return F.when(F.col("principal_type") == "user", USER).otherwise(GROUP)
-
-
-def privilege_number(names: tuple[str, ...]) -> Column:
-    return F.array_position(F.array(*map(F.lit, names)), F.col("privilege")) - 1
-
-
 def _located_grants(evaluation: Evaluation, located: DataFrame) -> DataFrame:
-    entities = located.withColumnRenamed("id", "entity").drop("key")
-    return _used_grants(evaluation).join(entities.hint("shuffle_hash"), on="entity", how="inner")
+    locations = located.select(F.col("id").alias("entity"), "subtree", "block", "block_count", "application")
+    return _used_grants(evaluation).join(locations.hint("shuffle_hash"), on="entity")
 
 
-def _grant_rows(evaluation: Evaluation, located: DataFrame, grant_kinds: tuple[str, ...]) -> DataFrame:
+def _grants(evaluation: Evaluation, located: DataFrame) -> DataFrame:
     """Return the grants as rows of their own block, and of the other blocks where they count.
 
-    One pass over the joined grants builds the rows of all types. A join for each type would take several
-    times as long.
+    One pass over the joined grants builds all rows. A join for each form would take several times as long.
     """
-    is_target = (F.col("state") == "live") & F.col("kind").isin(*grant_kinds)
-    kind = F.when(is_target, _kind_number(evaluation)) if grant_kinds else F.lit(NONE)
-    grants = _located_grants(evaluation, located).withColumn("kind", kind)
-    copies = _copies_for_other_blocks(evaluation)
-    if copies:
-        own_row = F.array(_row_copy(GrantRows, F.col("block")))
-        grants = (
-            grants.withColumn("copy", F.explode(F.concat(own_row, *copies)))
-            .select("*", "copy.*")
-            .drop("copy")
-        )
-        grants = grants.drop("block").withColumnRenamed("to_block", "block")
-        is_own_row = F.col("row_type") == row_type_number(GrantRows)
-        values = {name: F.when(is_own_row, F.col(name)) for name in ("entity", "application", "kind")}
-        values |= {name: F.col(name) for name in ("row_type", "container", "scope")}
-    else:
-        values = {"row_type": F.lit(row_type_number(GrantRows))}
-    return grants.select(*_wide_columns({name: F.col(name) for name in grants.columns} | values))
-
-
-def _row_copy(
-    row_type: type[Rows], block: Column, container: Column | None = None, scope: int = NONE
-) -> Column:
-    """Return a struct that describes one row of a grant: its type, its block and the added columns."""
-    container = F.lit(NONE) if container is None else container
-    return F.struct(
-        F.lit(row_type_number(row_type)).alias("row_type"),
-        block.cast("int").alias("to_block"),
-        container.cast("bigint").alias("container"),
-        F.lit(scope).alias("scope"),
-    )
-
-
-def _copies_for_other_blocks(evaluation: Evaluation) -> list[Column]:
-    """Return arrays of `_row_copy`, one array for each form of fact for which a grant counts in other blocks."""
-    rules, copies = evaluation.rules, []
-    is_split = F.col("application_block").isNotNull()
-    if rules.has_form("below"):
-        copies.append(
-            _array_if(F.col("block") > 0, F.array(_row_copy(DescendantGrantRows, F.lit(0), F.col("subtree"))))
-        )
-        copies.append(
-            _array_if(
-                is_split & (F.col("block") != F.col("application_block")),
-                F.array(_row_copy(DescendantGrantRows, F.col("application_block"), F.col("application"))),
-            )
-        )
-    if rules.has_form("namespace"):
+    copies = [F.array(_copy(GRANT, F.col("block")))]
+    if evaluation.rules.has_form("below"):
+        copies.append(F.when(F.col("block") > 0, F.array(_copy(BELOW, F.lit(0)))))
+    if evaluation.rules.has_form("namespace"):
         other_blocks = F.sequence(F.lit(1), F.col("block_count") - 1)
+        is_on_namespace = F.col("block_count").isNotNull() & (F.col("entity") == F.col("subtree"))
         copies.append(
-            _array_if(
-                F.col("block_count").isNotNull() & (F.col("entity") == F.col("subtree")),
-                F.transform(
-                    other_blocks,
-                    lambda block: _row_copy(ContainerGrantRows, block, F.col("subtree"), IN_NAMESPACE),
-                ),
-            )
+            F.when(is_on_namespace, F.transform(other_blocks, lambda block: _copy(NAMESPACE_GRANT, block)))
         )
-    if rules.has_form("application"):
-        all_blocks = F.sequence(F.lit(0), F.col("block_count") - 1)
-        copies.append(
-            _array_if(
-                is_split & (F.col("entity") == F.col("application")),
-                F.transform(
-                    all_blocks,
-                    lambda block: _row_copy(ContainerGrantRows, block, F.col("application"), IN_APPLICATION),
-                ),
-            )
+    no_copies = F.array().cast("array<struct<form:int,block:int>>")
+    is_copy = F.col("copy.form") != GRANT
+    return (
+        _located_grants(evaluation, located)
+        .withColumn("copy", F.explode(F.concat(*(F.coalesce(rows, no_copies) for rows in copies))))
+        .select(
+            "copy.*",
+            "subtree",
+            F.when(is_copy, F.col("subtree")).otherwise(F.col("entity")).alias("entity"),
+            F.when(~is_copy, F.col("application")).alias("application"),
+            "principal_type",
+            "principal",
+            "selector",
         )
-    return copies
-
-
-def _array_if(condition: Column, array: Column) -> Column:
-    """Return the array where the condition is true, else an empty array."""
-    return F.when(condition, array).otherwise(
-        F.array().cast("array<struct<row_type:int,to_block:int,container:bigint,scope:int>>")
     )
 
 
-def _anywhere_rows(evaluation: Evaluation, located: DataFrame) -> DataFrame:
+def _copy(form: int, block: Column) -> Column:
+    return F.struct(F.lit(form).alias("form"), block.cast("int").alias("block"))
+
+
+def _privileges_anywhere(evaluation: Evaluation, located: DataFrame) -> DataFrame:
     """Return a row in every block of a split subtree for each privilege that a principal holds anywhere in
     the subtree.
     """
     grants = _located_grants(evaluation, located).where(F.col("block_count").isNotNull())
-    privileges = grants.select(
-        "subtree", "block_count", "principal_type", "principal", "privilege"
-    ).distinct()
-    rows = privileges.withColumn("block", F.explode(F.sequence(F.lit(0), F.col("block_count") - 1)))
-    return _typed_rows(rows, DescendantGrantRows, container="subtree")
+    privileges = grants.select("subtree", "block_count", "principal_type", "principal", "selector").distinct()
+    return privileges.select(
+        F.lit(ANYWHERE).alias("form"),
+        "*",
+        F.col("subtree").alias("entity"),
+        F.explode(F.sequence(F.lit(0), F.col("block_count") - 1)).alias("block"),
+    ).drop("block_count")
 
 
 def _evaluated_namespaces(evaluation: Evaluation) -> DataFrame:
@@ -374,22 +262,17 @@ def collect_directory(evaluation: Evaluation) -> Directory:
         frames.append(
             _used_grants(evaluation)
             .join(F.broadcast(instances), on="entity", how="left_semi")
-            .select(F.lit("instance grants").alias("source"), "principal_type", "principal", "privilege")
+            .select(F.lit("instance grants").alias("source"), "principal_type", "principal", "selector")
         )
-    table = reduce(_union, frames).toArrow()
+    table = reduce(union, frames).toArrow()
     by_source = {
         name: table.filter(np.asarray(table["source"]) == name)
         for name in ("users", "memberships", "namespaces", "instance grants")
     }
-    directory = Directory.build(
-        by_source["users"],
-        by_source["memberships"],
-        by_source["namespaces"],
-        is_restricted=evaluation.namespaces is not None,
-    )
+    directory = Directory.build(by_source["users"], by_source["memberships"], by_source["namespaces"])
     if not evaluation.rules.has_form("instance"):
         return directory
     grants = by_source["instance grants"]
     return directory.with_instance_grants(
-        *(grants[name].to_numpy() for name in ("principal_type", "principal", "privilege"))
+        *(grants[name].to_numpy() for name in ("principal_type", "principal", "selector"))
     )

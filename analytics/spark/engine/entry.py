@@ -9,31 +9,36 @@ entity).
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial, reduce
+from functools import partial
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import Broadcast
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from analytics.spark.batches import BatchFunction
 from analytics.spark.engine.compiled import LiveNamespaces
+from analytics.spark.engine.directory import Directory, DirectoryBroadcast
 from analytics.spark.engine.encode import Evaluation, collect_directory, encode
-from analytics.spark.engine.members import DirectoryBroadcast
-from analytics.spark.engine.merge import ColumnContents, count_stages, holder_stages
-from analytics.spark.engine.pack import PARTIAL_COUNTS, PARTIAL_HOLDERS
-from analytics.spark.engine.pairs import PACKED_PAIRS, PairOrder, pair_table_stages
-from analytics.spark.engine.precompute import precompute_facts, small_tenant_rules
-from analytics.spark.engine.rules import RuleSet, is_met_without_grants
-from analytics.spark.engine.small_tenant import TABLE_COLUMNS, Stages, evaluate_small_tenant
+from analytics.spark.engine.pairs import PACKED_PAIRS, PairOrder, merge_pairs, pack_pairs
+from analytics.spark.engine.precompute import precompute_facts
+from analytics.spark.engine.rows import Array
+from analytics.spark.engine.rules import RuleSet
+from analytics.spark.engine.small_tenant import SmallTenant
+from analytics.spark.engine.sums import (
+    PARTIAL_SUMS,
+    SumOrder,
+    merge_sums,
+    pack_sums,
+    readiness_rows,
+    sum_rows,
+)
 from analytics.spark.schemas import Tables
 from analytics.spark.sorted_table import SortedTable
 from analytics.tables import READINESS, Table
 
-# A part of a result has at least this many users, because the counts of a group are sent once to each part.
-MIN_USERS_PER_PART = 256
 PARTS_PER_PARTITION = 4
 
 
@@ -107,128 +112,96 @@ def evaluate_rules(
             return _change_counts(Evaluation(tables, rule_set, namespaces=namespaces), output)
 
 
-def evaluate_partitions(
-    tables: Tables, rule_set: RuleSet, stages: Callable[..., tuple[BatchFunction]], schema: str
-) -> DataFrame:
-    """Return the rows that a function builds from each partition of the tenant, for figures that only one
-    analysis needs.
-
-    stages: returns the function. Its arguments are the compiled rules, whether users without grants must be
-    evaluated, and the broadcast directory. The function receives tenant rows with names. schema: the columns
-    of the rows that it builds.
-    """
-    evaluation = Evaluation(tables, rule_set)
-    stages = partial(stages, evaluation.rules, is_met_without_grants(rule_set))
-    if tables.is_small:
-        source, build = _small_tenant_stage(evaluation, stages, with_names=True)
-    else:
-        source, (build,) = _encode(evaluation, with_names=True), stages(_broadcast_directory(evaluation))
-    return source.mapInArrow(build, schema)
-
-
 def _change_counts(evaluation: Evaluation, output: ChangeCounts) -> SortedTable:
-    stages = partial(
-        count_stages,
-        evaluation.rules,
-        _rule_order(evaluation.rule_set),
-        _column_contents(evaluation.rule_set, output),
-        output.by_namespace,
+    rules = evaluation.rule_set.rules
+    by_key = sorted(range(len(rules)), key=lambda number: (rules[number].kind, rules[number].operation))
+    order = SumOrder(
+        ("user", "rule", "namespace") if output.by_namespace else ("user", "rule"),
+        tuple(by_key.index(number) for number in range(len(rules))),
+        (True,) * len(rules),
+        _part_count(evaluation),
     )
-    if evaluation.tables.is_small:
-        return SortedTable(output.table, *_small_tenant_stage(evaluation, partial(stages, 1)))
-    broadcast = _broadcast_directory(evaluation)
-    part_count = user_part_count(evaluation.partitions, len(broadcast.value["user_ids"]))
-    pack, merge = stages(part_count, broadcast)
-    packed = _encode(evaluation).mapInArrow(pack, PARTIAL_COUNTS)
-    return SortedTable(output.table, packed.repartitionById(part_count, "part"), merge)
-
-
-def user_part_count(partitions: int, user_count: int) -> int:
-    """Return the number of parts into which the users of a result are divided."""
-    return max(1, min(partitions * PARTS_PER_PARTITION, user_count // MIN_USERS_PER_PART))
+    rule_texts = {
+        "kind": [rules[number].kind for number in by_key],
+        "operation": [rules[number].operation for number in by_key],
+    }
+    contents = [
+        "gained" if name == output.gained_column else rule_texts.get(name, name)
+        for name in output.table.column_names
+    ]
+    build_rows = partial(sum_rows, dict(zip(output.table.column_names, contents, strict=True)))
+    return _sum_table(evaluation, output.table, order, build_rows)
 
 
 def _holder_counts(evaluation: Evaluation, output: HolderCounts) -> SortedTable:
-    candidate_rules = frozenset(
-        number
-        for number, rule in enumerate(evaluation.rule_set.rules)
-        if rule.operation == output.candidate_operation
+    rules = evaluation.rule_set.rules
+    order = SumOrder(
+        ("namespace", "user"),
+        (0,) * len(rules),
+        tuple(rule.operation != output.candidate_operation for rule in rules),
+        _part_count(evaluation),
     )
-    stages = partial(holder_stages, evaluation.rules, candidate_rules)
-    if evaluation.tables.is_small:
-        return SortedTable(READINESS, *_small_tenant_stage(evaluation, partial(stages, 1)))
-    pack, merge = stages(evaluation.partitions, _broadcast_directory(evaluation))
-    packed = _encode(evaluation).mapInArrow(pack, PARTIAL_HOLDERS)
-    return SortedTable(READINESS, packed.repartitionById(evaluation.partitions, "part"), merge)
+    return _sum_table(evaluation, READINESS, order, readiness_rows)
+
+
+def _part_count(evaluation: Evaluation) -> int:
+    partitions = evaluation.partitions
+    return partitions * PARTS_PER_PARTITION if partitions > 1 else 1
+
+
+def _sum_table(
+    evaluation: Evaluation,
+    table: Table,
+    order: SumOrder,
+    build_rows: Callable[[Directory, dict[str, Array]], pa.RecordBatch],
+) -> SortedTable:
+    rows, broadcast = _encode(evaluation)
+    packed = rows.mapInArrow(pack_sums(evaluation.rules, order, broadcast), PARTIAL_SUMS)
+    parts = _divide(evaluation, packed, order.part_count)
+    return SortedTable(table, parts, merge_sums(order, build_rows, broadcast))
 
 
 def _pair_table(evaluation: Evaluation, output: PairTable) -> SortedTable:
+    rows, broadcast = _encode(evaluation, with_names=True)
+    order = _pair_order(output, broadcast.value, evaluation)
+    packed = rows.mapInArrow(pack_pairs(evaluation.rules, order, broadcast), PACKED_PAIRS)
     operations = tuple(rule.operation for rule in evaluation.rule_set.rules)
-    columns = output.table.column_names
-    stages = partial(
-        pair_table_stages, evaluation.rules, operations, is_met_without_grants(evaluation.rule_set), columns
+    return SortedTable(
+        output.table,
+        _divide(evaluation, packed, order.part_count),
+        merge_pairs(order, output.table.column_names, operations, broadcast),
     )
-    has_namespace = columns[0] == "namespace"
-    if evaluation.tables.is_small:
-        one_part = PairOrder.one_part(has_namespace=has_namespace)
-        return SortedTable(
-            output.table, *_small_tenant_stage(evaluation, partial(stages, one_part), with_names=True)
-        )
-    broadcast = _broadcast_directory(evaluation)
-    order = _pair_order(output.counts, broadcast.value, evaluation.partitions, has_namespace=has_namespace)
-    pack, merge = stages(order, broadcast)
-    packed = _encode(evaluation, with_names=True).mapInArrow(pack, PACKED_PAIRS)
-    return SortedTable(output.table, packed.repartitionById(order.part_count, "part"), merge)
 
 
-def _pair_order(
-    counts: DataFrame, directory: dict[str, Any], partitions: int, *, has_namespace: bool
-) -> PairOrder:
+def _divide(evaluation: Evaluation, packed: DataFrame, part_count: int) -> DataFrame:
+    """Return a partition for each part. Those of a small tenant stay in their only partition."""
+    return packed if evaluation.tables.is_small else packed.repartitionById(part_count, "part")
+
+
+def _pair_order(output: PairTable, directory: dict[str, Any], evaluation: Evaluation) -> PairOrder:
     """Return the order of the pairs.
 
     Collects one number for each user or namespace, which is less than the directory.
     """
+    has_namespace = output.table.column_names[0] == "namespace"
     names = directory["namespace_names" if has_namespace else "user_names"]
-    sums = counts.groupBy("name").agg(F.sum("pairs").alias("pairs")).toArrow()
+    sums = output.counts.groupBy("name").agg(F.sum("pairs").alias("pairs")).toArrow()
     pair_counts = np.zeros(len(names), np.int64)
     pair_counts[pc.index_in(sums["name"], value_set=names).to_numpy()] = sums["pairs"].to_numpy()
     if has_namespace:
-        return PairOrder.by_namespace(pair_counts, len(directory["user_ids"]), partitions)
-    return PairOrder.by_user(pair_counts, partitions)
+        user_count = max(1, len(directory["user_ids"]))
+        return PairOrder.split(("namespace", "user"), pair_counts, user_count, evaluation.partitions)
+    return PairOrder.split(("user",), pair_counts, 1, evaluation.partitions)
 
 
-def _encode(evaluation: Evaluation, *, with_names: bool = False) -> DataFrame:
-    return encode(evaluation, precompute_facts(evaluation, _broadcast_directory), with_names=with_names)
-
-
-def _small_tenant_stage(
-    evaluation: Evaluation, stages: Stages, *, with_names: bool = False
-) -> tuple[DataFrame, BatchFunction]:
-    """Return (the tables of the tenant in one partition, the function that evaluates them)."""
-    frames = [
-        getattr(evaluation.tables, name).select(F.lit(name).alias("table"), *columns)
-        for name, columns in TABLE_COLUMNS.items()
-    ]
-    tables = reduce(lambda left, right: left.unionByName(right, allowMissingColumns=True), frames).coalesce(1)
-    return tables, evaluate_small_tenant(small_tenant_rules(evaluation), stages, with_names=with_names)
-
-
-def _rule_order(rule_set: RuleSet) -> tuple[int, ...]:
-    """Return the position of each rule in the order of kinds and operations."""
-    rules = rule_set.rules
-    sorted_numbers = sorted(
-        range(len(rules)), key=lambda number: (rules[number].kind, rules[number].operation)
-    )
-    return tuple(sorted_numbers.index(number) for number in range(len(rules)))
-
-
-def _column_contents(rule_set: RuleSet, output: ChangeCounts) -> ColumnContents:
-    contents: dict[str, str | tuple[str, ...]] = {
-        "kind": tuple(rule.kind for rule in rule_set.rules),
-        "operation": tuple(rule.operation for rule in rule_set.rules),
-        output.gained_column: "gained",
-    }
-    return tuple((name, contents.get(name, name)) for name in output.table.column_names)
+def _encode(evaluation: Evaluation, *, with_names: bool = False) -> tuple[DataFrame, DirectoryBroadcast]:
+    """Return (the rows of the tenant, the directory)."""
+    if evaluation.tables.is_small:
+        tenant, spark = SmallTenant.collect(evaluation.tables), evaluation.tables.users.sparkSession
+        rows = pa.Table.from_batches([tenant.encode(evaluation, with_names=with_names)])
+        return spark.createDataFrame(rows).coalesce(1), _broadcast(evaluation, tenant.directory(evaluation))
+    precomputed = precompute_facts(evaluation, _broadcast_directory)
+    return encode(evaluation, precomputed, with_names=with_names), _broadcast_directory(evaluation)
 
 
 # The broadcasts of the analysis that this process runs.
@@ -236,9 +209,12 @@ _broadcasts: list[Broadcast[dict[str, object]]] = []
 
 
 def _broadcast_directory(evaluation: Evaluation) -> DirectoryBroadcast:
+    return _broadcast(evaluation, collect_directory(evaluation))
+
+
+def _broadcast(evaluation: Evaluation, directory: Directory) -> DirectoryBroadcast:
     """Broadcast the directory of the evaluation. `release_broadcasts` ends the broadcast."""
-    spark = evaluation.tables.users.sparkSession
-    broadcast = spark.sparkContext.broadcast(collect_directory(evaluation).to_dict())
+    broadcast = evaluation.tables.users.sparkSession.sparkContext.broadcast(directory.to_dict())
     _broadcasts.append(broadcast)
     return broadcast
 

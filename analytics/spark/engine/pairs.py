@@ -4,18 +4,17 @@ A detail table can have hundreds of millions of rows. Two things keep its cost l
 
 - The number of pairs of each user (or namespace) is known before the pairs are found, because the first table
   of an analysis contains these counts. So the pairs can be divided into parts of the table by ranges of their
-  sort key, and Spark does not run
-  the workers an additional time to sample the keys.
+  sort key, and Spark does not run the workers an additional time to sample the keys.
 - A pair is sent as two or three small numbers. Names of users and namespaces are looked up in the directory
   when the rows are written. The directory has no addresses: each address is sent once to each part that needs
   it.
 
-The sort key of a pair orders pairs by user, or by namespace and user: see `PairOrder`.
+The sort key of a pair is the rank of its user, or a number for its namespace and user: see `PairOrder`.
 """
 
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -32,17 +31,17 @@ from analytics.spark.batches import (
     text_array,
     unpack_numbers,
 )
+from analytics.spark.engine.bits import ChangedBits, changed_bits
 from analytics.spark.engine.compiled import CompiledRules
-from analytics.spark.engine.evaluate import RuleGroup, changed_words
-from analytics.spark.engine.layout import WORD_BITS, Unit
-from analytics.spark.engine.members import Directory, DirectoryBroadcast
-from analytics.spark.engine.rows import NONE, Array, TenantRows, decode_batches
+from analytics.spark.engine.directory import Directory, DirectoryBroadcast
+from analytics.spark.engine.rows import Array, decode_batches
+from analytics.spark.engine.sums import Key
+from analytics.spark.engine.units import WORD_BITS, Unit, split_into_units
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 # One row for each part and answer. sort_keys: relative to the first sort key of the part. entities: indexes
-# into `names`.
-# rules: rule numbers. Each of these three columns contains one number for each pair (see
+# into `names`. rules: rule numbers. Each of these three columns contains one number for each pair (see
 # batches.packed_column).
 # names: addresses, as an Arrow IPC stream.
 PACKED_PAIRS = "part int, after boolean, sort_keys binary, entities binary, rules binary, names binary"
@@ -54,209 +53,113 @@ MIN_PAIRS_PER_PART = 100_000
 MAX_BUFFERED_PAIRS = 2_000_000
 
 
-def changed_pairs(
-    rows: TenantRows, directory: Directory, rules: CompiledRules, *, all_users: bool
-) -> Iterator[tuple[Unit, Array, Array, Array, bool]]:
-    """Yield some pairs at a time as (unit, user indexes, targets of the unit, rule numbers, the answer
-    after).
-
-    all_users: see evaluate.changed_words.
-    """
-    for unit, users, group, after, bits in changed_words(rows, directory, rules, all_users=all_users):
-        for pairs in _pairs_of_bits(unit, users, group, bits):
-            yield unit, *pairs, after
-
-
-def _pairs_of_bits(
-    unit: Unit, users: Array, group: RuleGroup, bits: Array
-) -> Iterator[tuple[Array, Array, Array]]:
-    """Yield (user indexes, targets of the unit, rule numbers) for the set bits.
-
-    bits: a row for each user, with the words of the rule group.
-    """
-    first_word = int(unit.segment_begin[group.segments[0]])
-    # Few enough users to keep the batches small.
-    step = max(1, BATCH_ROWS // max(1, bits.shape[1] * WORD_BITS // 8))
-    for first in range(0, len(bits), step):
-        words = np.ascontiguousarray(bits[first : first + step])
-        row, bit = np.nonzero(np.unpackbits(words.view(np.uint8), axis=1, bitorder="little"))
-        target = np.searchsorted(unit.position, bit + first_word * WORD_BITS)
-        segment = (
-            np.searchsorted(unit.segment_begin[group.segments], bit // WORD_BITS + first_word, side="right")
-            - 1
-        )
-        for rule_by_segment in group.rules:
-            has_rule = np.nonzero(rule_by_segment[segment] != NONE)[0]
-            if len(has_rule):
-                yield users[first + row[has_rule]], target[has_rule], rule_by_segment[segment[has_rule]]
-
-
 @dataclass(frozen=True, eq=False)
 class PairOrder:
     """The sort keys of pairs, divided into the parts of a table.
 
-    The sort key of a pair is the rank of its user. If the key of the table begins with the namespace, it is
-    the rank of the namespace times the number of users, plus the rank of the user.
+    names: those of Key, `user` or `namespace` and `user`.
     first_keys: the first sort key of each part, ascending from 0.
     """
 
+    names: tuple[str, ...]
     first_keys: Array
-    has_namespace: bool
 
     @staticmethod
-    def one_part(*, has_namespace: bool) -> "PairOrder":
-        return PairOrder(np.zeros(1, np.int64), has_namespace)
+    def split(names: tuple[str, ...], pair_counts: Array, width: int, partitions: int) -> "PairOrder":
+        """Divide the keys into parts with about the same number of pairs: at least one for each partition,
+        unless a part would then have fewer than MIN_PAIRS_PER_PART pairs.
 
-    @staticmethod
-    def by_user(pair_counts: Array, partitions: int) -> "PairOrder":
-        """Split the users into parts with about the same number of pairs. pair_counts: by user rank."""
-        return PairOrder(
-            split_evenly(pair_counts, 1, pair_part_count(pair_counts, partitions)), has_namespace=False
-        )
-
-    @staticmethod
-    def by_namespace(pair_counts: Array, user_count: int, partitions: int) -> "PairOrder":
-        """Split the namespaces into parts with about the same number of pairs. A large namespace is split by
-        user.
-
-        pair_counts: by namespace rank.
+        pair_counts: each is the total of `width` consecutive sort keys, starting at 0. It is divided equally
+        among these keys, so the users of a large namespace can be in several parts.
         """
-        first_keys = split_evenly(pair_counts, max(1, user_count), pair_part_count(pair_counts, partitions))
-        return PairOrder(first_keys, has_namespace=True)
+        totals = np.concatenate([[0], np.cumsum(pair_counts)])
+        total = int(totals[-1])
+        count = max(1, -(-total // PAIRS_PER_PART), min(partitions, total // MIN_PAIRS_PER_PART))
+        targets = total * np.arange(1, count) / count
+        cuts = np.interp(targets, totals, np.arange(len(totals)) * width).astype(np.int64)
+        return PairOrder(names, np.unique(np.append(0, cuts)))
 
     @property
     def part_count(self) -> int:
         return len(self.first_keys)
 
-
-def pair_part_count(pair_counts: Array, partitions: int) -> int:
-    """Return the number of parts for sorting these pairs.
-
-    Use at least one part for each partition, unless a part would then have fewer than MIN_PAIRS_PER_PART
-    pairs.
-    """
-    total = int(pair_counts.sum())
-    return max(1, -(-total // PAIRS_PER_PART), min(partitions, total // MIN_PAIRS_PER_PART))
+    def key(self, directory: Directory) -> Key:
+        sizes = {"user": max(1, directory.user_count), "namespace": len(directory.namespace_ids)}
+        return Key(self.names, tuple(sizes[name] for name in self.names))
 
 
-def split_evenly(weights: Array, width: int, range_count: int) -> Array:
-    """Return the first numbers of at most `range_count` ranges with about the same weight.
-
-    weights: each is the total weight of `width` consecutive numbers, starting at 0. It is divided equally
-    among these numbers.
-    """
-    totals = np.concatenate([[0], np.cumsum(weights)]).astype(np.float64)
-    targets = totals[-1] * np.arange(1, range_count) / range_count
-    cuts = np.interp(targets, totals, np.arange(len(totals)) * width).astype(np.int64)
-    return np.unique(np.append(0, cuts))
-
-
-def pair_table_stages(
-    rules: CompiledRules,
-    operations: tuple[str, ...],
-    all_users: bool,
-    columns: tuple[str, ...],
-    order: PairOrder,
-    broadcast: DirectoryBroadcast,
-) -> tuple[BatchFunction, BatchFunction]:
-    """Return two functions.
-
-    The first packs tenant rows with names into PACKED_PAIRS; the second unpacks these into `columns`.
-    """
-    return (
-        pack_pairs(rules, order, broadcast, all_users=all_users),
-        merge_pairs(order, columns, operations, broadcast),
-    )
-
-
-def pack_pairs(
-    rules: CompiledRules, order: PairOrder, broadcast: DirectoryBroadcast, *, all_users: bool
-) -> BatchFunction:
-    """Return a function that turns tenant rows with names into PACKED_PAIRS. all_users: see changed_pairs."""
+def pack_pairs(rules: CompiledRules, order: PairOrder, broadcast: DirectoryBroadcast) -> BatchFunction:
+    """Return a function that turns the rows of a tenant with names into PACKED_PAIRS."""
 
     def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         all_batches = list(batches)
         if not all_batches:
             return
-        directory, rows, packer = Directory.load(broadcast), decode_batches(all_batches), PairPacker(order)
-        for unit, users, targets, rule_numbers, after in changed_pairs(
-            rows, directory, rules, all_users=all_users
-        ):
-            sort_keys = directory.user_ranks[users]
-            if order.has_namespace:
-                sort_keys = (
-                    sort_keys + unit.segment_namespace_rank[unit.segment[targets]] * directory.user_count
-                )
-            packer.add(sort_keys, unit.target_row[targets], rule_numbers, after)
-            if packer.is_full:
-                yield from packer.flush(rows.names)
-        yield from packer.flush(rows.names)
+        directory, (rows, names) = Directory.load(broadcast), decode_batches(all_batches)
+        key = order.key(directory)
+        # (sort keys, indexes of names, rule numbers) of the pairs with each answer
+        buffered: dict[bool, list[tuple[Array, Array, Array]]] = {True: [], False: []}
+        size = 0
+        for unit in split_into_units(rows, directory):
+            namespaces = directory.namespace_ranks(unit.segment_subtree)
+            for changes in changed_bits(unit, rules, directory):
+                for after, users, segments, targets in _pairs_of_bits(unit, changes):
+                    sort_keys = key.encode(user=directory.user_ranks[users], namespace=namespaces[segments])
+                    rule_numbers = np.full(len(users), changes.rule, np.int32)
+                    buffered[after].append((sort_keys, unit.target_row[targets], rule_numbers))
+                    size += len(users)
+                if size > MAX_BUFFERED_PAIRS:
+                    yield from _pack(buffered, order, names)
+                    buffered, size = {True: [], False: []}, 0
+        yield from _pack(buffered, order, names)
 
     return pack
 
 
-@dataclass(eq=False)
-class PairPacker:
-    """A buffer that collects pairs and packs them by part."""
+def _pairs_of_bits(unit: Unit, changes: ChangedBits) -> Iterator[tuple[bool, Array, Array, Array]]:
+    """Yield (the answer after, user indexes, segments, targets of the unit) for the set bits."""
+    first_word = int(unit.segment_begin[changes.segments[0]])
+    for after, bits in ((True, changes.gained), (False, changes.lost)):
+        if bits is None:
+            continue
+        # few enough users to keep the batches small
+        step = max(1, BATCH_ROWS // (bits.shape[1] * WORD_BITS // 8))
+        for first in range(0, len(bits), step):
+            words = np.ascontiguousarray(bits[first : first + step])
+            rows, bit = np.nonzero(np.unpackbits(words.view(np.uint8), axis=1, bitorder="little"))
+            positions = bit + first_word * WORD_BITS
+            if len(rows):
+                yield (
+                    after,
+                    changes.users[first + rows],
+                    np.searchsorted(unit.segment_end, positions // WORD_BITS, side="right"),
+                    np.searchsorted(unit.position, positions),
+                )
 
-    order: PairOrder
-    _buffered: dict[bool, list[tuple[Array, Array, Array]]] = field(
-        default_factory=lambda: {True: [], False: []}
-    )
-    _count: int = 0
 
-    def add(self, sort_keys: Array, entities: Array, rules: Array, after: bool) -> None:
-        """Add pairs with the same answer to the buffer. entities: indexes into the names of the next `flush`."""
-        self._buffered[after].append((sort_keys, entities, rules))
-        self._count += len(sort_keys)
-
-    @property
-    def is_full(self) -> bool:
-        return self._count >= MAX_BUFFERED_PAIRS
-
-    def flush(self, names: pa.StringArray) -> Iterator[pa.RecordBatch]:
-        """Pack the pairs, one row of PACKED_PAIRS for each part and answer, and clear the buffer."""
-        for after, chunks in self._buffered.items():
-            if chunks:
-                yield from self._pack(after, chunks, names)
-        self._buffered, self._count = {True: [], False: []}, 0
-
-    def _pack(
-        self, after: bool, chunks: list[tuple[Array, Array, Array]], names: pa.StringArray
-    ) -> Iterator[pa.RecordBatch]:
-        first_keys = self.order.first_keys
+def _pack(
+    buffered: dict[bool, list[tuple[Array, Array, Array]]], order: PairOrder, names: pa.StringArray
+) -> Iterator[pa.RecordBatch]:
+    """Yield a row of PACKED_PAIRS for each part and answer."""
+    for after, chunks in buffered.items():
+        if not chunks:
+            continue
         sort_keys, entities, rules = (np.concatenate(column) for column in zip(*chunks, strict=True))
-        # numpy sorts small integer types by radix.
-        part_by_pair = (np.searchsorted(first_keys, sort_keys, side="right") - 1).astype(
-            np.min_scalar_type(len(first_keys))
-        )
-        by_part = np.argsort(part_by_pair, kind="stable")
-        ends = np.cumsum(np.bincount(part_by_pair, minlength=len(first_keys)))
-        for part in np.flatnonzero(np.diff(ends, prepend=0)).tolist():
-            pairs = by_part[ends[part - 1] if part else 0 : ends[part]]
-            name_indexes, used_names = _renumber(entities[pairs], len(names))
+        part_by_pair = np.searchsorted(order.first_keys, sort_keys, side="right") - 1
+        by_part = np.argsort(part_by_pair)
+        parts, begins = np.unique(part_by_pair[by_part], return_index=True)
+        for part, pairs in zip(parts.tolist(), np.split(by_part, begins[1:]), strict=True):
+            used_names, name_indexes = np.unique(entities[pairs], return_inverse=True)
             yield pa.record_batch(
                 {
                     "part": pa.array([part], pa.int32()),
                     "after": [after],
-                    "sort_keys": packed_column(sort_keys[pairs] - first_keys[part]),
+                    "sort_keys": packed_column(sort_keys[pairs] - order.first_keys[part]),
                     "entities": packed_column(name_indexes),
                     "rules": packed_column(rules[pairs]),
                     "names": _packed_names(names.take(pa.array(used_names))),
                 }
             )
-
-
-def _renumber(indexes: Array, count: int) -> tuple[Array, Array]:
-    """Return (positions, used): the used indexes, ascending and each once, and the position of each index
-    among them.
-
-    count: the number of possible indexes.
-    """
-    is_used = np.zeros(count, bool)
-    is_used[indexes] = True
-    position_by_index = np.cumsum(is_used, dtype=np.int32) - np.int32(1)
-    return position_by_index[indexes], np.flatnonzero(is_used)
 
 
 def _packed_names(names: pa.StringArray) -> pa.Array:
@@ -273,97 +176,77 @@ def _unpack_names(packed: bytes) -> pa.ChunkedArray:
 
 
 def merge_pairs(
-    order: PairOrder,
-    columns: Sequence[str],
-    operations: Sequence[str],
-    broadcast: DirectoryBroadcast,
+    order: PairOrder, columns: Sequence[str], operations: Sequence[str], broadcast: DirectoryBroadcast
 ) -> BatchFunction:
     """Return a function that turns PACKED_PAIRS of whole parts into `columns`, in the order of the table's
     key.
 
     columns: some of namespace, user, entity, operation, before and after. operations: by rule number.
     """
+    if "operation" not in columns:
+        operations = [""] * len(operations)
 
     def merge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         rows_by_part = group_rows(batches, "part")
-        if not rows_by_part:
-            return
         directory = Directory.load(broadcast)
         for part in sorted(rows_by_part):
-            names = operations if "operation" in columns else [""] * len(operations)
-            pairs = SortedPairs(rows_by_part.pop(part), names)
-            yield from pairs.batches(columns, int(order.first_keys[part]), directory)
+            yield from _sorted_rows(rows_by_part.pop(part), part, order, columns, operations, directory)
 
     return merge
 
 
-class SortedPairs:
-    """The pairs of one part. Each pair is one number, so sorting the numbers sorts the pairs.
-
-    The number combines the sort key of the pair, the rank of its entity by address, the rank of its operation
-    by name, and its answer.
-    """
-
-    def __init__(self, rows: list[dict[str, Any]], operations: Sequence[str]):
-        """rows: PACKED_PAIRS. operations: by rule number; see merge_pairs."""
-        self.operations = sorted(set(operations)) or [""]
-        operation_rank_by_rule = np.array(
-            [self.operations.index(operation) for operation in operations], np.int64
-        )
-        names_by_row = [_unpack_names(row.pop("names")) for row in rows]
-        entity_ranks = self._rank_entities(names_by_row)
-        chunks, first = [], 0
-        for row, names in zip(rows, names_by_row, strict=True):
-            numbers = unpack_numbers(row["sort_keys"]).astype(np.int64)
-            numbers *= len(self.entities)
-            numbers += entity_ranks[first : first + len(names)][unpack_numbers(row["entities"])]
-            numbers *= len(self.operations)
-            if len(self.operations) > 1:
-                numbers += operation_rank_by_rule[unpack_numbers(row["rules"])]
-            numbers *= 2
-            numbers += row["after"]
-            chunks.append(numbers)
-            first += len(names)
-        self.numbers = np.concatenate(chunks)
-        self.numbers.sort()
-
-    def _rank_entities(self, names_by_row: list[pa.ChunkedArray]) -> Array:
-        """Set `entities` to the distinct names, sorted.
-
-        Return the rank of each name, one row after the other.
-        """
-        names = pa.chunked_array(
-            [chunk for names in names_by_row for chunk in names.chunks], pa.string()
-        ).combine_chunks()
-        encoded = names.dictionary_encode()
-        by_name = pc.sort_indices(encoded.dictionary)
-        self.entities = encoded.dictionary.take(by_name)
-        rank_by_code = np.empty(len(by_name), np.int64)
-        rank_by_code[by_name.to_numpy()] = np.arange(len(by_name))
-        return rank_by_code[encoded.indices.to_numpy()]
-
-    def batches(
-        self, columns: Sequence[str], first_key: int, directory: Directory
-    ) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of the table. first_key: the first sort key of the part, to which the stored keys
-        are relative.
-        """
-        operations = pa.array(self.operations, pa.string())
-        for first in range(0, len(self.numbers), TABLE_BATCH_ROWS):
-            rest, is_after = np.divmod(self.numbers[first : first + TABLE_BATCH_ROWS], 2)
-            rest, operation_rank = np.divmod(rest, len(self.operations))
-            sort_key, entity_rank = np.divmod(rest, len(self.entities))
-            namespace_rank, user_rank = np.divmod(sort_key + first_key, max(1, directory.user_count))
-            texts = {
-                "namespace": (namespace_rank, directory.namespace_names),
-                "user": (user_rank, directory.user_names),
-                "entity": (entity_rank, self.entities),
-                "operation": (operation_rank, operations),
-            }
-            flags = {"before": is_after == 0, "after": is_after == 1}
-            yield pa.record_batch(
-                {
-                    name: pa.array(flags[name]) if name in flags else text_array(*texts[name])
-                    for name in columns
-                }
+def _sorted_rows(
+    packed_rows: list[dict[str, Any]],
+    part: int,
+    order: PairOrder,
+    columns: Sequence[str],
+    operations: Sequence[str],
+    directory: Directory,
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of one part. Each pair becomes one number, so sorting the numbers sorts the pairs."""
+    names_by_row = [_unpack_names(row.pop("names")) for row in packed_rows]
+    entities, entity_ranks = _rank_entities(names_by_row)
+    known_operations = sorted(set(operations))
+    operation_ranks = np.array([known_operations.index(operation) for operation in operations], np.int64)
+    names, sizes = ("sort_key", "entity", "operation", "after"), (1, len(entities), len(known_operations), 2)
+    pair = Key(names, sizes)
+    chunks, first = [], 0
+    for row, row_names in zip(packed_rows, names_by_row, strict=True):
+        chunks.append(
+            pair.encode(
+                sort_key=unpack_numbers(row["sort_keys"]).astype(np.int64),
+                entity=entity_ranks[first : first + len(row_names)][unpack_numbers(row["entities"])],
+                operation=operation_ranks[unpack_numbers(row["rules"])],
+                after=int(row["after"]),
             )
+        )
+        first += len(row_names)
+    pairs = np.concatenate(chunks)
+    pairs.sort()
+    texts = {
+        "user": directory.user_names,
+        "namespace": directory.namespace_names,
+        "entity": entities,
+        "operation": pa.array(known_operations, pa.string()),
+    }
+    for begin in range(0, len(pairs), TABLE_BATCH_ROWS):
+        numbers = pair.decode(pairs[begin : begin + TABLE_BATCH_ROWS])
+        numbers |= order.key(directory).decode(numbers["sort_key"] + order.first_keys[part])
+        flags = {"before": numbers["after"] == 0, "after": numbers["after"] == 1}
+        yield pa.record_batch(
+            {
+                name: pa.array(flags[name]) if name in flags else text_array(numbers[name], texts[name])
+                for name in columns
+            }
+        )
+
+
+def _rank_entities(names_by_row: list[pa.ChunkedArray]) -> tuple[pa.Array, Array]:
+    """Return (the distinct names, sorted; the rank of each name, one row after the other)."""
+    names = pa.chunked_array(
+        [chunk for names in names_by_row for chunk in names.chunks], pa.string()
+    ).combine_chunks()
+    encoded = names.dictionary_encode()
+    by_name = pc.sort_indices(encoded.dictionary)
+    rank_by_code = np.argsort(by_name.to_numpy())
+    return encoded.dictionary.take(by_name), rank_by_code[encoded.indices.to_numpy()]

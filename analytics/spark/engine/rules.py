@@ -10,7 +10,7 @@ Questions have no parameters here: no artifact, no dataset type, no owner.
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import reduce
 from operator import or_
 from typing import NoReturn
@@ -28,18 +28,19 @@ from analytics.spark.engine.rows import NONE
 from entities.address import ancestor_kinds
 from entities.vocabulary import ANY, CONTAINER_KINDS, KINDS, Privilege
 from grants.policies.catalogue import generation_by_name
-from grants.policies.grammar import Algebra, Always, Expression, Has, Parameter, Scope, fold
+from grants.policies.grammar import Algebra, Expression, Has, Parameter, Scope, fold
 from grants.policies.policy import Generation
 
 # The operation of a rule that finds every holder of ADMIN on a namespace or inside it. It is not an operation
 # of a kind.
 CANDIDATE = "candidate"
+# the names of the privileges in the table of grants, by number
 PRIVILEGES = tuple(privilege.value for privilege in Privilege)
 
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """A fact by its form (CompiledFact) and the names of its privileges (RuleSet.privileges).
+    """A fact by its form (CompiledFact) and the names of its privileges.
 
     inside: if the form is `precomputed`, the subject must hold one of the privileges on all live entities of
     this kind inside the target; None stands for all kinds.
@@ -73,13 +74,10 @@ class Rule:
 class RuleSet:
     """Rules and facts, each numbered by its position. Facts of the forms `below` and `precomputed` are about
     containers only.
-
-    privileges: their names in the table of grants, by number; at most 62.
     """
 
     rules: tuple[Rule, ...]
     facts: tuple[Fact, ...]
-    privileges: tuple[str, ...] = PRIVILEGES
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -119,20 +117,11 @@ def impact_rules(generation: str, to_generation: str) -> RuleSet:
     return _rule_set(rule for rule in rules if rule[2] is not None and rule[3] is not None)
 
 
-def missing_privilege_rules(
-    held_by_kind: Iterable[tuple[str, Fact]], privileges: tuple[str, ...] = PRIVILEGES
-) -> RuleSet:
-    """Return a rule for each kind and fact. privileges: see RuleSet.
-
-    A user loses the rule on each entity on which the user does not hold the fact.
+def held_rules(facts: Iterable[tuple[str, str, Fact]]) -> RuleSet:
+    """Return a rule for each (kind, operation, fact). A user gains it on each entity on which the user holds
+    the fact.
     """
-    rule_set = _rule_set((kind, missing_operation(fact), Always(), (fact,)) for kind, fact in held_by_kind)
-    return replace(rule_set, privileges=privileges)
-
-
-def missing_operation(fact: Fact) -> str:
-    """Return the operation of the rule of `missing_privilege_rules` for a fact."""
-    return "|".join(fact.privileges)
+    return _rule_set((kind, operation, None, (fact,)) for kind, operation, fact in facts)
 
 
 def admin_rules(kinds: Iterable[str]) -> RuleSet:
@@ -247,30 +236,6 @@ def _scope(scope: Scope, kind: str) -> Scope | None:
     return Scope(container) if container in ancestor_kinds(kind) else None
 
 
-def is_met_without_grants(rule_set: RuleSet) -> bool:
-    """Return whether a rule may permit something to a user without any grant."""
-    # For a container with no live entities inside, every user has a precomputed fact.
-    may_be_held = {number: fact.form == "precomputed" for number, fact in enumerate(rule_set.facts)}
-    return any(
-        _may_be_met(requirement, may_be_held)
-        for rule in rule_set.rules
-        for requirement in (rule.before, rule.after)
-    )
-
-
-def _may_be_met(requirement: Requirement, may_be_held: dict[int, bool]) -> bool:
-    match requirement:
-        case "held", numbers:
-            return any(may_be_held[number] for number in numbers)
-        case "not", _:
-            return True
-        case "all", parts:
-            return all(_may_be_met(part, may_be_held) for part in parts)
-        case "any", parts:
-            return any(_may_be_met(part, may_be_held) for part in parts)
-    raise ValueError(f"`{requirement[0]}` is not an operator of a requirement")
-
-
 @dataclass(frozen=True, slots=True)
 class AdminRequirement:
     """The entities on which ADMIN is required for the deletion of a namespace.
@@ -376,37 +341,5 @@ def _compiled_fact(rule_set: RuleSet, number: int, kind_numbers: dict[str, int])
     fact = rule_set.facts[number]
     # For a namespace, a privilege anywhere in the namespace is a privilege on it or below it.
     form = "below" if fact.form == "anywhere" and kinds == {kind_numbers.get("namespace")} else fact.form
-    mask = (
-        0 if form == "precomputed" else sum(1 << rule_set.privileges.index(name) for name in fact.privileges)
-    )
-    return CompiledFact(form, mask, kinds)
-
-
-def kinds_listed_by_grants(rule_set: RuleSet, rules: CompiledRules) -> tuple[str, ...]:
-    """Return the kinds for which every rule needs a grant on the entity itself.
-
-    An answer about an entity of these kinds can only be permitted if there is a grant on it, so entities
-    without grants can be skipped.
-    """
-    return tuple(
-        kind
-        for kind in rule_set.kinds
-        if all(
-            rule.before == UNMET and _needs_own_grant(rule.after, rules.facts)
-            for rule in rule_set.rules
-            if rule.kind == kind
-        )
-    )
-
-
-def _needs_own_grant(requirement: Requirement, facts: tuple[CompiledFact, ...]) -> bool:
-    match requirement:
-        case "held", numbers:
-            return all(facts[number].form == "self" for number in numbers)
-        case "not", _:
-            return False
-        case "all", parts:
-            return any(_needs_own_grant(part, facts) for part in parts)
-        case "any", parts:
-            return all(_needs_own_grant(part, facts) for part in parts)
-    raise ValueError(f"`{requirement[0]}` is not an operator of a requirement")
+    privileges = tuple(PRIVILEGES.index(name) for name in fact.privileges)
+    return CompiledFact(form, (number,) if form == "precomputed" else privileges, kinds)

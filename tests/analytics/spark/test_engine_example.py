@@ -1,39 +1,26 @@
 """The engine computes every table of the worked example in docs/engine.md."""
 
 import re
+from functools import partial
 
-import numpy as np
 import pyarrow as pa
 import pytest
 
-from analytics.spark.batches import unpack_numbers
-from analytics.spark.engine.count import HolderKind, UnitHoldings, count_units
-from analytics.spark.engine.facts import find_entries
-from analytics.spark.engine.layout import WORD_BITS, split_into_units
-from analytics.spark.engine.members import EVERYONE
-from analytics.spark.engine.merge import count_stages
-from analytics.spark.engine.rows import GROUP, NONE, decode_batches, encode_batch
-from analytics.spark.engine.rules import PRIVILEGES, compile_rules, number_kinds, visibility_rules
-from analytics.spark.engine.small_tenant import (
-    TABLE_COLUMNS,
-    LocalBroadcast,
-    SmallTenantRules,
-    Tenant,
-    tenant_rows,
-)
+from analytics.spark.engine.bits import changed_bits
+from analytics.spark.engine.directory import LocalBroadcast
+from analytics.spark.engine.encode import Evaluation
+from analytics.spark.engine.rows import GRANT, GROUP, TARGET, decode_batches
+from analytics.spark.engine.rules import PRIVILEGES, visibility_rules
+from analytics.spark.engine.small_tenant import SmallTenant
+from analytics.spark.engine.sums import SumOrder, merge_sums, pack_sums, sum_rows
+from analytics.spark.engine.units import WORD_BITS, split_into_units
 from authzconsole.ops import ROOT
 
-RULE_SET = visibility_rules("final")
-KINDS = number_kinds(RULE_SET)
-RULES = compile_rules(RULE_SET, KINDS)
-COLUMNS = (
-    ("user", "user"),
-    ("kind", tuple(rule.kind for rule in RULE_SET.rules)),
-    ("namespace", "namespace"),
-    ("visible", "gained"),
+EVALUATION = Evaluation(None, visibility_rules("final"))
+KINDS = [rule.kind for rule in EVALUATION.rule_set.rules]
+ORDER = SumOrder(
+    ("user", "rule", "namespace"), tuple(map(sorted(KINDS).index, KINDS)), (True,) * len(KINDS), 1
 )
-RULES_BY_KIND = sorted(range(len(RULE_SET.rules)), key=lambda rule: RULE_SET.rules[rule].kind)
-ORDER = tuple(RULES_BY_KIND.index(rule) for rule in range(len(RULE_SET.rules)))
 
 
 def document_table(heading):
@@ -91,21 +78,7 @@ def tenant(ids):
             for row in document_table("Grants")
         ],
     }
-    text_columns = {"kind", "key", "state", "name", "principal_type", "privilege"}
-    columns = dict.fromkeys(column for columns in TABLE_COLUMNS.values() for column in columns)
-    schema = pa.schema(
-        [
-            ("table", pa.string()),
-            *((column, pa.string() if column in text_columns else pa.int64()) for column in columns),
-        ]
-    )
-    return Tenant(
-        [
-            pa.RecordBatch.from_pylist(
-                [{"table": table, **row} for table in rows for row in rows[table]], schema
-            )
-        ]
-    )
+    return SmallTenant({table: pa.Table.from_pylist(rows[table]) for table in rows})
 
 
 def entity_row(address, entity_ids):
@@ -123,34 +96,35 @@ def entity_row(address, entity_ids):
 
 
 @pytest.fixture(scope="module")
-def small_rules():
-    return SmallTenantRules(RULES, KINDS, PRIVILEGES)
+def directory(tenant):
+    return tenant.directory(EVALUATION)
 
 
 @pytest.fixture(scope="module")
-def directory(tenant, small_rules):
-    return tenant.directory(small_rules)
+def batch(tenant):
+    return tenant.encode(EVALUATION)
 
 
-@pytest.fixture
-def batches(tenant, small_rules):
-    return [encode_batch(tenant_rows(tenant, small_rules))]
+@pytest.fixture(scope="module")
+def rows(batch):
+    rows, _ = decode_batches([batch])
+    return rows
 
 
-@pytest.fixture
-def unit_and_rows(batches, directory):
-    """Return the only unit of the tenant, and its rows."""
-    [unit_and_rows] = split_into_units(decode_batches(batches), directory)
-    return unit_and_rows
+@pytest.fixture(scope="module")
+def unit(rows, directory):
+    """Return the only unit of the tenant."""
+    [unit] = split_into_units(rows, directory)
+    return unit
 
 
 def name_of(number, numbers_by_name):
     return next((name for name, known_number in numbers_by_name.items() if known_number == number), "-")
 
 
-def test_the_target_rows_equal_those_of_the_document(batches, ids):
+def test_the_target_rows_equal_those_of_the_document(rows, ids):
     entity_ids, _, _ = ids
-    targets = decode_batches(batches).targets
+    targets = rows.select(rows.form == TARGET)
     assert [
         {
             "entity": name_of(entity, entity_ids),
@@ -165,9 +139,9 @@ def test_the_target_rows_equal_those_of_the_document(batches, ids):
     ] == document_table("Target rows")
 
 
-def test_the_grant_rows_equal_those_of_the_document(batches, ids):
+def test_the_grant_rows_equal_those_of_the_document(rows, ids):
     entity_ids, user_ids, group_ids = ids
-    grants = decode_batches(batches).grants
+    grants = rows.select(rows.form == GRANT)
     assert [
         {
             "principal_type": "GROUP" if principal_type == GROUP else "USER",
@@ -181,7 +155,7 @@ def test_the_grant_rows_equal_those_of_the_document(batches, ids):
         for principal_type, principal, privilege, entity, subtree, block, application in zip(
             grants.principal_type,
             grants.principal,
-            grants.privilege,
+            grants.selector,
             grants.entity,
             grants.subtree,
             grants.block,
@@ -191,90 +165,47 @@ def test_the_grant_rows_equal_those_of_the_document(batches, ids):
     ] == document_table("Grant rows")
 
 
-def test_the_positions_equal_those_of_the_document(unit_and_rows, ids):
-    unit, _ = unit_and_rows
+def test_the_positions_equal_those_of_the_document(unit, rows, ids):
     assert [
         {"position": str(position), "word": str(position // WORD_BITS), "entity": name_of(entity, ids[0])}
-        for position, entity in zip(unit.position, unit.entity, strict=True)
+        for position, entity in zip(unit.position, rows.entity[unit.target_row], strict=True)
     ] == document_table("Layout")
 
 
-def test_the_entries_and_overlaps_equal_those_of_the_document(unit_and_rows, directory, ids):
-    unit, rows = unit_and_rows
-    entries = find_entries(unit, rows, RULES, directory)
-    has_overlap = UnitHoldings(unit, entries, directory).has_overlap
-    entity_by_position = dict(zip(unit.position.tolist(), unit.entity.tolist(), strict=True))
-    assert sorted(
-        (
-            RULES.facts[fact].form,
-            principal_name(principal, directory, ids),
-            name_of(entity_by_position[position], ids[0]),
-            "yes" if has_overlap[position] else "no",
-        )
-        for fact, fact_entries in enumerate(entries)
-        for principal, position in set(
-            zip(fact_entries.principal.tolist(), fact_entries.position.tolist(), strict=True)
-        )
-    ) == sorted(
-        tuple(row[name] for name in ("fact", "principal", "target", "overlap"))
-        for row in document_table("Facts")
-    )
-
-
-def principal_name(principal, directory, ids):
-    _, user_ids, group_ids = ids
-    if principal >= 0:
-        return f"user:{name_of(directory.user_ids[principal], user_ids)}"
-    return f"group:{name_of(directory.group_ids[EVERYONE - 1 - principal], group_ids)}"
-
-
-def test_the_counts_equal_those_of_the_document(batches, directory, ids):
-    rows = [
-        (
-            principal_name(
-                holder if counts.holder == HolderKind.USER else EVERYONE - 1 - holder, directory, ids
-            ),
-            RULE_SET.rules[rule].kind,
-            str(gained),
-        )
-        for counts in count_units(iter(batches), RULES, directory, by_subtree=True)
-        if counts.holder != HolderKind.EVERYONE
-        for holder, rule, gained in zip(counts.holders, counts.rules, counts.gained, strict=True)
-    ]
-    assert sorted(rows) == sorted(
-        tuple(row[name] for name in ("holder", "kind", "gained")) for row in document_table("Counts")
-    )
-
-
-def test_the_packed_counts_and_the_result_equal_those_of_the_document(batches, directory):
-    pack, merge = count_stages(RULES, ORDER, COLUMNS, True, 1, LocalBroadcast(directory.to_dict()))
-    packed = list(pack(iter(batches)))
-    rows = [row for batch in packed for row in batch.to_pylist()]
-
-    def numbers_text(value):
-        return "-" if value is None else " ".join(map(str, unpack_numbers(value).tolist()))
-
+def test_the_bits_equal_those_of_the_document(unit, directory):
+    positions = {name: [] for name in directory.user_names.to_pylist()}
+    for changes in changed_bits(unit, EVALUATION.rules, directory):
+        first_word = unit.segment_begin[changes.segments[0]]
+        for user, words in zip(changes.users, changes.gained.tolist(), strict=True):
+            positions[directory.user_names[directory.user_ranks[user]].as_py()] += [
+                (first_word + number) * WORD_BITS + bit
+                for number, word in enumerate(words)
+                for bit in range(WORD_BITS)
+                if word >> bit & 1
+            ]
     assert [
-        {"part": str(row["part"])}
-        | {name: numbers_text(row[name]) for name in ("users", "groups", "buckets", "gained")}
-        for row in rows
-    ] == document_table("Packed counts")
-    result = [
-        {name: str(value) for name, value in row.items()}
-        for batch in merge(iter(packed))
-        for row in batch.to_pylist()
-    ]
-    assert result == document_table("Result")
+        {"user": user, "positions": " ".join(map(str, sorted(numbers)))}
+        for user, numbers in positions.items()
+    ] == document_table("Bits")
 
 
-def test_the_buckets_equal_those_of_the_document(directory):
-    namespaces = directory.namespace_names.to_pylist()
-    buckets = {
-        ORDER[rule] * len(namespaces) + rank: (RULE_SET.rules[rule].kind, name)
-        for rule in range(len(ORDER))
-        for rank, name in enumerate(namespaces)
-    }
-    assert np.all(directory.namespace_ids[0] == NONE)
-    assert all(
-        buckets[int(row["bucket"])] == (row["kind"], row["namespace"]) for row in document_table("Buckets")
-    )
+def test_the_keys_equal_those_of_the_document(directory):
+    key = ORDER.key(directory)
+    for row in document_table("Keys"):
+        numbers = key.decode(int(row["key"]))
+        assert row == {
+            "key": row["key"],
+            "user": directory.user_names[numbers["user"]].as_py(),
+            "kind": sorted(KINDS)[numbers["rule"]],
+            "namespace": directory.namespace_names[numbers["namespace"]].as_py(),
+        }
+
+
+def test_the_result_equals_that_of_the_document(batch, directory):
+    broadcast = LocalBroadcast(directory.to_dict())
+    columns = {"user": "user", "kind": sorted(KINDS), "namespace": "namespace", "visible": "gained"}
+    merge = merge_sums(ORDER, partial(sum_rows, columns), broadcast)
+    result = merge(pack_sums(EVALUATION.rules, ORDER, broadcast)(iter([batch])))
+    assert [
+        {name: str(value) for name, value in row.items()} for rows in result for row in rows.to_pylist()
+    ] == document_table("Result")

@@ -3,36 +3,38 @@ tenants.
 """
 
 import random
+from functools import partial
 from itertools import product
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from analytics.spark.engine import evaluate, layout, merge, pack
+from analytics.spark.engine import bits, sums, units
 from analytics.spark.engine.compiled import CompiledFact, CompiledRule, CompiledRules, fact_numbers
-from analytics.spark.engine.count import count_changes
-from analytics.spark.engine.members import Directory
-from analytics.spark.engine.merge import merge_counts, merge_holders
-from analytics.spark.engine.pack import pack_counts, pack_holders
-from analytics.spark.engine.pairs import PairOrder, pair_table_stages
+from analytics.spark.engine.directory import Directory, LocalBroadcast
+from analytics.spark.engine.pairs import PairOrder, merge_pairs, pack_pairs
 from analytics.spark.engine.rows import (
+    ANYWHERE,
+    BELOW,
     COLUMNS,
     EVERYONE,
+    GRANT,
     GROUP,
-    IN_APPLICATION,
-    IN_NAMESPACE,
+    NAMESPACE_GRANT,
     NONE,
+    PRECOMPUTED,
+    TARGET,
     USER,
-    ContainerGrantRows,
-    DescendantGrantRows,
-    GrantRows,
-    PrecomputedFactRows,
-    TargetRows,
-    column_names,
-    row_type_number,
 )
-from analytics.spark.engine.small_tenant import LocalBroadcast
+from analytics.spark.engine.sums import (
+    SumOrder,
+    count_by_subtree,
+    merge_sums,
+    pack_sums,
+    readiness_rows,
+    sum_rows,
+)
 
 APPLICATION, DATASET, NAMESPACE = range(3)
 KINDS = frozenset({APPLICATION, DATASET, NAMESPACE})
@@ -45,7 +47,7 @@ class Tenant:
     """A random tenant: subtrees of targets, users, groups and grants; `holds` tests a fact without the
     engine.
 
-    Subtrees, and applications in them, are split into blocks at random, as if they were too large for a unit.
+    Subtrees are split into blocks at random, as if they were too large for a unit.
     """
 
     def __init__(self, dice):
@@ -55,7 +57,7 @@ class Tenant:
         # a member that is not a user is inactive
         self.groups = {group: set(dice.sample([*self.users, 77], dice.randint(0, 5))) for group in range(4)}
         # targets: entity to (kind, subtree, block, application); blocks: subtree to its blocks
-        self.targets, self.blocks, self.split_applications, first_entity = {}, {}, set(), 100
+        self.targets, self.blocks, first_entity = {}, {}, 100
         for subtree in (NONE, 90, 91, 92):
             self._add_subtree(subtree, first_entity)
             first_entity = max([first_entity, *self.targets]) + 3
@@ -69,20 +71,15 @@ class Tenant:
         self.grants = [
             (dice.choice(principals), dice.choice(PRIVILEGES), dice.choice(entities)) for _ in range(60)
         ]
-        granted_entities = sorted({entity for *_, entity in self.grants} - {INSTANCE})
-        # half of the granted entities have no target row
-        self.listed_by_grants = set(dice.sample(granted_entities, len(granted_entities) // 2))
         # (principal, fact, entity)
         self.precomputed = [
-            (dice.choice([*principals, (EVERYONE, NONE)]), dice.randrange(4), dice.choice(entities))
+            (dice.choice([*principals, (GROUP, EVERYONE)]), dice.randrange(4), dice.choice(entities))
             for _ in range(6)
         ]
 
     def _add_subtree(self, subtree, first_entity):
         dice, block_count = self.dice, self.dice.randint(1, 3) if subtree != NONE else 1
         applications = [NONE, first_entity, first_entity + 1]
-        if block_count > 1 and dice.random() < 0.7:
-            self.split_applications.add(first_entity)
         self.blocks[subtree] = range(block_count)
         if subtree != NONE:
             self.targets[subtree] = NAMESPACE, subtree, 0, NONE
@@ -90,99 +87,61 @@ class Tenant:
             self.targets[application] = APPLICATION, subtree, application % block_count, application
         for entity in range(first_entity + 2, first_entity + 2 + dice.randint(0, 90)):
             application = dice.choice(applications)
-            # all entities of an application that is not split are in one block
-            hashed = application if application not in (NONE, *self.split_applications) else entity
+            # all entities of an application are in one block
+            hashed = application if application != NONE else entity
             self.targets[entity] = DATASET, subtree, hashed % block_count, application
 
-    def rows(self, listed_by_grants):
-        """Return the rows that Spark would send, as (row type, columns)."""
+    def rows(self):
+        """Return the rows that Spark would send, each as a dict of columns."""
         rows = [
-            (
-                TargetRows,
-                {
-                    "subtree": subtree,
-                    "block": block,
-                    "kind": kind,
-                    "entity": entity,
-                    "application": application,
-                },
-            )
+            {
+                "form": TARGET,
+                "subtree": subtree,
+                "block": block,
+                "kind": kind,
+                "entity": entity,
+                "application": application,
+            }
             for entity, (kind, subtree, block, application) in self.targets.items()
-            if entity not in listed_by_grants
         ]
-        for grant in self.grants:
-            if grant[2] != INSTANCE:
-                rows += self._grant_rows(*grant, listed_by_grants)
+        for principal, privilege, entity in self.grants:
+            if entity != INSTANCE:
+                holder = {"principal_type": principal[0], "principal": principal[1], "selector": privilege}
+                rows += [holder | row for row in self._grant_rows(entity)]
         rows += [
-            (
-                PrecomputedFactRows,
-                {
-                    "subtree": self.targets[entity][1],
-                    "block": self.targets[entity][2],
-                    "entity": entity,
-                    "principal_type": principal_type,
-                    "principal": principal,
-                    "fact": fact,
-                },
-            )
+            {
+                "form": PRECOMPUTED,
+                "subtree": self.targets[entity][1],
+                "block": self.targets[entity][2],
+                "entity": entity,
+                "principal_type": principal_type,
+                "principal": principal,
+                "selector": fact,
+            }
             for (principal_type, principal), fact, entity in self.precomputed
             if entity != INSTANCE
         ]
         self.dice.shuffle(rows)
         return rows
 
-    def _grant_rows(self, principal, privilege, entity, listed_by_grants):
-        kind, subtree, block, application = self.targets[entity]
-        common = {
-            "subtree": subtree,
-            "principal_type": principal[0],
-            "principal": principal[1],
-            "privilege": privilege,
-        }
-        rows = [
-            (
-                GrantRows,
-                common
-                | {
-                    "block": block,
-                    "kind": kind if entity in listed_by_grants else NONE,
-                    "entity": entity,
-                    "application": application,
-                },
-            )
-        ]
+    def _grant_rows(self, entity):
+        _, subtree, block, application = self.targets[entity]
+        rows = [{"form": GRANT, "block": block, "entity": entity, "application": application}]
         blocks = self.blocks[subtree] if len(self.blocks[subtree]) > 1 else []
-        other_blocks = [other for other in blocks if other != block]
-        rows += [(DescendantGrantRows, common | {"block": other, "container": subtree}) for other in blocks]
+        rows += [{"form": ANYWHERE, "block": other, "entity": subtree} for other in blocks]
+        if block:
+            rows.append({"form": BELOW, "block": 0, "entity": subtree})
         if entity == subtree:
             rows += [
-                (ContainerGrantRows, common | {"block": other, "scope": IN_NAMESPACE, "container": subtree})
-                for other in other_blocks
+                {"form": NAMESPACE_GRANT, "block": other, "entity": subtree}
+                for other in blocks
+                if other != block
             ]
-        if application in self.split_applications:
-            application_block = self.targets[application][2]
-            rows.append(
-                (DescendantGrantRows, common | {"block": application_block, "container": application})
-            )
-        if application in self.split_applications and entity == application:
-            rows += [
-                (
-                    ContainerGrantRows,
-                    common | {"block": other, "scope": IN_APPLICATION, "container": application},
-                )
-                for other in other_blocks
-            ]
-        return rows
+        return [row | {"subtree": subtree} for row in rows]
 
-    def directory(self, *, only=None):
-        """Return the directory of all namespaces, or of those with the ids `only`.
-
-        Names have the order of ids.
-        """
+    def directory(self):
+        """Return the directory. Names have the order of ids."""
         users, namespaces = names_of(self)
-        namespaces = (
-            namespaces if only is None else {NONE: "", **{subtree: namespaces[subtree] for subtree in only}}
-        )
         directory = Directory.build(
             pa.table({"id": list(self.users), "name": [users[rank] for rank in self.users.values()]}),
             pa.table(
@@ -198,7 +157,6 @@ class Tenant:
                     "required": [9] * (len(namespaces) - 1),
                 }
             ),
-            is_restricted=only is not None,
         )
         instance_grants = [
             (*principal, privilege) for principal, privilege, entity in self.grants if entity == INSTANCE
@@ -217,7 +175,7 @@ class Tenant:
         """Return whether the user holds the fact with this number on the entity."""
         principals = {
             (USER, user),
-            (EVERYONE, NONE),
+            (GROUP, EVERYONE),
             *((GROUP, group) for group, members in self.groups.items() if user in members),
         }
         if fact.form == "precomputed":
@@ -227,7 +185,7 @@ class Tenant:
             )
         counting = self._counting_entities(fact.form, entity)
         return any(
-            principal in principals and fact.privileges >> privilege & 1 and granted in counting
+            principal in principals and privilege in fact.selectors and granted in counting
             for principal, privilege, granted in self.grants
         )
 
@@ -266,21 +224,16 @@ def names_of(tenant):
     )
 
 
-def batches(tenant, *, with_names=False):
-    rows = tenant.rows(() if with_names else tenant.listed_by_grants)
-    assert all(set(columns) == set(column_names(row_type)) for row_type, columns in rows)
-    columns_by_name = {name: np.array([columns.get(name, NONE) for _, columns in rows]) for name in COLUMNS}
-    columns_by_name["row_type"] = np.array([row_type_number(row_type) for row_type, _ in rows])
-    names = [f"e{columns['entity']}" if row_type is TargetRows else None for row_type, columns in rows]
-    batch = pa.record_batch({**columns_by_name, "name": pa.array(names, pa.string())})
+def batches(tenant):
+    rows = tenant.rows()
+    columns = {name: np.array([row.get(name, NONE) for row in rows]) for name in COLUMNS}
+    names = [f"e{row['entity']}" if row["form"] == TARGET else None for row in rows]
+    batch = pa.record_batch({**columns, "name": pa.array(names, pa.string())})
     return iter([batch.slice(0, 40), batch.slice(40)])
 
 
 def random_rules(dice):
-    facts = tuple(
-        (dice.choice(FORMS), sum(1 << privilege for privilege in dice.sample(PRIVILEGES, dice.randint(1, 3))))
-        for _ in range(4)
-    )
+    facts = tuple((dice.choice(FORMS), tuple(dice.sample(PRIVILEGES, dice.randint(1, 3)))) for _ in range(4))
     rules = tuple(
         CompiledRule(dice.choice(sorted(KINDS)), random_requirement(dice), random_requirement(dice))
         for _ in range(6)
@@ -288,7 +241,7 @@ def random_rules(dice):
     return CompiledRules(
         rules,
         tuple(
-            CompiledFact(form, privileges, _kinds(rules, number))
+            CompiledFact(form, (number,) if form == "precomputed" else privileges, _kinds(rules, number))
             for number, (form, privileges) in enumerate(facts)
         ),
     )
@@ -315,12 +268,9 @@ def is_met(requirement, holds):
 
 
 def reference_changes(tenant, rules):
-    """Return {(user, rule): {entity: the answer after}} of every answer that changes.
-
-    The user 0 holds nothing.
-    """
+    """Return {(user, rule): {entity: the answer after}} of every answer that changes."""
     changes = {}
-    for user, (number, rule), entity in product([0, *tenant.users], enumerate(rules.rules), tenant.targets):
+    for user, (number, rule), entity in product(tenant.users, enumerate(rules.rules), tenant.targets):
         if tenant.targets[entity][0] != rule.kind:
             continue
 
@@ -363,169 +313,107 @@ def tenant_rules_changes(request):
     return tenant, rules, reference_changes(tenant, rules)
 
 
-@pytest.fixture(
-    params=[
-        (1, 1, 1, 0),
-        (4_000, 100, 50, 0),
-        (400, 100, 50, 10**6),
-        (evaluate.CHUNK_BYTES, layout.UNIT_ENTITIES, merge.MAX_SORTED_COUNTS, merge.MAX_TABLE_CELLS),
-    ]
-)
+@pytest.fixture(params=[(1, 1, 1), (4_000, 100, 20), (bits.CHUNK_BYTES, units.UNIT_ENTITIES, 2_000_000)])
 def sizes(request, monkeypatch):
-    """Set the sizes of chunks of users, of units, of the counts that are sorted at once, and of the table for
-    the merge.
-    """
-    chunk_bytes, unit_entities, sorted_counts, table_cells = request.param
-    monkeypatch.setattr(evaluate, "CHUNK_BYTES", chunk_bytes)
-    monkeypatch.setattr(merge, "CHUNK_BYTES", chunk_bytes)
-    monkeypatch.setattr(layout, "UNIT_ENTITIES", unit_entities)
-    monkeypatch.setattr(merge, "MAX_SORTED_COUNTS", sorted_counts)
-    monkeypatch.setattr(merge, "MAX_TABLE_CELLS", table_cells)
+    """Set the sizes of chunks of users, of units, and of the counts that are packed at once."""
+    chunk_bytes, unit_entities, buffered_counts = request.param
+    monkeypatch.setattr(bits, "CHUNK_BYTES", chunk_bytes)
+    monkeypatch.setattr(units, "UNIT_ENTITIES", unit_entities)
+    monkeypatch.setattr(sums, "MAX_BUFFERED_COUNTS", buffered_counts)
 
 
-def test_counts_equal_the_reference(tenant_rules_changes, sizes):
+def test_counts_by_subtree_equal_the_reference(tenant_rules_changes, sizes):
     tenant, rules, changes = tenant_rules_changes
-    sums = {}
-    for row in rows_of(count_changes(rules, tenant.broadcast)(batches(tenant))):
-        key = 0 if row["is_everyone"] else row["user_id"], row["rule"], row["subtree"]
-        sums[key] = sums.get(key, 0) + np.array([row["gained"], row["lost"]])
-    for user, rule, subtree in product([0, *tenant.users], range(len(rules.rules)), tenant.blocks):
+    gained = {}
+    for row in rows_of(count_by_subtree(rules, tenant.broadcast)(batches(tenant))):
+        key = row["user_id"], row["rule"], row["subtree"]
+        gained[key] = gained.get(key, 0) + row["gained"]
+    for user, rule, subtree in product(tenant.users, range(len(rules.rules)), tenant.blocks):
         expected = reference_count(tenant, changes, user, rule, subtree)
-        if user != 0:
-            expected -= reference_count(tenant, changes, 0, rule, subtree)
-        assert list(sums.get((user, rule, subtree), (0, 0))) == list(expected)
+        assert gained.get((user, rule, subtree), 0) == expected[0]
 
 
-@pytest.mark.parametrize("by_namespace", [False, True])
-@pytest.mark.parametrize("part_count", [1, 3])
+@pytest.mark.parametrize(("by_namespace", "part_count"), [(False, 1), (True, 3)])
 def test_packed_and_merged_counts_are_sorted_and_complete(
-    tenant_rules_changes, sizes, by_namespace, part_count, monkeypatch
+    tenant_rules_changes, sizes, by_namespace, part_count
 ):
-    monkeypatch.setattr(pack, "MAX_BUFFERED_COUNTS", 20)
     tenant, rules, changes = tenant_rules_changes
-    order = tuple(random.Random(3).sample(range(len(rules.rules)), len(rules.rules)))
-    columns = (
-        ("user", "user"),
-        ("rule", tuple(map(str, range(len(rules.rules))))),
-        ("namespace", "namespace"),
-        ("gained", "gained"),
-        ("lost", "lost"),
-    )
-    packed = list(
-        pack_counts(rules, order, part_count, tenant.broadcast, by_namespace=by_namespace)(batches(tenant))
-    )
-    rows = merge_parts(
-        merge_counts(order, part_count, columns, tenant.broadcast, by_namespace=by_namespace),
-        packed,
-        part_count,
-    )
+    rule_count = len(rules.rules)
+    rule_order = random.Random(3).sample(range(rule_count), rule_count)
+    names = ("user", "rule", "namespace") if by_namespace else ("user", "rule")
+    positions = tuple(rule_order.index(rule) for rule in range(rule_count))
+    order = SumOrder(names, positions, (True,) * rule_count, part_count)
+    columns = {"user": "user", "rule": list(map(str, rule_order)), "gained": "gained", "lost": "lost"}
+    if by_namespace:
+        columns["namespace"] = "namespace"
+    packed = list(pack_sums(rules, order, tenant.broadcast)(batches(tenant)))
+    merge = merge_sums(order, partial(sum_rows, columns), tenant.broadcast)
+    rows = merge_parts(merge, packed, part_count)
     users, namespaces = names_of(tenant)
-    keys = [(row["user"], order[int(row["rule"])], row["namespace"]) for row in rows]
+    keys = [(row["user"], positions[int(row["rule"])], row.get("namespace", "")) for row in rows]
     assert keys == sorted(set(keys))
     assert {
-        (row["user"], int(row["rule"]), row["namespace"]): (row["gained"], row["lost"]) for row in rows
+        (row["user"], int(row["rule"]), row.get("namespace", "")): (row["gained"], row["lost"])
+        for row in rows
     } == {
         (users[rank], rule, namespaces[NONE if subtree is None else subtree]): tuple(counts)
         for user, rank in tenant.users.items()
-        for rule in range(len(rules.rules))
+        for rule in range(rule_count)
         for subtree in (tenant.blocks if by_namespace else [None])
         if any(counts := reference_count(tenant, changes, user, rule, subtree))
     }
 
 
-@pytest.mark.parametrize("part_count", [1, 2])
-def test_holders_are_added_up_by_namespace_and_candidate_rules_add_nothing(
-    tenant_rules_changes, sizes, part_count
-):
+def test_holders_are_added_up_by_namespace_and_candidate_rules_add_nothing(tenant_rules_changes, sizes):
     tenant, rules, changes = tenant_rules_changes
-    candidate_rules = frozenset({1, 4})
+    is_counted = tuple(rule not in (1, 4) for rule in range(len(rules.rules)))
+    order = SumOrder(("namespace", "user"), (0,) * len(rules.rules), is_counted, 2)
     users, namespaces = names_of(tenant)
-    packed = list(pack_holders(rules, candidate_rules, part_count, tenant.broadcast)(batches(tenant)))
-    table = merge_parts(merge_holders(tenant.broadcast), packed, part_count)
+    packed = list(pack_sums(rules, order, tenant.broadcast)(batches(tenant)))
+    table = merge_parts(merge_sums(order, readiness_rows, tenant.broadcast), packed, 2)
     assert all(
         row["missing"] == row["required"] - row["held"] and row["ready"] == (row["missing"] == 0)
         for row in table
     )
     expected = {}
     for user, subtree, rule in product(tenant.users, tenant.blocks, range(len(rules.rules))):
-        counts = reference_count(tenant, changes, user, rule, subtree) - reference_count(
-            tenant, changes, 0, rule, subtree
-        )
+        counts = reference_count(tenant, changes, user, rule, subtree)
         if any(counts):
             key = namespaces[subtree], users[tenant.users[user]], 0 if subtree == NONE else 9
-            expected[key] = expected.get(key, 0) + (0 if rule in candidate_rules else counts[0])
+            expected[key] = expected.get(key, 0) + is_counted[rule] * counts[0]
     held_by_key = {(row["namespace"], row["user"], row["required"]): row["held"] for row in table}
-    assert [(row["namespace"], row["user"]) for row in table] == sorted(key[:2] for key in held_by_key)
-    assert {key: held for key, held in held_by_key.items() if key in expected} == expected
-    # counts of several units that add up to zero may leave a row with zero
-    assert not any(held for key, held in held_by_key.items() if key not in expected)
+    assert [(row["namespace"], row["user"]) for row in table] == sorted(key[:2] for key in expected)
+    assert held_by_key == expected
 
 
-def found_pairs(tenant, rules, broadcast, *, all_users):
-    """Return {(user, rule, entity): the answer after} of the rows of a detail table.
-
-    Each pair must occur once.
-    """
+def test_pairs_equal_the_reference(tenant_rules_changes, sizes):
+    tenant, rules, changes = tenant_rules_changes
+    users, _ = names_of(tenant)
+    order = PairOrder(("user",), np.arange(3) * 2)
     columns = ("user", "entity", "operation", "after")
     rule_texts = tuple(f"{rule:02}" for rule in range(len(rules.rules)))
-    pack, merge = pair_table_stages(
-        rules, rule_texts, all_users, columns, PairOrder.one_part(has_namespace=False), broadcast
-    )
-    rows = rows_of(merge(pack(batches(tenant, with_names=True))))
+    packed = list(pack_pairs(rules, order, tenant.broadcast)(batches(tenant)))
+    rows = merge_parts(merge_pairs(order, columns, rule_texts, tenant.broadcast), packed, 3)
     pairs = {(row["user"], int(row["operation"]), int(row["entity"][1:])): row["after"] for row in rows}
     assert len(pairs) == len(rows)
     assert rows == sorted(rows, key=lambda row: (row["user"], row["entity"], row["operation"]))
-    return pairs
-
-
-@pytest.mark.parametrize("all_users", [True, False])
-def test_pairs_equal_the_reference(tenant_rules_changes, sizes, all_users):
-    tenant, rules, changes = tenant_rules_changes
-    users, _ = names_of(tenant)
-    pairs = found_pairs(tenant, rules, tenant.broadcast, all_users=all_users)
-    expected = {
+    assert pairs == {
         (users[tenant.users[user]], rule, entity): after
         for (user, rule), answers in changes.items()
-        if user
         for entity, after in answers.items()
-    }
-    if all_users:
-        assert pairs == expected
-    else:
-        # A user who holds nothing in a unit has no pairs there. A user who holds something has all pairs.
-        assert pairs.items() <= expected.items()
-        pairs_from_grants = {
-            (user, rule, entity)
-            for user, rule, entity in expected
-            if entity not in changes.get((0, rule), {})
-        }
-        assert pairs_from_grants <= pairs.keys()
-
-
-def test_pairs_of_selected_namespaces_equal_the_reference(tenant_rules_changes, sizes):
-    tenant, rules, changes = tenant_rules_changes
-    users, _ = names_of(tenant)
-    broadcast = LocalBroadcast(tenant.directory(only=[91]).to_dict())
-    assert found_pairs(tenant, rules, broadcast, all_users=True) == {
-        (users[tenant.users[user]], rule, entity): after
-        for (user, rule), answers in changes.items()
-        if user
-        for entity, after in answers.items()
-        if tenant.targets[entity][1] == 91
     }
 
 
 def test_an_empty_partition_yields_nothing():
     rules = CompiledRules((CompiledRule(DATASET, ("any", ()), ("all", ())),), ())
     broadcast = Tenant(random.Random(1)).broadcast
-    pair_stages = pair_table_stages(
-        rules, ("o",), True, ("user", "entity"), PairOrder.one_part(has_namespace=False), broadcast
-    )
+    sum_order, pair_order = SumOrder(("user", "rule"), (0,), (True,), 2), PairOrder(("user",), np.zeros(1))
     for function in (
-        count_changes(rules, broadcast),
-        pack_counts(rules, (0,), 2, broadcast, by_namespace=True),
-        pack_holders(rules, frozenset(), 2, broadcast),
-        *pair_stages,
+        count_by_subtree(rules, broadcast),
+        pack_sums(rules, sum_order, broadcast),
+        merge_sums(sum_order, sum_rows, broadcast),
+        pack_pairs(rules, pair_order, broadcast),
+        merge_pairs(pair_order, ("user", "entity"), ("o",), broadcast),
     ):
         assert list(function(iter([]))) == []
 
@@ -534,4 +422,4 @@ def test_an_unknown_requirement_raises_an_error():
     rules = CompiledRules((CompiledRule(DATASET, ("any", ()), ("most", ())),), ())
     tenant = Tenant(random.Random(1))
     with pytest.raises(ValueError, match="`most` is not a requirement"):
-        list(count_changes(rules, tenant.broadcast)(batches(tenant)))
+        list(count_by_subtree(rules, tenant.broadcast)(batches(tenant)))

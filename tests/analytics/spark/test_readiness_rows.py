@@ -3,7 +3,7 @@
 import pytest
 
 from analytics.spark.analyses import readiness
-from analytics.spark.engine import layout
+from analytics.spark.engine import units
 
 pytestmark = pytest.mark.spark
 
@@ -152,7 +152,7 @@ def test_the_detail_lists_each_missing_entity_by_its_address(build_input):
 
 
 def test_a_namespace_that_spans_several_blocks_is_counted_across_them(spark, build_input):
-    last_id = 2 * layout.UNIT_ENTITIES + 70
+    last_id = 2 * units.UNIT_ENTITIES + 70
     analysis_input = build_input(
         entities=[(1, "namespace", "huge", 1, "live")],
         users=USERS,
