@@ -42,6 +42,10 @@ class Strandings(NamedTuple):
     one_admin_count: int = 0
     entities: Sequence[Stranded] = ()
 
+    @property
+    def total(self) -> int:
+        return self.without_admin_count + self.one_admin_count
+
 
 def admin_sources(
     entity_ids: Iterable[int], number: int, *, except_users: Collection[int] = ()

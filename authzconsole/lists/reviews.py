@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from django.db.models import QuerySet
+from rest_framework import serializers
 
 from authzconsole.common import output
 from authzconsole.common.fields import Boolean, Choice, NameText, QueryBoolean, StrictSerializer
@@ -169,25 +170,13 @@ class ItemFilterSerializer(StrictSerializer):
 class ItemFilters(ItemFilterSerializer):
     """The filters of items as query parameters."""
 
-    unused = QueryBoolean(  # type: ignore[assignment]
-        required=False, help_text="No use is known."
-    )
-    redundant = QueryBoolean(  # type: ignore[assignment]
-        required=False, help_text="A group gives the user the same privilege."
-    )
-    strands = QueryBoolean(  # type: ignore[assignment]
-        required=False, help_text="Revoking would leave an entity with fewer than two administrators."
-    )
-    ended = QueryBoolean(  # type: ignore[assignment]
-        required=False, help_text="The period is over."
-    )
-    new = QueryBoolean(  # type: ignore[assignment]
-        required=False, help_text="Not in the previous review."
-    )
-    changed = QueryBoolean(  # type: ignore[assignment]
-        required=False, help_text="Answered differently from the previous review."
-    )
-    escalated = QueryBoolean(required=False)  # type: ignore[assignment]
+    def get_fields(self) -> dict[str, serializers.Field]:
+        return {
+            name: QueryBoolean(required=False, help_text=field.help_text)
+            if isinstance(field, serializers.BooleanField)
+            else field
+            for name, field in super().get_fields().items()
+        }
 
 
 class ReviewItems(List):

@@ -6,17 +6,34 @@ from pathlib import Path
 
 from django import template
 from django.templatetags.static import static
+from django.urls import reverse
 from django.utils import timezone
 from django.utils.dateformat import format as date_format
 from django.utils.html import conditional_escape, format_html
 from django.utils.safestring import SafeString, mark_safe
 
+from authzconsole.common.security_events.record import EventKind
+from authzconsole.web.effects import wording
+from authzconsole.web.journal import rows
 from authzconsole.web.reports.charts.treemap_layout import PORTRAIT, TreemapTile, treemap
-from authzconsole.web.shared.links import AddressLink
+from authzconsole.web.shared.links import (
+    AddressLink,
+    address_link_to,
+    address_url,
+    principal_link,
+    principal_url,
+)
+from authzconsole.web.shared.paging import url_with
 from authzconsole.web.shared.privilege_cells import LETTERS
 from authzconsole.web.shared.times import periods, zones
 from authzconsole.web.shared.times.zones import abbreviation
+from entities.address import Address
+from entities.models import Entity
 from entities.vocabulary import Privilege, quantity
+from grants.administrators import Strandings
+from grants.effects.effect import Tally
+from grants.models import Membership
+from grants.principals.administrator_loss import AdministratorLoss
 from grants.validity import Validity
 
 register = template.Library()
@@ -43,6 +60,65 @@ def icon(name: str) -> SafeString:
         static("icons.svg"),
         symbol,
     )
+
+
+@register.inclusion_tag("shared/display/address.html", name="address")
+def address_tag(target, *, linked: bool = True) -> dict:
+    """Show an entity, or an address as an Address or text, with a link unless it is not `linked`."""
+    return {"address_link": address_link_to(target, is_linked=linked)}
+
+
+@register.inclusion_tag("shared/display/principal.html", name="principal")
+def principal_tag(subject, *, plain: bool | str = False) -> dict:
+    """Show a user or group, or a principal as text such as `user:alice`, with a link unless it is `plain`."""
+    return {"principal": principal_link(subject), "plain": plain}
+
+
+@register.inclusion_tag("entities/grants/_stranding.html", name="stranding")
+def stranding_tag(loss: AdministratorLoss | Strandings, max_rows: int = 5, more_url: str = "") -> dict:
+    """Show the first entities that lose their administrators. more_url: the page with all of them."""
+    first = loss.entities[:max_rows]
+    return {"stranding": loss, "rows": first, "more": loss.total - len(first), "more_url": more_url}
+
+
+@register.filter
+def action_label(action: str) -> str:
+    return rows.action_label(action)
+
+
+@register.filter
+def event_label(kind: str) -> str:
+    return EventKind(kind).label if kind in EventKind else kind
+
+
+@register.filter
+def tally_phrases(tally: Tally) -> str:
+    return wording.tally_phrases(tally)
+
+
+@register.filter
+def link_to(target: object, url_name: str = "entity") -> str:
+    """Return the URL of a page about an entity or an address, such as `grant`."""
+    return address_url(url_name, target)
+
+
+@register.filter
+def principal_page(principal: object, url_name: str = "person") -> str:
+    """Return the URL of a page about a principal: a user, a group, or text such as `user:alice`."""
+    return principal_url(url_name, principal_link(principal).address)
+
+
+@register.simple_tag
+def membership_url(row: Membership, verb: str, page: str) -> str:
+    """Return the URL of the form that adds or removes a member, and then returns to the page of a principal."""
+    names = {"user": row.user.username, "group": row.group.name}
+    return reverse("membership", query={"verb": verb, **names, "page": page})
+
+
+@register.simple_tag(takes_context=True, name="url_with")
+def url_with_tag(context, **changes: object) -> str:
+    """Return the URL of the page with other query parameters. `_` in a name stands for `-`."""
+    return url_with(context.request, **{name.replace("_", "-"): value for name, value in changes.items()})
 
 
 @register.simple_tag
@@ -86,12 +162,13 @@ def breakable_name(name: str) -> SafeString:
 
 
 @register.filter
-def as_link(address_link: AddressLink) -> SafeString:
+def as_link(target: AddressLink | Entity | Address) -> SafeString:
     """Return an address in a sentence, as a link if it has a URL.
 
     This is not a template, because the output of a template ends with a line break, and a comma may follow
     the address.
     """
+    address_link = address_link_to(target)
     if address_link.url:
         return format_html(
             '<a class="mono" href="{}">{}</a>', address_link.url, format_sentence(str(address_link))

@@ -13,15 +13,17 @@ from django.core.exceptions import ValidationError
 from django.core.validators import validate_email
 from django.forms.renderers import TemplatesSetting
 from django.http import HttpRequest, HttpResponse, QueryDict
-from django.urls import reverse_lazy
+from django.urls import reverse, reverse_lazy
 from django.utils.dateparse import parse_date
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.views.generic import FormView
 
 from authzconsole.common.messages import as_sentence
+from authzconsole.lists.base import List
+from authzconsole.lists.files import download_links
 from authzconsole.web.shared.guard import check_page_access
-from authzconsole.web.shared.parameters import start_of_day
+from authzconsole.web.shared.parameters import parse_time, start_of_day
 from authzconsole.web.shared.principal_input import name_from_input, principal_from_input
 from authzconsole.web.shared.rendering import render_page
 from authzconsole.web.shared.times.periods import FIELDS as PERIOD_FIELDS
@@ -41,6 +43,7 @@ from grants.errors import (
     RequestError,
     StaleBase,
 )
+from grants.models import User
 from grants.roles.capabilities import Capability
 from grants.validity import Validity, ValidityError
 
@@ -216,6 +219,26 @@ class TimeField(TextField):
         if at is None and self.missing:
             raise ValidationError(self.missing)
         return at
+
+
+class TimeFilterField(TextField):
+    """A date or time that limits a list, in the time zone of the reader; its value is a datetime or None.
+
+    is_end: a date means its end instead of its start.
+    """
+
+    def __init__(self, *, is_end: bool = False, **options):
+        self.is_end = is_end
+        super().__init__(**options)
+
+    def to_python(self, value: str | None) -> datetime | None:
+        text = super().to_python(value)
+        try:
+            return parse_time(text, is_end=self.is_end)
+        except (ValueError, OverflowError):
+            raise ValidationError(
+                f"`{text}` is not a date. Enter a date such as 2026-02-28 or a time such as 2026-02-28T13:30."
+            ) from None
 
 
 class LastDayField(TextField):
@@ -400,6 +423,31 @@ class ConsoleForm(forms.Form):
 
     def refusal_text(self, error: Refusal) -> str:
         return f"{self.refusal}: {str(error).removesuffix('.')}." if self.refusal else as_sentence(error)
+
+
+class ListForm(ConsoleForm):
+    """The filters of a list in a page. If one of them is invalid, no row matches."""
+
+    list_type: ClassVar[type[List]]
+
+    def listed(self, account: User, **filters: object) -> List:
+        """Return the list with the filters of the form, of which `filters` replace some."""
+        is_valid = self.is_valid()
+        values = {name: value for name, value in (self.cleaned_data | filters).items() if value}
+        return self.list_type(account, values, is_valid=is_valid)
+
+    @property
+    def texts(self) -> dict[str, str]:
+        """The texts of the filters that are set."""
+        return {field.name: field.value() for field in self if field.value()}
+
+    def downloads(self, url_name: str) -> list[tuple[str, str]]:
+        """Return the title and the URL of each file with the same filters. url_name: of the files."""
+        if self.errors:
+            return []
+        return download_links(
+            self.list_type, lambda extension: reverse(url_name, args=[extension], query=self.texts)
+        )
 
 
 class PeriodForm(ConsoleForm):

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from django.contrib.auth.models import Group
 from django.db.models import OuterRef, QuerySet
 
+from entities.address import Address
 from entities.models import Entity, State
 from entities.selectors import sorted_by_address
 from entities.vocabulary import MIN_ADMINISTRATORS, Privilege
@@ -37,6 +38,10 @@ class StrandedEntity:
     admin_count: int
     remaining_admin: str = ""
 
+    @property
+    def address(self) -> Address:
+        return self.entity.address
+
 
 @dataclass(frozen=True, slots=True)
 class AdministratorLoss:
@@ -44,18 +49,17 @@ class AdministratorLoss:
 
     without_admin_count, one_admin_count: number of entities with no remaining administrator, and with exactly
     one.
-    first_entities: the first of them, at most MAX_STRANDED_ROWS; entities without an administrator come
-    first.
-    is_truncated: more than MAX_ADMIN_GRANTS_READ grants of ADMIN would end, and only that many were read.
+    entities: the first of them, at most MAX_STRANDED_ROWS; entities without an administrator come first.
+    max_checked: how many grants of ADMIN were read, if more would end; 0 if all were read.
     """
 
     without_admin_count: int
     one_admin_count: int
-    first_entities: list[StrandedEntity]
-    is_truncated: bool
+    entities: list[StrandedEntity]
+    max_checked: int = 0
 
     @property
-    def stranded_count(self) -> int:
+    def total(self) -> int:
         return self.without_admin_count + self.one_admin_count
 
 
@@ -130,8 +134,9 @@ def _sources_of(principal: User | Group) -> Callable[[AdminSource], bool]:
 
 
 def _administrator_loss(remaining: dict[int, set[int]], is_truncated: bool = False) -> AdministratorLoss:
+    max_checked = MAX_ADMIN_GRANTS_READ if is_truncated else 0
     if not remaining:
-        return AdministratorLoss(0, 0, [], is_truncated)
+        return AdministratorLoss(0, 0, [], max_checked)
     without_admin = [pk for pk, admins in remaining.items() if not admins]
     only_admin = {pk: next(iter(admins)) for pk, admins in remaining.items() if len(admins) == 1}
     first_without = _first_entities(without_admin, MAX_STRANDED_ROWS)
@@ -140,7 +145,7 @@ def _administrator_loss(remaining: dict[int, set[int]], is_truncated: bool = Fal
     names = dict(User.objects.filter(pk__in=user_ids).values_list("pk", "username"))
     rows = [StrandedEntity(entity, 0) for entity in first_without]
     rows += [StrandedEntity(entity, 1, names[only_admin[entity.pk]]) for entity in first_with_one]
-    return AdministratorLoss(len(without_admin), len(only_admin), rows, is_truncated)
+    return AdministratorLoss(len(without_admin), len(only_admin), rows, max_checked)
 
 
 def _admin_entity_ids(principal: User | Group) -> QuerySet:

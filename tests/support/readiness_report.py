@@ -39,7 +39,7 @@ CHANGES = [
 
 def readiness_rows(response) -> list[tuple]:
     """Return (namespace, user, missing) of the rows of a readiness page."""
-    return [(row["namespace"], row["user"], row["missing"]) for row in response.context["rows"]["rows"]]
+    return [(row["namespace"], row["user"], row["missing"]) for row in response.context["table"]["rows"]]
 
 
 def table_texts(response) -> list[list[str]]:

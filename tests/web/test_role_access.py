@@ -22,6 +22,7 @@ SECURITY = {
     "/journal/security-events": 200,
     "/journal/security-events.jsonl": 200,
     "/people/": 200,
+    "/people/?type=group": 200,
     "/people/add": 200,
     "/people/user:dee": 302,
     "/accounts/": 302,

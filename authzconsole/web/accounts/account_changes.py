@@ -25,7 +25,6 @@ from authzconsole.web.shared.guard import capability_required
 from authzconsole.web.shared.links import principal_url
 from authzconsole.web.shared.rendering import see_other
 from authzconsole.web.shared.roles import ROLE_LABELS
-from authzconsole.web.shared.stranding_warning import stranding_warning
 from grants.change_set import Activate, Deactivate
 from grants.changes import ChangeSet, Outcome
 from grants.models import Role, User
@@ -171,7 +170,7 @@ class SetActivity(AccountChange):
             *tokens,
             *_remaining_administrators(user),
         ]
-        warning = stranding_warning(loss_if_removed(user), principal=str(user)) if shows_grants else None
+        warning = loss_if_removed(user) if shows_grants else None
         return Forecast(
             f"Deactivate {user}", "Deactivate account", effects, is_destructive=True, stranding=warning
         )

@@ -11,9 +11,9 @@ from authzconsole.web.effects.forms import EffectPage
 from authzconsole.web.forms import ConsoleForm, reason_field
 from authzconsole.web.shared.guard import request_author
 from authzconsole.web.shared.rendering import requested_section, see_other, show_outcome
-from authzconsole.web.shared.stranding_warning import StrandingWarning
 from grants.changes import Outcome
 from grants.journal import Author
+from grants.principals.administrator_loss import AdministratorLoss
 from grants.roles.capabilities import Capability
 
 
@@ -29,7 +29,7 @@ class Forecast:
     button: str
     effects: list[str]
     is_destructive: bool = False
-    stranding: StrandingWarning | None = None
+    stranding: AdministratorLoss | None = None
 
 
 class ReasonForm(ConsoleForm):

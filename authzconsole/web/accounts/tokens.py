@@ -27,7 +27,7 @@ from authzconsole.web.forms import (
 )
 from authzconsole.web.shared.guard import capability_required, request_author
 from authzconsole.web.shared.links import principal_link, principal_url
-from authzconsole.web.shared.paging import QuerySetSequence, paginate_sequence
+from authzconsole.web.shared.paging import paginate_sequence
 from authzconsole.web.shared.parameters import choice_parameter, text_parameter
 from authzconsole.web.shared.rendering import render_page, requested_section
 from grants.changes import Outcome
@@ -97,7 +97,7 @@ def token_list(request: HttpRequest) -> HttpResponse:
     )
     if find:
         rows = rows.filter(Q(name__icontains=find) | Q(owner__username__icontains=find))
-    page = paginate_sequence(request, QuerySetSequence(rows), max_rows=ROWS_PER_PAGE, name="page")
+    page = paginate_sequence(request, rows, max_rows=ROWS_PER_PAGE, name="page")
     template = "accounts/_tokens.html" if requested_section(request) == "tokens" else "accounts/tokens.html"
     return render_page(
         request,

@@ -9,7 +9,6 @@ from django.views.decorators.http import require_safe
 from authzconsole.web.ask.questions import ask_section, question_input
 from authzconsole.web.shared.entity_search import SearchResult, search_visible_entities
 from authzconsole.web.shared.guard import visible_entity_at
-from authzconsole.web.shared.links import address_link_to
 from authzconsole.web.shared.paging import url_with, url_with_query
 from authzconsole.web.shared.parameters import text_parameter
 from authzconsole.web.shared.past import shows_past, shows_time
@@ -58,7 +57,6 @@ def ask_page(request: HttpRequest) -> HttpResponse:
             "is_section": is_section,
             "entity_text": text,
             "entity": entity,
-            "address_link": address_link_to(entity, is_linked=True) if entity else None,
             "can_change": request.user.can_administer,
             "operations": KINDS[entity.kind].operations if entity else (),
             # keep the operation of a link in the form until the entity is corrected

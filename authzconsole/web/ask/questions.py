@@ -56,33 +56,12 @@ class QuestionInputForm(ConsoleForm):
     owner = TextField()
 
 
-@dataclass(frozen=True, slots=True)
-class ContextField:
-    """A form field for a member of the question's context that the policy of the selected operation reads."""
-
-    name: str
-    label: str
-    placeholder: str
-    value: str
-    is_flag: bool = False
-
-
-_CONTEXT_LABELS = {
-    "artifact": ("Artifact", "artifact:NAMESPACE.NAME"),
-    "artifact_is_new": ("The artifact is new", ""),
-    "dataset_type": ("Custom dataset type", "dataset_type:NAMESPACE.NAME"),
-    "owner": ("Owner", "kerberosprincipal:NAME"),
+CONTEXT_FIELDS = {
+    "artifact": {"label": "Artifact", "placeholder": "artifact:NAMESPACE.NAME"},
+    "artifact_is_new": {"label": "The artifact is new", "is_flag": True},
+    "dataset_type": {"label": "Custom dataset type", "placeholder": "dataset_type:NAMESPACE.NAME"},
+    "owner": {"label": "Owner", "placeholder": "kerberosprincipal:NAME"},
 }
-
-
-@dataclass(frozen=True, slots=True)
-class GenerationAnswer:
-    """The full answer in one generation, and the URL of the same question in it."""
-
-    name: str
-    answer: ExplainedAnswer
-    url: str
-    is_current: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +221,12 @@ def _all_generation_answers(form: QuestionForm) -> dict:
     return {
         "answer": answers[form.generation_name],
         "generation_answers": [
-            GenerationAnswer(name, answer, _question_url(form, generation=name), name == form.generation_name)
+            {
+                "name": name,
+                "answer": answer,
+                "url": _question_url(form, generation=name),
+                "is_current": name == form.generation_name,
+            }
             for name, answer in answers.items()
         ],
     }
@@ -340,8 +324,9 @@ def question_from_input(address: Address, fields: dict, generation: Generation) 
     )
 
 
-def _context_fields(generation: str, kind: str, fields: dict) -> list[ContextField]:
+def _context_fields(generation: str, kind: str, fields: dict) -> list[dict]:
+    """Return the fields for the members of the context that the policy of the selected operation reads."""
     return [
-        ContextField(name, *_CONTEXT_LABELS[name], clip(fields[name], 600), name == "artifact_is_new")
+        {"name": name, "value": clip(fields[name], 600)} | CONTEXT_FIELDS[name]
         for name in context_members(generation, kind, fields["operation"])
     ]

@@ -18,21 +18,19 @@ from authzconsole.web.effects.wording import (
     consequence_sentences,
     effect_sentence,
     later_beginnings_sentence,
-    tally_phrases,
     time_title,
 )
 from authzconsole.web.forms import ConsoleForm, FormPage
 from authzconsole.web.shared.guard import request_author
-from authzconsole.web.shared.links import address_link_to, principal_link_from_text
-from authzconsole.web.shared.stranding_warning import StrandingWarning
-from entities.address import parse_address
 from entities.errors import Refusal
+from grants.administrators import Strandings
 from grants.change_set import Change, principals_of
 from grants.changes import ChangeSet, Outcome, Preview, Shown, apply, preview
-from grants.effects.effect import EffectRow, KnownEffect, RowFilter
+from grants.effects.effect import KnownEffect, RowFilter
 from grants.errors import EffectChanged, EffectNotShown
 from grants.grant_attributes import GrantAttributes
 from grants.principal_rows import principals_by_name
+from grants.principals.administrator_loss import AdministratorLoss
 
 MAX_LINES = 4
 # operations in one line
@@ -43,7 +41,7 @@ MAX_TOP = 5
 def effect_context(
     request: HttpRequest,
     changes: ChangeSet | Preview,
-    stranding: StrandingWarning | None = None,
+    stranding: AdministratorLoss | Strandings | None = None,
     *,
     has_forecast: bool = False,
 ) -> dict:
@@ -140,7 +138,7 @@ class EffectPage(FormPage):
         """Return the response after the change was made."""
         raise NotImplementedError
 
-    def stranding(self, form: ConsoleForm) -> StrandingWarning | None:
+    def stranding(self, form: ConsoleForm) -> AdministratorLoss | Strandings | None:
         """Return the entities that lose administrators; None if none can."""
         return None
 
@@ -206,10 +204,10 @@ def _first_lines(effect: KnownEffect) -> list[dict]:
         operations = [row.operation for row in group]
         lines.append(
             {
-                "principal": principal_link_from_text(f"user:{user}"),
+                "principal": f"user:{user}",
                 "is_gain": is_gain,
                 "is_intended": is_intended,
-                "address_link": address_link_to(parse_address(entity)),
+                "entity": entity,
                 "operations": operations[:MAX_OPERATIONS],
                 "more": max(0, len(operations) - MAX_OPERATIONS),
             }
@@ -217,28 +215,12 @@ def _first_lines(effect: KnownEffect) -> list[dict]:
     return lines
 
 
-def effect_row(row: EffectRow) -> dict:
-    return {
-        "row": row,
-        "principal": principal_link_from_text(f"user:{row.user}"),
-        "address_link": address_link_to(parse_address(row.entity)),
-    }
-
-
 def top_lists(effect: KnownEffect, max_rows: int) -> dict:
-    """Return the most affected people, entities and operations, each with a text, and the number of others."""
-    return {
-        "people": [
-            (principal_link_from_text(f"user:{name}"), tally_phrases(tally))
-            for name, tally in effect.people[:max_rows]
-        ],
-        "people_more": max(0, effect.people_count - max_rows),
-        "entities": [
-            (address_link_to(address), tally_phrases(tally)) for address, tally in effect.entities[:max_rows]
-        ],
-        "entities_more": max(0, effect.entity_count - max_rows),
-        "operations": [
-            (kind, operation, tally_phrases(tally)) for kind, operation, tally in effect.operations[:max_rows]
-        ],
-        "operations_more": max(0, len(effect.operations) - max_rows),
+    """Return the most affected people, entities and operations, each with its tally, and the number of others."""
+    counts = {
+        "people": effect.people_count,
+        "entities": effect.entity_count,
+        "operations": len(effect.operations),
     }
+    rows = {name: getattr(effect, name)[:max_rows] for name in counts}
+    return rows | {f"{name}_more": max(0, count - max_rows) for name, count in counts.items()}

@@ -23,7 +23,6 @@ from authzconsole.web.effects.section import (
 )
 from authzconsole.web.shared.guard import auditor_required
 from authzconsole.web.shared.rendering import render_page, requested_section
-from authzconsole.web.shared.stranding_warning import warning_of_strandings
 from grants.change_set import (
     Activate,
     ActivateGeneration,
@@ -39,8 +38,6 @@ from grants.change_set import (
     RemovePrincipal,
     Revoke,
 )
-
-MAX_STRANDED = 20
 
 
 @require_safe
@@ -63,8 +60,7 @@ def effect_page(request: HttpRequest) -> HttpResponse:
     )
     if preview.too_large is not None:
         section["run"] = change_run_context(request, preview)
-    if preview.strandings is not None:
-        section["stranding"] = warning_of_strandings(preview.strandings, MAX_STRANDED)
+    section["stranding"] = preview.strandings
     if preview.effect is not None:
         at = [("effect_at", section["time"])] if section["time"] else []
         query = [

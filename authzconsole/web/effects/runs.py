@@ -10,7 +10,7 @@ from analytics.runs.selectors import run_progress
 from grants.changes import Preview, can_make, newest_change_job
 from grants.effects.effect import KnownEffect
 from grants.errors import EffectTooLarge
-from grants.models import Job, JobState
+from grants.models import Job
 from grants.roles.capabilities import Capability
 
 # longer lists of changes have no URL, because servers refuse long URLs
@@ -46,9 +46,6 @@ def effect_run_context(
         "fields": fields,
         "can_request": can_make and bool(compute_url) and not is_running and effect is None,
         "can_cancel": is_running and request.user.can(Capability.RUN_ANALYSES),
-        "is_cancelling": run is not None and run.cancel_requested_at is not None,
-        "is_cancelled": run is not None and run.state == JobState.CANCELLED,
-        "is_outdated": run is not None and run.state == JobState.DONE and effect is None,
     }
     return context | ({"details": run_progress(run)} if run is not None and is_running else {})
 

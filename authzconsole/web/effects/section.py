@@ -3,12 +3,13 @@ every change.
 """
 
 from collections.abc import Iterable
+from dataclasses import asdict
 from itertools import islice
 from urllib.parse import urlencode
 
 from django.http import HttpRequest
 
-from authzconsole.web.effects.forms import effect_row, top_lists
+from authzconsole.web.effects.forms import top_lists
 from authzconsole.web.effects.wording import (
     consequence_sentences,
     effect_sentence,
@@ -75,7 +76,7 @@ def section_context(
     rows = islice(effect.rows(where, (number - 1) * ROWS_PER_PAGE), ROWS_PER_PAGE) if total else ()
     page = numbered_page(
         request,
-        [effect_row(row) for row in rows],
+        list(rows),
         number=number,
         total=total,
         max_rows=ROWS_PER_PAGE,
@@ -87,12 +88,20 @@ def section_context(
         "where": where,
         "is_filtered": is_filtered,
         "operations": effect.operation_names,
-        "purposes": PURPOSES.items(),
-        "changes": CHANGES.items(),
+        "purposes": PURPOSES,
+        "changes": CHANGES,
         "tops": top_lists(selected or effect, MAX_TOP),
         "whole": whole,
         "sentence": filtered_sentence(effect, selected) if is_filtered else effect_sentence(effect),
-        "times": _times(whole, effect, url, query),
+        "times": [
+            {
+                "title": time_title(number, one),
+                "sentence": effect_sentence(one),
+                "is_shown": one.at == effect.at,
+                "url": f"{url}?{urlencode([*query, ('effect_at', _time_key(number, one))])}",
+            }
+            for number, one in enumerate(whole.times)
+        ],
         "time": requested_time(request, whole),
         "later": later_beginnings_sentence(whole),
     }
@@ -113,29 +122,15 @@ def requested_time(request: HttpRequest, effect: KnownEffect) -> str:
     )
 
 
-def _times(effect: KnownEffect, shown: KnownEffect, url: str, query: list[tuple[str, str]]) -> list[dict]:
-    """Return each time of the effect with its sentence and a link; an empty list if nothing begins later."""
-    return [
-        {
-            "title": time_title(number, one),
-            "sentence": effect_sentence(one),
-            "is_shown": one.at == shown.at,
-            "url": f"{url}?{urlencode([*query, ('effect_at', _time_key(number, one))])}",
-        }
-        for number, one in enumerate(effect.times)
-    ]
-
-
 def _time_key(number: int, effect: KnownEffect) -> str:
     return format_time(effect.at) if number else PRESENT
 
 
 def effect_filter(request: HttpRequest) -> RowFilter:
     """Return which changes the filters of the section select."""
+    texts = {name: text_parameter(request, f"effect_{name}") for name in ("user", "entity", "operation")}
     return RowFilter(
-        user=text_parameter(request, "effect_user"),
-        entity=text_parameter(request, "effect_entity"),
-        operation=text_parameter(request, "effect_operation"),
+        **texts,
         change=choice_parameter(request, "effect_change", CHANGES),
         purpose=choice_parameter(request, "effect_purpose", PURPOSES),
     )
@@ -143,11 +138,4 @@ def effect_filter(request: HttpRequest) -> RowFilter:
 
 def filter_query(where: RowFilter, prefix: str = "") -> dict[str, str]:
     """Return the parameters of a URL for a filter."""
-    values = (
-        ("user", where.user),
-        ("entity", where.entity),
-        ("operation", where.operation),
-        ("change", where.change),
-        ("purpose", where.purpose),
-    )
-    return {f"{prefix}{name}": value for name, value in values if value}
+    return {f"{prefix}{name}": value for name, value in asdict(where).items() if value}

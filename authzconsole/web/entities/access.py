@@ -4,16 +4,13 @@ which they can.
 The totals of a container with many entities are a section of their own, which htmx loads after the page.
 """
 
-from dataclasses import dataclass
-from urllib.parse import urlencode
-
 from django.db.models import Count
 from django.http import HttpRequest
-from django.urls import reverse
 
+from authzconsole.lists.access import WhoCan
+from authzconsole.lists.files import download_links
 from authzconsole.web.shared.access_ways import way_rows
-from authzconsole.web.shared.links import PrincipalLink, address_link_to
-from authzconsole.web.shared.paging import Page, url_with
+from authzconsole.web.shared.paging import Page, url_with, url_with_query
 from authzconsole.web.shared.parameters import choice_parameter, name_parameter, text_parameter
 from authzconsole.web.shared.past import past_moment_of
 from entities.address import Address, AddressError, parse_address
@@ -35,15 +32,6 @@ PARAMETERS = ("who", "can", "holding", "via", "path", "order-by", CONTENTS, "of"
 FIRST_PAGE = {"who-after": None, "who-at": None}
 
 
-@dataclass(frozen=True, slots=True)
-class OperationTotal:
-    """How many people may perform these operations, which have the same rule."""
-
-    operations: list[str]
-    rule: str
-    total: int
-
-
 def access_section(request: HttpRequest, entity: Entity, generation: Generation) -> dict | None:
     """Return the context of the section; None for accounts that may not learn what others can do."""
     if not sees_everything_in(request.user, entity):
@@ -60,10 +48,9 @@ def access_section(request: HttpRequest, entity: Entity, generation: Generation)
     people = people.with_summary() if is_counted else people
     page = access.page(position, ROWS_PER_PAGE, people)
     is_linked = request.user.can_see_all
-    rows = [_row(address, user, target, is_linked) for address, user in page.rows]
+    rows = [_row(address, user, is_linked) for address, user in page.rows]
     context = {
         "form": {name: name_parameter(request, name) for name in PARAMETERS},
-        "rows": rows,
         "target": target,
         "page": Page(
             rows,
@@ -73,13 +60,8 @@ def access_section(request: HttpRequest, entity: Entity, generation: Generation)
             _next_url(request, page.next_position),
         ),
         "is_filtered": any((where.text, where.group, where.privilege, where.operation, where.path_kind)),
-        "clear_url": url_with(
-            request, **dict.fromkeys(("who", "can", "holding", "via", "path")), **FIRST_PAGE
-        ),
-        "sort_url": url_with(
-            request, **{"order-by": None if access.is_descending else "-name"}, **FIRST_PAGE
-        ),
         "is_descending": access.is_descending,
+        "next_order": None if access.is_descending else "-name",
         "operations": _operations(entity, target),
         "privileges": list(Privilege),
         "path_kinds": PATHS,
@@ -93,7 +75,7 @@ def access_section(request: HttpRequest, entity: Entity, generation: Generation)
     summary = _summary(request, people, entity, generation) if is_counted else None
     return context | {
         "summary": summary,
-        "count_url": "" if summary or position else url_with(request, **{COUNT: 1}),
+        "is_uncounted": not summary and position is None,
         "is_counted_later": is_first and summary is None and people.is_quickly_counted,
     }
 
@@ -113,7 +95,10 @@ def _summary(request: HttpRequest, people: PeopleWithAccess, entity: Entity, gen
     return {
         "people_total": counts.total,
         "totals": _totals(counts.by_operation, entity, generation),
-        "groups": _groups(request, people),
+        # the first groups that give their members access
+        "groups": list(people.groups().order_by("name").annotate(members=Count("user"))[: MAX_GROUPS + 1]),
+        "max_groups": MAX_GROUPS,
+        "is_plain": not request.user.can_see_all,
     }
 
 
@@ -155,11 +140,11 @@ def _next_url(request: HttpRequest, position: Position | None) -> str:
     return url_with(request, **{"who-at": f"{position[0]}:{position[1]}", "who-after": position[2]})
 
 
-def _row(address: Address, access: UserAccess, target: Target, is_linked: bool) -> dict:
+def _row(address: Address, access: UserAccess, is_linked: bool) -> dict:
     return {
-        "principal": PrincipalLink("user", access.user, is_linked=is_linked),
+        "user": f"user:{access.user}",
         "ways": way_rows(access.ways, str(address), is_linked=is_linked),
-        "address_link": address_link_to(address) if target.has_contents else None,
+        "entity": address,
     }
 
 
@@ -170,34 +155,15 @@ def _operations(entity: Entity, target: Target) -> list[str]:
     return sorted({operation for kind in kinds for operation in kind.operations})
 
 
-def _totals(counts: dict[str, int], entity: Entity, generation: Generation) -> list[OperationTotal]:
+def _totals(counts: dict[str, int], entity: Entity, generation: Generation) -> list[dict]:
     """Return a row for each rule, most permitted people first."""
     grouped = operations_by_requirement(generation, entity.kind)
     totals = [
-        OperationTotal(operations, requirement_in_words(requirement), counts[operations[0]])
+        {"operations": operations, "rule": requirement_in_words(requirement), "total": counts[operations[0]]}
         for requirement, operations in grouped.items()
         if operations[0] in counts
     ]
-    return sorted(totals, key=lambda row: -row.total)
-
-
-def _groups(request: HttpRequest, people: PeopleWithAccess) -> dict:
-    """Return the first groups that give their members access, each with the URL that lists its members."""
-    rows = people.groups().order_by("name").annotate(members=Count("user"))
-    groups = list(rows[: MAX_GROUPS + 1])
-    return {
-        "rows": [
-            {
-                "group": PrincipalLink(
-                    "group", group.name, members=group.members, is_linked=request.user.can_see_all
-                ),
-                "url": url_with(request, via=group.name, **FIRST_PAGE),
-            }
-            for group in groups[:MAX_GROUPS]
-        ],
-        "is_cut": len(groups) > MAX_GROUPS,
-        "max_groups": MAX_GROUPS,
-    }
+    return sorted(totals, key=lambda row: -row["total"])
 
 
 def _downloads(request: HttpRequest, target: Target, where: PeopleFilter) -> list[tuple[str, str]]:
@@ -212,8 +178,4 @@ def _downloads(request: HttpRequest, target: Target, where: PeopleFilter) -> lis
         "path": where.path_kind,
         "as_of": past_moment_of(request),
     }
-    text = urlencode({name: value for name, value in query.items() if value}, safe=":")
-    return [
-        ("CSV", f"{reverse('rest-who-can-csv')}?{text}"),
-        ("JSON Lines", f"{reverse('rest-who-can-jsonl')}?{text}"),
-    ]
+    return download_links(WhoCan, lambda extension: url_with_query(f"rest-who-can-{extension}", query))

@@ -1,15 +1,13 @@
 """The section with the children of an entity, filtered by kind, state and name, one page at a time."""
 
 from collections import Counter
-from dataclasses import dataclass
 
 from django.db.models import Count, F, QuerySet, Value
 from django.db.models.functions import Length, Substr
 from django.http import HttpRequest
 
 from authzconsole.web.shared.entity_counts import holder_counts
-from authzconsole.web.shared.links import address_link_to
-from authzconsole.web.shared.paging import Page, paginate_entities, url_with
+from authzconsole.web.shared.paging import ADDRESS_ORDER, Page, keyset_page
 from authzconsole.web.shared.parameters import choice_parameter, text_parameter
 from authzconsole.web.shared.privilege_cells import held_privileges, privilege_cells
 from authzconsole.web.shared.request_visibility import list_visibility_inside
@@ -27,39 +25,25 @@ from grants.policies.policy import Generation
 FORM_PARAMETERS = ("address", "kind", "state", "find", "after", "before", "selection")
 
 
-@dataclass(frozen=True, slots=True)
-class AddressSelection:
-    """The selected addresses.
+def selection_of(request: HttpRequest, page: Page) -> dict:
+    """Return the selected addresses.
 
     on_other_pages: selected addresses that are not on this page. other_parameters: query parameters without a
-    form field.
-    previous, next: cursors of the adjacent pages; empty at an end of the list. clear_url: this page without a
-    selection.
+    form field. previous, next: cursors of the adjacent pages; None at an end of the list.
     """
-
-    selected: frozenset[str]
-    on_other_pages: list[str]
-    other_parameters: list[tuple[str, str]]
-    previous: str
-    next: str
-    clear_url: str
-
-
-def selection_of(request: HttpRequest, page: Page) -> AddressSelection:
     selected, on_page = _selected_addresses(request), {str(entity) for entity in page.rows}
-    return AddressSelection(
-        frozenset(selected),
-        [address for address in selected if address not in on_page],
-        [
+    return {
+        "selected": selected,
+        "on_other_pages": [address for address in selected if address not in on_page],
+        "other_parameters": [
             (name, value)
             for name, values in request.GET.lists()
             if name not in FORM_PARAMETERS
             for value in values
         ],
-        str(page.rows[0]) if page.previous_url and page.rows else "",
-        str(page.rows[-1]) if page.next_url else "",
-        url_with(request, address=None) if selected else "",
-    )
+        "previous": page.rows[0] if page.previous_url else None,
+        "next": page.rows[-1] if page.next_url else None,
+    }
 
 
 def _selected_addresses(request: HttpRequest) -> list[str]:
@@ -78,7 +62,6 @@ ROWS_PER_PAGE = 25
 # all kinds
 DEFAULT_KIND = {"instance": "namespace"}
 ALL_KINDS = "all"
-PARAMETERS = ("kind", "state", "find", "after", "before")
 
 
 def children_section(request: HttpRequest, entity: Entity, generation: Generation) -> dict | None:
@@ -104,10 +87,9 @@ def children_section(request: HttpRequest, entity: Entity, generation: Generatio
         "find": find,
         "kind": kind or (ALL_KINDS if default_kind else ""),
         "state": state,
-        "kinds": _kind_chips(request, totals, kind, state, default_kind),
+        "kinds": _kind_chips(totals, kind, state, default_kind),
         "states": _state_counts(totals, kind),
         "is_filtered": bool(kind != default_kind or state or find),
-        "reset_url": url_with(request, **dict.fromkeys(PARAMETERS)),
     }
 
 
@@ -158,19 +140,15 @@ def _children_page(
     state: str,
     find: str,
 ):
-    if kind:
-        rows = rows.filter(kind=kind)
-    if state:
-        rows = rows.filter(state=state)
+    rows = rows.filter(**{name: value for name, value in (("kind", kind), ("state", state)) if value})
     total = sum(
         count for row_kind, row_state, count in totals if kind in ("", row_kind) and state in ("", row_state)
     )
     if find:
         rows = _filter_by_name(rows, entity, find)
         total = rows.filter(visibility.all_rows).count()
-    return paginate_entities(
-        request, rows.filter(visibility.fastest_condition(total)), max_rows=ROWS_PER_PAGE, total_rows=total
-    )
+    rows = rows.filter(visibility.fastest_condition(total))
+    return keyset_page(request, rows, *ADDRESS_ORDER, max_rows=ROWS_PER_PAGE, total=total)
 
 
 def _filter_by_name(rows: QuerySet, entity: Entity, find: str) -> QuerySet:
@@ -186,53 +164,39 @@ def _rows(request, entities: list[Entity]) -> list[dict]:
     if request.user.can_see_all:
         counts = holder_counts("id", ids)
         return [
-            {
-                "address_link": address_link_to(entity),
-                "entity": entity,
-                "total_holders": sum(counts.get(entity.pk, {}).values()),
-            }
+            {"entity": entity, "total_holders": sum(counts.get(entity.pk, {}).values())}
             for entity in entities
         ]
     privileges = held_privileges(request.user, ids)
     return [
-        {
-            "address_link": address_link_to(entity),
-            "entity": entity,
-            "cells": privilege_cells(privileges[entity.pk], entity.state),
-        }
+        {"entity": entity, "cells": privilege_cells(privileges[entity.pk], entity.state)}
         for entity in entities
     ]
 
 
-def _kind_chips(request, totals: list, kind: str, state: str, default_kind: str) -> list[dict]:
+def _kind_chips(totals: list, kind: str, state: str, default_kind: str) -> list[dict]:
     """Return the links that filter by kind. totals: (kind, state, count).
 
     The member `parameter` of a link is the value of the URL parameter `kind`.
     """
-    by_kind: dict[str, int] = {}
+    by_kind: Counter[str] = Counter()
     for name, row_state, total in totals:
         if state in ("", row_state):
-            by_kind[name] = by_kind.get(name, 0) + total
+            by_kind[name] += total
+    all_kinds = (ALL_KINDS if default_kind else "", "", "All", by_kind.total())
     chips = [
-        {
-            "kind": "",
-            "parameter": ALL_KINDS if default_kind else "",
-            "title": "All",
-            "total": sum(by_kind.values()),
-        }
-    ]
-    chips += [
-        {"kind": name, "parameter": name, "title": KINDS[name].plural, "total": by_kind[name]}
-        for name in KINDS
-        if name in by_kind
+        all_kinds,
+        *((name, name, KINDS[name].plural, by_kind[name]) for name in KINDS if name in by_kind),
     ]
     return [
         {
-            **chip,
-            "url": url_with(request, kind=chip["parameter"], after=None, before=None),
-            "is_current": chip["kind"] == kind,
+            "parameter": parameter,
+            "kind": name,
+            "title": title,
+            "total": total,
+            "is_current": name == kind,
         }
-        for chip in chips
+        for parameter, name, title, total in chips
     ]
 
 

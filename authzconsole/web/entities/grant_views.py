@@ -18,17 +18,12 @@ from authzconsole.web.forms import (
     reason_field,
 )
 from authzconsole.web.shared.guard import entity_or_404, grantable_address_or_404
-from authzconsole.web.shared.links import (
-    address_link_to,
-    address_url,
-    entity_tab_url,
-    principal_link_from_text,
-)
+from authzconsole.web.shared.links import address_url, entity_tab_url
 from authzconsole.web.shared.principal_input import principal_from_input
 from authzconsole.web.shared.rendering import render_page, requested_section, see_other
-from authzconsole.web.shared.stranding_warning import StrandingWarning, revocation_warning
 from authzconsole.web.shared.times.periods import fields_of_period, period_words
 from entities.address import Address
+from entities.selectors import entity_at
 from entities.vocabulary import Privilege, VocabularyError, privilege_by_name
 from grants.authority.rights import grantable_privileges
 from grants.change_set import Grant, Revoke
@@ -37,6 +32,8 @@ from grants.errors import ChangeRefused, PrincipalError
 from grants.grant_attributes import GrantAttributes
 from grants.models import GRANT_TABLES, NAME_COLUMNS, User, permission_ids
 from grants.principal_names import format_principal
+from grants.principal_rows import principals_by_name
+from grants.principals.administrator_loss import AdministratorLoss, loss_if_revoked
 from grants.validity import Validity
 
 EFFECT_SUFFIX = "-effect"
@@ -170,13 +167,12 @@ class GrantPage(EffectPage):
             if stored is not None and self.request.method != "POST" and form.is_period_empty:
                 form.initial |= fields_of_period(stored)
         return super().get_context_data(**context) | {
-            "address_link": address_link_to(self.target),
-            "title_address_link": address_link_to(self.target, is_linked=False),
+            "target": self.target,
             "action": address_url(self.verb, self.target),
             "back": _back_url(self.request, self.target),
             "is_delegate": not self.request.user.can_administer,
             "privileges": form["privilege"].value() or (),
-            "principal_link": principal_link_from_text(principal_from_input(form["principal"].value() or "")),
+            "principal": principal_from_input(form["principal"].value() or ""),
             "page_form_id": PAGE_FORM_ID,
             "changed_period": stored,
         }
@@ -194,9 +190,11 @@ class RevokePage(GrantPage):
             *(Revoke(values["principal"], self.target, privilege) for privilege in values["privilege"])
         )
 
-    def stranding(self, form: ConsoleForm) -> StrandingWarning | None:
-        values = form.cleaned_data
-        return revocation_warning(values["principal"], self.target, values["privilege"])
+    def stranding(self, form: ConsoleForm) -> AdministratorLoss | None:
+        values, entity = form.cleaned_data, entity_at(self.target)
+        holder = principals_by_name([values["principal"]]).get(values["principal"])
+        is_loss = Privilege.ADMIN in values["privilege"] and entity is not None and holder is not None
+        return loss_if_revoked(holder, entity) if is_loss else None
 
 
 def _outcome_messages(outcome: Outcome):

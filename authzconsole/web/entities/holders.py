@@ -5,8 +5,8 @@ from dataclasses import replace
 from django.http import HttpRequest
 
 from authzconsole.web.entities.grant_views import GrantForm
-from authzconsole.web.shared.links import holder_link
-from authzconsole.web.shared.paging import paginate_sequence, url_with
+from authzconsole.web.shared.links import principal_link
+from authzconsole.web.shared.paging import paginate_sequence
 from authzconsole.web.shared.parameters import choice_parameter, text_parameter
 from authzconsole.web.shared.privilege_cells import (
     HeldPrivileges,
@@ -50,11 +50,9 @@ def holders_section(request: HttpRequest, entity: Entity, generation: Generation
     users = [holder.principal.pk for holder in page.rows if holder.kind == "user"] if sees_all else []
     groups_by_user = group_privileges(entity, users)
     can_change = not getattr(request, "past", None) and can_change_some_grants(request.user, entity)
-    rows = [_row(holder, entity, groups_by_user, can_change, sees_all) for holder in page.rows]
     return {
         "page": page,
-        "rows": rows,
-        "total": page.total,
+        "rows": [_row(holder, entity, groups_by_user, can_change, sees_all) for holder in page.rows],
         "can_change": can_change,
         "is_plain": not request.user.can_see_all,
         "privileges": list(Privilege),
@@ -64,8 +62,6 @@ def holders_section(request: HttpRequest, entity: Entity, generation: Generation
         "expired": expired_link(PeriodScope(within=entity.address)) if request.user.can_see_all else None,
         "total_admins": capped_admin_count(entity) if entity.is_live else None,
         "is_filtered": bool(find) or page.total > MAX_HOLDERS_WITHOUT_FILTER,
-        "name_url": url_with(request, order=None, holders=None),
-        "latest_url": url_with(request, order="latest", holders=None),
     }
 
 
@@ -73,7 +69,7 @@ def _row(holder: Holder, entity: Entity, groups_by_user: dict, can_change: bool,
     groups = groups_by_user.get(holder.principal.pk, {}) if holder.kind == "user" else {}
     latest = max(holder.grants.values(), key=lambda grant: grant.granted_at)
     return {
-        "principal": holder_link(holder) if sees_all else replace(holder_link(holder), members=None),
+        "principal": principal_link(holder) if sees_all else replace(principal_link(holder), members=None),
         "latest": latest,
         "periods": period_rows(entity, str(holder), holder.grants, can_change=can_change),
         "cells": holder_cells(entity, str(holder), holder.grants, groups, can_change=can_change),

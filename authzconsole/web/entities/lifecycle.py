@@ -20,7 +20,7 @@ from authzconsole.web.forms import (
     reason_field,
 )
 from authzconsole.web.shared.guard import administrable_address_or_404, request_author
-from authzconsole.web.shared.links import address_link_to, address_url, entity_url, principal_link_from_text
+from authzconsole.web.shared.links import address_url, entity_url
 from authzconsole.web.shared.principal_input import with_default_type
 from authzconsole.web.shared.rendering import requested_section, see_other, show_outcome
 from entities.address import Address, AddressError, address_of, parse_address
@@ -109,15 +109,16 @@ class Lifecycle(EffectPage):
             "has_preview": bool(forecast.creator_receives),
             "verb": verb,
             "title": TITLES[verb],
-            "address_link": address_link_to(target),
+            "target": target,
             "kind": KINDS[target.kind],
-            "title_address_link": address_link_to(target, is_linked=False),
             "forecast": forecast,
             "kinds": [
                 f"{total:,} {KINDS[kind].title if total == 1 else KINDS[kind].plural}"
                 for kind, total in forecast.entities.items()
             ],
-            "applying_grants": _applying_grants(forecast),
+            "applying_grants": [
+                (name, ", ".join(privileges)) for name, privileges in forecast.applying[:MAX_HOLDERS]
+            ],
             "more_holders": max(0, len(forecast.applying) - MAX_HOLDERS),
             "total_admins": _admin_count(verb, target, forecast),
             "action": address_url("lifecycle", target, verb),
@@ -159,14 +160,6 @@ def _admin_count(verb: str, target: Address, forecast: LifecycleForecast) -> int
         return None
     entity = entity_at(target)
     return capped_admin_count(entity) if entity is not None else 0
-
-
-def _applying_grants(forecast: LifecycleForecast) -> list[tuple]:
-    """Return the first holders of the grants that take effect, as (principal, privileges)."""
-    return [
-        (principal_link_from_text(name), ", ".join(privileges))
-        for name, privileges in forecast.applying[:MAX_HOLDERS]
-    ]
 
 
 class NewEntityForm(ConsoleForm):
@@ -215,7 +208,7 @@ class NewEntity(ForAdministrators, FormPage):
         if not kinds:
             raise Http404("entities of this kind have no children")
         form.fields["kind"].widget.choices = [(child.name, child.title) for child in kinds]
-        return context | {"parent": address_link_to(parent), "back": entity_url(parent)}
+        return context | {"parent": parent, "back": entity_url(parent)}
 
 
 class DescriptionForm(ConsoleForm):
@@ -257,8 +250,7 @@ class DescribeEntity(FormPage):
 
     def get_context_data(self, **context) -> dict:
         return super().get_context_data(**context) | {
-            "address_link": address_link_to(self.target),
-            "title_address_link": address_link_to(self.target, is_linked=False),
+            "target": self.target,
             "form_version": form_version(self.entity.description),
             "action": address_url("lifecycle-describe", self.target),
             "back": entity_url(self.target),

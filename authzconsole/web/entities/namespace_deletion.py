@@ -8,13 +8,8 @@ from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
 from authzconsole.web.shared.guard import capability_required, entity_or_404
-from authzconsole.web.shared.links import (
-    address_link_to,
-    address_url,
-    entity_tab_url,
-    principal_link_from_text,
-)
-from authzconsole.web.shared.paging import paginate_entities
+from authzconsole.web.shared.links import address_url, entity_tab_url
+from authzconsole.web.shared.paging import ADDRESS_ORDER, keyset_page
 from authzconsole.web.shared.parameters import choice_parameter, name_parameter
 from authzconsole.web.shared.principal_input import name_from_input
 from authzconsole.web.shared.rendering import render_page, requested_section
@@ -54,8 +49,7 @@ def forecast_page(request: HttpRequest, address: str) -> HttpResponse:
     generation_name = choice_parameter(request, "generation", GENERATIONS)
     generation = GENERATIONS[generation_name] if generation_name else active_generation()
     context = {
-        "address_link": address_link_to(entity),
-        "title_address_link": address_link_to(entity, is_linked=False),
+        "target": entity,
         "deleter": name,
         "generation": generation,
         "generations": list(GENERATIONS),
@@ -74,24 +68,20 @@ def forecast_page(request: HttpRequest, address: str) -> HttpResponse:
 
 def _forecast_context(request: HttpRequest, entity: Entity, name: str, generation: Generation) -> dict:
     forecast = deletion_forecast(entity.address, name, generation)
-    page = paginate_entities(
+    page = keyset_page(
         request,
         undeletable_entities(entity.address, name, generation),
+        *ADDRESS_ORDER,
         max_rows=ENTITIES_PER_PAGE,
-        total_rows=forecast.missing,
+        total=forecast.missing,
     )
     user = User.objects.filter(username=name, is_active=True).first()
     return {
         "figures": list(_figures(forecast)),
         "forecast": forecast,
         "rows": [*(_step_row(step) for step in forecast.steps if step.live), _namespace_row(forecast)],
-        "ghost_grants": _ghost_grant_rows(forecast),
         "more_ghost_grants": max(0, forecast.grants_kept - len(forecast.ghosts)),
-        SECTION: {
-            "page": page,
-            "rows": [address_link_to(row) for row in page.rows],
-            "total": forecast.missing,
-        },
+        SECTION: {"page": page, "total": forecast.missing},
         "receivers": _receivers(user)
         if user and not namespace_readiness(entity.address, user, generation, max_listed=0).is_ready
         else [],
@@ -116,13 +106,6 @@ def _figures(forecast: DeletionForecast) -> Iterator[tuple[int, str, str]]:
 def _receivers(user: User) -> list[str]:
     """Return the principals to which the missing grants can be granted: the user and its groups."""
     return [str(user), *(f"group:{name}" for name in groups_of(user).values_list("name", flat=True))]
-
-
-def _ghost_grant_rows(forecast: DeletionForecast) -> list[tuple]:
-    return [
-        (principal_link_from_text(item.principal), address_link_to(item.address), item.privilege)
-        for item in forecast.ghosts
-    ]
 
 
 def _step_row(step: DeletionStep) -> dict:

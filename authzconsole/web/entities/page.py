@@ -1,7 +1,6 @@
 """The page of one entity. Its tabs and their sections can be requested one by one with htmx."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from urllib.parse import urlencode
 
 from django.http import Http404, HttpRequest, HttpResponse
@@ -18,7 +17,7 @@ from authzconsole.web.journal.history import history_section
 from authzconsole.web.reports.namespace_readiness import readiness_section
 from authzconsole.web.shared.breadcrumbs import breadcrumbs_of
 from authzconsole.web.shared.guard import address_or_404, entity_or_404
-from authzconsole.web.shared.links import address_link_to, address_url, entity_tab_url, entity_url
+from authzconsole.web.shared.links import address_url, entity_tab_url, entity_url
 from authzconsole.web.shared.paging import url_with_query
 from authzconsole.web.shared.past import shows_past
 from authzconsole.web.shared.rendering import render_page, requested_section
@@ -39,7 +38,7 @@ def _children(request: HttpRequest, entity: Entity, generation: Generation) -> d
     if section is not None and request.user.can_administer:
         selection = section["selection"] = selection_of(request, section["page"])
         for row in section["rows"]:
-            row["is_selected"] = str(row["entity"]) in selection.selected
+            row["is_selected"] = str(row["entity"]) in selection["selected"]
     return section
 
 
@@ -57,16 +56,6 @@ SECTIONS: dict[str, Section] = {
 
 DELETE = ("delete", "Delete")
 VERBS = {State.PLANNED: ("register", "Register"), State.LIVE: DELETE, State.DELETED: ("recreate", "Recreate")}
-
-
-@dataclass(frozen=True, slots=True)
-class Hint:
-    """A notice about an entity that is not live and the effect on its grants. level: selects the icon of the
-    notice.
-    """
-
-    level: str
-    text: str
 
 
 def _past_subject(address: str) -> Address | None:
@@ -127,10 +116,7 @@ def _tab_context(request: HttpRequest, entity: Entity, generation: Generation) -
 def _page_context(request: HttpRequest, entity: Entity, generation: Generation) -> dict:
     verbs = _verbs(entity) if request.user.can_administer and entity.kind != "instance" else []
     return _tab_context(request, entity, generation) | {
-        "address_link": address_link_to(entity),
         "trail": breadcrumbs_of(entity, request.user, generation),
-        "title_address_link": address_link_to(entity, is_linked=False),
-        "describe_url": address_url("lifecycle-describe", entity),
         "verbs": [(verb, title, address_url("lifecycle", entity, verb)) for verb, title in verbs],
         "readiness_url": _readiness_url(request, entity),
         "request_url": _request_url(request, entity),
@@ -175,22 +161,22 @@ def _request_url(request: HttpRequest, entity: Entity) -> str:
     return "" if request.user.can_see_all else url_with_query("request-new", {"entity": entity})
 
 
-def _hint(entity: Entity) -> Hint | None:
+def _hint(entity: Entity) -> tuple[str, str] | None:
     if entity.is_live:
         return None
     total = _total_grants(entity)
     if entity.state == State.PLANNED:
         grants = f"{total:,} grant applies" if total == 1 else f"{total:,} grants apply"
         effect = f"{grants} once it exists." if total else "It has no grants."
-        return Hint("planned", f"Planned: this {entity.kind_title} does not exist yet. {effect}")
+        return ("planned", f"Planned: this {entity.kind_title} does not exist yet. {effect}")
     if not total:
-        return Hint("info", f"Deleted: this {entity.kind_title} no longer exists and has no grants left.")
+        return ("info", f"Deleted: this {entity.kind_title} no longer exists and has no grants left.")
     grants = (
         "1 grant remains as a ghost grant and would"
         if total == 1
         else f"{total:,} grants remain as ghost grants and would"
     )
-    return Hint(
+    return (
         "warning",
         f"Deleted: this {entity.kind_title} no longer exists, but {grants} apply again if it is recreated.",
     )
@@ -200,13 +186,13 @@ def _total_grants(entity: Entity) -> int:
     return sum(model.objects.filter(content_object=entity).count() for model in (UserGrant, GroupGrant))
 
 
-def _own_hint(entity: Entity) -> Hint | None:
+def _own_hint(entity: Entity) -> tuple[str, str] | None:
     """Return the notice for an ordinary account, which may not see the grants of others."""
     match entity.state:
         case State.PLANNED:
-            return Hint("planned", f"This {entity.kind_title} does not exist yet.")
+            return ("planned", f"This {entity.kind_title} does not exist yet.")
         case State.DELETED:
-            return Hint("info", f"This {entity.kind_title} no longer exists.")
+            return ("info", f"This {entity.kind_title} no longer exists.")
     return None
 
 
@@ -219,11 +205,9 @@ def _unregistered_response(request: HttpRequest, address: Address) -> HttpRespon
         request,
         "entities/unregistered.html",
         {
-            "address_link": address_link_to(address, is_linked=False),
-            "address": address,
+            "target": address,
             "kind": KINDS[address.kind],
             "can_change": request.user.can_administer and address.kind != "instance",
-            "grant_url": address_url("grant", address),
             "register_url": address_url("lifecycle", address, "register"),
         },
         status=404,

@@ -6,13 +6,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 
 from authzconsole.web.forms import ConsoleForm, FormPage, OptionalChoiceField, PrincipalField, reason_field
 from authzconsole.web.shared.guard import entity_or_404, request_author
-from authzconsole.web.shared.links import (
-    PrincipalLink,
-    address_link_to,
-    address_url,
-    entity_tab_url,
-    principal_link_from_text,
-)
+from authzconsole.web.shared.links import entity_tab_url
 from authzconsole.web.shared.rendering import see_other, show_outcome
 from entities.models import Entity
 from grants.authority.stewards import sees_everything_in
@@ -36,28 +30,16 @@ def stewards_section(request: HttpRequest, entity: Entity, generation: Generatio
     ):
         return None
     return {
-        **_rows(request, entity),
-        "change_url": address_url("stewards", entity),
+        **_stewards(entity),
+        "is_plain": not request.user.can_see_all,
         "can_change": request.user.can(Capability.MANAGE_SETTINGS),
     }
 
 
-def _rows(request: HttpRequest, namespace: Entity) -> dict:
+def _stewards(namespace: Entity) -> dict:
     rows = NamespaceSteward.objects.select_related("user", "group").filter(namespace=namespace.key)
     stewards = list(rows.order_by("group__name", "user__username")[: MAX_STEWARDS + 1])
-    return {
-        "rows": [
-            {"steward": steward, "principal": _link(request, steward)} for steward in stewards[:MAX_STEWARDS]
-        ],
-        "has_more": len(stewards) > MAX_STEWARDS,
-    }
-
-
-def _link(request: HttpRequest, steward: NamespaceSteward) -> PrincipalLink:
-    if request.user.can_see_all:
-        return principal_link_from_text(steward.principal)
-    kind, _, name = steward.principal.partition(":")
-    return PrincipalLink(kind, name, is_linked=False)
+    return {"rows": stewards[:MAX_STEWARDS], "has_more": len(stewards) > MAX_STEWARDS}
 
 
 class StewardForm(ConsoleForm):
@@ -94,12 +76,10 @@ class StewardsPage(FormPage):
         return see_other(self.request.path)
 
     def get_context_data(self, **context) -> dict:
-        namespace = self.namespace
         return super().get_context_data(**context) | {
-            **_rows(self.request, namespace),
-            "address_link": address_link_to(namespace),
-            "back": entity_tab_url(namespace, "access"),
-            "title_address_link": address_link_to(namespace, is_linked=False),
+            **_stewards(self.namespace),
+            "target": self.namespace,
+            "back": entity_tab_url(self.namespace, "access"),
             "action": self.request.path,
             "max_stewards": MAX_STEWARDS,
         }

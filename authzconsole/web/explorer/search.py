@@ -11,10 +11,8 @@ from django.views.decorators.http import require_safe
 from authzconsole.web.explorer.console_search import console_hits
 from authzconsole.web.shared.entity_search import parse_search, search_visible_entities
 from authzconsole.web.shared.guard import capability_required
-from authzconsole.web.shared.links import address_link_to, entity_url
 from authzconsole.web.shared.parameters import text_parameter
 from authzconsole.web.shared.rendering import render_page, requested_section
-from entities.models import Entity
 from grants.models import User
 from grants.roles.capabilities import Capability
 
@@ -83,7 +81,7 @@ def search_page(request: HttpRequest) -> HttpResponse:
         {
             "searched": text,
             "result": result,
-            "rows": [_result_row(entity, suggestion_list is None) for entity in result.rows],
+            "rows": result.rows,
             "suggestion_list": suggestion_list,
             "list_id": requested_section(request),
             "is_short": parse_search(text).is_short,
@@ -92,15 +90,6 @@ def search_page(request: HttpRequest) -> HttpResponse:
             "is_cut": result.total > len(result.rows) or not result.is_all,
         },
     )
-
-
-def _result_row(entity: Entity, is_linked: bool) -> dict:
-    """Return the context of one result. is_linked: false in a suggestion list, where the option is the link."""
-    return {
-        "entity": entity,
-        "address_link": address_link_to(entity, is_linked=is_linked),
-        "url": entity_url(entity),
-    }
 
 
 @require_safe

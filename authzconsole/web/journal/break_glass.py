@@ -3,14 +3,15 @@
 from datetime import timedelta
 
 from django.contrib import messages
-from django.http import Http404, HttpResponse
+from django.http import HttpResponse
+from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from django.utils.http import urlencode
 
 from authzconsole.web.accounts.reauthentication import recent_authentication_required
 from authzconsole.web.forms import ConsoleForm, FormPage, TextField, reason_field
 from authzconsole.web.shared.guard import request_author
-from authzconsole.web.shared.paging import QuerySetSequence, paginate_sequence
+from authzconsole.web.shared.paging import paginate_sequence
 from authzconsole.web.shared.rendering import see_other
 from grants.authority.break_glass import (
     can_break_glass,
@@ -40,10 +41,10 @@ class BreakGlassList(FormPage):
     template_name = "journal/break_glass/list.html"
 
     def get_context_data(self, **context) -> dict:
-        uses, user = QuerySetSequence(BreakGlassUse.objects.order_by("-pk")), self.request.user
+        uses, user = BreakGlassUse.objects.order_by("-pk"), self.request.user
         return super().get_context_data(**context) | {
             "columns": COLUMNS,
-            "page": paginate_sequence(self.request, uses, max_rows=ROWS_PER_PAGE, name="page"),
+            "page": paginate_sequence(self.request, uses, max_rows=ROWS_PER_PAGE),
             "can_start": can_break_glass(user) and not has_break_glass_access(user.pk),
         }
 
@@ -72,15 +73,16 @@ class BreakGlassPage(FormPage):
     template_name = "journal/break_glass/page.html"
 
     def prepare(self) -> None:
-        self.use = _use_or_404(self.kwargs["pk"])
+        self.use = get_object_or_404(BreakGlassUse, pk=self.kwargs["pk"])
 
     def get_context_data(self, **context) -> dict:
         use, user = self.use, self.request.user
         # the filter has whole seconds, so the end is rounded up
-        times = {"since": use.started_at, "until": use.ends_at + timedelta(seconds=1)}
+        end = use.ends_at + timedelta(seconds=1)
         filters = {
             "actor": use.account_name,
-            **{name: f"{at:%Y-%m-%dT%H:%M:%SZ}" for name, at in times.items()},
+            "since": f"{use.started_at:%Y-%m-%dT%H:%M:%SZ}",
+            "until": f"{end:%Y-%m-%dT%H:%M:%SZ}",
         }
         return super().get_context_data(**context) | {
             "use": use,
@@ -110,10 +112,3 @@ class EndBreakGlass(ReviewBreakGlass):
     def change(self, author: Author, pk: int, form: ReviewForm) -> str:
         end_break_glass(author=author, number=pk)
         return "The access has ended."
-
-
-def _use_or_404(pk: int) -> BreakGlassUse:
-    use = BreakGlassUse.objects.filter(pk=pk).first()
-    if use is None:
-        raise Http404("there is no such break-glass access")
-    return use

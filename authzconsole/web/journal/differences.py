@@ -1,6 +1,5 @@
 """The page of differences: what an entity or principal gained and lost between two revisions."""
 
-from dataclasses import dataclass
 from urllib.parse import urlencode
 
 from django import forms
@@ -12,8 +11,6 @@ from django.views.decorators.http import require_safe
 from authzconsole.common.messages import as_sentence
 from authzconsole.web.forms import ConsoleForm, NameInput, TextField
 from authzconsole.web.shared.guard import capability_required
-from authzconsole.web.shared.links import PrincipalLink, address_link_to, principal_link_from_text
-from authzconsole.web.shared.paging import url_with
 from authzconsole.web.shared.parameters import text_parameter
 from authzconsole.web.shared.past import revision_from_input
 from authzconsole.web.shared.rendering import render_page
@@ -21,7 +18,7 @@ from authzconsole.web.shared.times.zones import zone_name
 from entities.address import Address, AddressError, parse_address
 from grants.errors import PrincipalError
 from grants.history import HistoryError, KnownSince, known_since, revision_time
-from grants.history.differences import Difference, Span, as_differences, difference_parts
+from grants.history.differences import Span, as_differences, difference_parts
 from grants.journal import current_revision
 from grants.principal_names import parse_principal
 from grants.roles.capabilities import Capability
@@ -88,16 +85,6 @@ class DifferencesForm(ConsoleForm):
         return values
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """A difference for display."""
-
-    difference: Difference
-    principal: PrincipalLink | None
-    group: PrincipalLink | None
-    entity: object
-
-
 @require_safe
 @capability_required(Capability.READ_JOURNAL)
 def differences_page(request: HttpRequest) -> HttpResponse:
@@ -121,11 +108,10 @@ def _result(request: HttpRequest, values: dict) -> dict:
     rows, next_position = _page(parts, text_parameter(request, "after"))
     known: KnownSince | None = known_since(subject)
     return {
-        "rows": [_row(difference) for difference in as_differences(rows, span)],
+        "rows": list(as_differences(rows, span)),
         "span": span,
         "subject": subject,
-        "next_url": url_with(request, after=next_position) if next_position else "",
-        "first_url": url_with(request, after=None) if text_parameter(request, "after") else "",
+        "next_position": next_position,
         "since_time": revision_time(span.before),
         "until_time": revision_time(span.after),
         "is_import": known is not None and known.is_import and known.revision > span.before,
@@ -156,16 +142,6 @@ def _page(parts: list, after: str) -> tuple[list, str]:
         f"{rows[ROWS_PER_PAGE - 1][0]}-{rows[ROWS_PER_PAGE - 1][1].pk}" if len(rows) > ROWS_PER_PAGE else ""
     )
     return [row for _, row in rows[:ROWS_PER_PAGE]], position
-
-
-def _row(difference: Difference) -> Row:
-    is_membership = difference.what == "membership"
-    return Row(
-        difference,
-        principal_link_from_text(difference.principal) if difference.principal else None,
-        principal_link_from_text(difference.value) if is_membership else None,
-        address_link_to(parse_address(difference.entity)) if difference.entity else None,
-    )
 
 
 def _download_url(subject: Address | str, span: Span, extension: str, *, has_contents: bool) -> str:

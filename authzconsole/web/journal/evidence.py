@@ -16,21 +16,18 @@ from authzconsole.common.zip_files import zip_response
 from authzconsole.evidence.bundles import bundle_chunks
 from authzconsole.evidence.services import EvidenceError, request_evidence
 from authzconsole.models import Evidence
-from authzconsole.web.forms import AddressField, ConsoleForm, FlagField, FormPage, TextField
+from authzconsole.web.forms import AddressField, ConsoleForm, FlagField, FormPage, TextField, TimeFilterField
 from authzconsole.web.shared.guard import capability_required
-from authzconsole.web.shared.links import address_link_to
-from authzconsole.web.shared.paging import QuerySetSequence, paginate_sequence
-from authzconsole.web.shared.parameters import TIME_FAULT, parse_time
+from authzconsole.web.shared.paging import paginate_sequence
 from authzconsole.web.shared.rendering import render_page, requested_section, see_other
 from authzconsole.web.shared.times.zones import zone_name
-from entities.address import ancestor_kinds, parse_address
+from entities.address import ancestor_kinds
 from entities.vocabulary import KINDS
 from grants.evidence.contents import CONTAINERS
 from grants.evidence.signing import public_key
 from grants.history.errors import AsOfError
 from grants.history.moments import parse_as_of
 from grants.journal import read_only_reason
-from grants.models import JobState
 from grants.roles.capabilities import Capability
 
 ROWS_PER_PAGE = 20
@@ -44,22 +41,21 @@ class Moment(NamedTuple):
     time: datetime | None
 
 
-class MomentField(TextField):
+class MomentField(TimeFilterField):
     """A date, a time or a revision; its value is a Moment.
 
     is_end: an empty text and the date of today mean now.
     """
 
-    def __init__(self, *, is_end: bool = False, **options):
-        self.is_end = is_end
+    def __init__(self, **options):
         super().__init__(**{"max_characters": 40} | options)
 
     def to_python(self, value: str | None) -> Moment:
-        text = super().to_python(value)
+        text, now = (value or "").strip(), timezone.now()
         try:
             if text.isascii() and text.isdigit():
                 return Moment(parse_as_of(text), None)
-            time, now = parse_time(text, is_end=self.is_end), timezone.now()
+            time = super().to_python(text)
             if time is None and not self.is_end:
                 raise AsOfError("enter the start: a date, a time or a revision")
             if time is None or self.is_end and now < time <= now + timedelta(days=1):
@@ -67,8 +63,6 @@ class MomentField(TextField):
             return Moment(parse_as_of(time.isoformat()), time)
         except AsOfError as error:
             raise ValidationError(as_sentence(error)) from None
-        except (ValueError, OverflowError):
-            raise ValidationError(TIME_FAULT.format(text)) from None
 
 
 class EvidenceForm(ConsoleForm):
@@ -116,11 +110,10 @@ class EvidenceList(FormPage):
         return see_other(reverse("evidence", args=[evidence.pk]))
 
     def get_context_data(self, **context) -> dict:
-        rows = QuerySetSequence(Evidence.objects.select_related("job__requested_by").order_by("-pk"))
-        page = paginate_sequence(self.request, rows, max_rows=ROWS_PER_PAGE, name="page")
+        rows = Evidence.objects.select_related("job__requested_by").order_by("-pk")
+        page = paginate_sequence(self.request, rows, max_rows=ROWS_PER_PAGE)
         return super().get_context_data(**context) | {
             "page": page,
-            "rows": [_row(evidence) for evidence in page.rows],
             "public_key": "" if read_only_reason() else public_key(),
         }
 
@@ -134,9 +127,7 @@ def evidence_page(request: HttpRequest, pk: int) -> HttpResponse:
         if requested_section(request) == SECTION
         else "journal/evidence/page.html"
     )
-    return render_page(
-        request, template, {"row": _row(evidence), "evidence": evidence, "again_url": _again_url(evidence)}
-    )
+    return render_page(request, template, {"evidence": evidence, "again_url": _again_url(evidence)})
 
 
 @require_safe
@@ -151,17 +142,6 @@ def download_evidence(request: HttpRequest, pk: int) -> HttpResponse:
     except (StorageError, OSError):
         raise Http404("the file cannot be read") from None
     return zip_response(chunks, f"evidence-{evidence.pk}")
-
-
-def _row(evidence: Evidence) -> dict:
-    return {
-        "evidence": evidence,
-        "url": reverse("evidence", args=[evidence.pk]),
-        "link": address_link_to(parse_address(evidence.entity)),
-        "is_done": evidence.job.state == JobState.DONE,
-        "is_failed": evidence.job.state == JobState.FAILED,
-        "is_unfinished": not evidence.job.is_finished,
-    }
 
 
 def _again_url(evidence: Evidence) -> str:

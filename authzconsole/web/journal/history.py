@@ -1,7 +1,5 @@
 """The latest journal lines of one entity or principal, for accounts that can read the journal."""
 
-from dataclasses import replace
-
 from django.http import HttpRequest
 from django.urls import reverse
 
@@ -23,9 +21,8 @@ def history_section(request: HttpRequest, entity: Entity, generation: Generation
         return section | {"has_pages": True}
     # a data steward cannot open the pages of the journal and of principals
     for row in section["lines"]:
-        row["principal"] = row["principal"] and replace(row["principal"], is_linked=False)
         row["plan_url"] = ""
-    return section
+    return section | {"is_plain": True}
 
 
 def latest_journal_lines(request: HttpRequest, **filters: str) -> dict:

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from operator import or_
 
@@ -11,24 +11,18 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
-from authzconsole.lists.files import download_links, list_file
+from authzconsole.lists.files import list_file
 from authzconsole.lists.journal import JournalLines
+from authzconsole.web.forms import AddressField, ListForm, PrincipalField, TextField, TimeFilterField
 from authzconsole.web.journal.rows import ACTION_LABELS, journal_row, journal_rows, plan_number
 from authzconsole.web.shared.guard import capability_required
-from authzconsole.web.shared.paging import Page, paginate_newest_first, url_with
-from authzconsole.web.shared.parameters import (
-    TIME_FIELDS,
-    name_parameter,
-    number_parameter,
-    text_parameter,
-    time_filters,
-)
-from authzconsole.web.shared.principal_input import name_from_input, principal_from_input
+from authzconsole.web.shared.paging import Page, keyset_page
+from authzconsole.web.shared.parameters import number_parameter
+from authzconsole.web.shared.principal_input import with_default_type
 from authzconsole.web.shared.rendering import render_page, requested_section
-from entities.address import AddressError, parse_address
 from grants.journal import current_head, read_only_reason, verify_part
 from grants.journal_keys import journal_keys
-from grants.models import JournalLine, Plan
+from grants.models import JournalLine, Plan, User
 from grants.plans.effect import change_count, plan_counts
 
 MAX_LINES_SHOWN = 20
@@ -89,7 +83,6 @@ def _rows(stored: dict[int, JournalLine], revision: int, number: int) -> Iterato
 
 
 LINES_PER_PAGE = 50
-TEXT_FIELDS = ("principal", "actor", "entity", "action")
 SECTION = "lines"
 MAX_LINES_SEARCHED = 100_000
 DATE, DATE_AND_TIME = re.compile(r"\d{4}-\d\d-\d\d"), re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d")
@@ -106,30 +99,20 @@ class SearchWindow:
     last: int
 
 
-@dataclass(frozen=True, slots=True)
-class JournalSearch:
-    """The filters of a request.
+class JournalForm(ListForm):
+    list_type = JournalLines
 
-    fields: the submitted text of each field. faults: error messages by field; if there are any, no row
-    matches.
-    listed: all lines that match the filters. other_rows: those that match all filters except the text.
-    """
+    principal = PrincipalField()
+    text = TextField()
+    actor = PrincipalField(only="user")
+    entity = AddressField()
+    action = TextField()
+    since = TimeFilterField()
+    until = TimeFilterField(is_end=True)
 
-    fields: dict[str, str]
-    faults: dict[str, str]
-    listed: JournalLines
-
-    @property
-    def rows(self) -> QuerySet[JournalLine]:
-        return self.listed.rows()
-
-    @property
-    def other_rows(self) -> QuerySet[JournalLine]:
-        return JournalLines(self.listed.account, {**self.listed.filters, "text": ""}).rows()
-
-    @property
-    def text(self) -> str:
-        return self.fields["text"]
+    def listed(self, account: User, **filters: object) -> JournalLines:
+        principal = self.cleaned_data["principal"] if self.is_valid() else ""
+        return super().listed(account, principal=with_default_type(principal), **filters)
 
     @property
     def time_inputs(self) -> dict[str, str]:
@@ -137,12 +120,9 @@ class JournalSearch:
         by one.
         """
         return {
-            name: "text" if name in self.faults else _time_input(self.fields[name]) for name in TIME_FIELDS
+            name: "text" if name in self.errors else _time_input(self.texts.get(name, ""))
+            for name in ("since", "until")
         }
-
-    @property
-    def is_filtered(self) -> bool:
-        return any(self.fields.values())
 
     @property
     def has_active_more_filters(self) -> bool:
@@ -150,16 +130,17 @@ class JournalSearch:
 
         A narrow screen collapses the other filters.
         """
-        return any(text for name, text in self.fields.items() if name not in (TEXT_FIELDS[0], "text"))
+        return bool(self.texts.keys() - {"principal", "text"})
 
 
 @require_safe
 @capability_required(*JournalLines.readers)
 def journal_page(request: HttpRequest) -> HttpResponse:
-    query = _query(request)
-    is_folded = not query.is_filtered and request.GET.get("lines") != "all"
-    search = _search_window(request, query) if query.text and not query.faults else None
-    lines = lines_outside_plans(query.rows) if is_folded else query.rows if search is None else search.rows
+    form = JournalForm(request.GET)
+    rows = form.listed(request.user).rows()
+    is_folded = not form.texts and request.GET.get("lines") != "all"
+    search = _search_window(request, form, rows) if "text" in form.texts and form.is_valid() else None
+    lines = lines_outside_plans(rows) if is_folded else rows if search is None else search.rows
     page = _page(request, lines)
     plans = folded_plans(page.rows) if is_folded else {}
     template = "journal/_lines.html" if requested_section(request) == SECTION else "journal/page.html"
@@ -167,19 +148,18 @@ def journal_page(request: HttpRequest) -> HttpResponse:
         request,
         template,
         {
-            "query": query,
-            "form": query.fields,
+            "form": form,
             "page": page,
             "search": search,
             "rows": [row | {"folded": plans.get(row["line"].revision)} for row in journal_rows(page.rows)],
             "has_folded": bool(plans),
-            "all_lines_url": url_with(request, lines="all"),
-            "older_url": _older_url(request, search, page),
+            # the pager leads to the other lines that were searched
+            "has_older": search is not None and search.first > 1 and not page.next_url,
             "actions": sorted(ACTION_LABELS.items(), key=lambda item: item[1]),
             "url": reverse("journal"),
             "head": (head := current_head()),
             "revision": head.revision,
-            "downloads": _downloads(query),
+            "downloads": form.downloads("journal-file"),
         },
     )
 
@@ -188,7 +168,7 @@ def journal_page(request: HttpRequest) -> HttpResponse:
 @capability_required(*JournalLines.readers)
 def download_journal(request: HttpRequest, extension: str) -> HttpResponse:
     """Stream all lines that match the filters of the URL, newest first."""
-    return list_file(_query(request).listed, extension)
+    return list_file(JournalForm(request.GET).listed(request.user), extension)
 
 
 @require_safe
@@ -211,33 +191,13 @@ def verify_journal(request: HttpRequest) -> HttpResponse:
     )
 
 
-def _query(request: HttpRequest) -> JournalSearch:
-    fields = {name: text_parameter(request, name) for name in (*TEXT_FIELDS, "text", *TIME_FIELDS)}
-    fields |= {
-        "principal": principal_from_input(name_parameter(request, "principal")),
-        "actor": name_from_input(name_parameter(request, "actor"), "user"),
-    }
-    filters, faults = {name: fields[name] for name in TEXT_FIELDS}, {}
-    if fields["entity"]:
-        try:
-            filters["entity"] = str(parse_address(fields["entity"]))
-        except AddressError as error:
-            faults["entity"] = f"{error}."
-    if fields["principal"] and ":" not in fields["principal"]:
-        filters["principal"] = f"user:{fields['principal']}"
-    times, time_faults = time_filters(fields)
-    faults |= time_faults
-    filters = filters | times | {"text": fields["text"]}
-    return JournalSearch(fields, faults, JournalLines(request.user, filters, is_valid=not faults))
-
-
 def _time_input(value: str) -> str:
     if not value or DATE.fullmatch(value):
         return "date"
     return "datetime-local" if DATE_AND_TIME.fullmatch(value) else "text"
 
 
-def _search_window(request: HttpRequest, query: JournalSearch) -> SearchWindow:
+def _search_window(request: HttpRequest, form: JournalForm, rows: QuerySet[JournalLine]) -> SearchWindow:
     """Return the lines that a search for text reads for one page: at most MAX_LINES_SEARCHED revisions. Runs
     one query.
 
@@ -248,35 +208,16 @@ def _search_window(request: HttpRequest, query: JournalSearch) -> SearchWindow:
     if before is None and after is not None:
         first, last = after + 1, after + MAX_LINES_SEARCHED
     else:
-        newest = query.other_rows if before is None else query.other_rows.filter(place__lt=before)
+        newest = form.listed(request.user, text="").rows()
+        newest = newest if before is None else newest.filter(place__lt=before)
         last = newest.values_list("place", flat=True).first() or 0
         first = max(1, last - MAX_LINES_SEARCHED + 1)
-    return SearchWindow(query.rows.filter(place__gte=first, place__lte=last), first, last)
-
-
-def _older_url(request: HttpRequest, search: SearchWindow | None, page: Page) -> str:
-    """Return the URL that continues a search in older lines; empty if there are none, or if the pager leads
-    to them.
-    """
-    if search is None or search.first <= 1 or page.next_url:
-        return ""
-    return url_with(request, before=search.first, after=None)
+    return SearchWindow(rows.filter(place__gte=first, place__lte=last), first, last)
 
 
 def _page(request: HttpRequest, rows: QuerySet[JournalLine]) -> Page:
-    return paginate_newest_first(
-        request,
-        rows,
-        "place",
-        max_rows=LINES_PER_PAGE,
-        position=lambda lines: f"lines {lines[0].revision:,} to {lines[-1].revision:,}",
-    )
-
-
-def _downloads(query: JournalSearch) -> list[tuple[str, str]]:
-    if query.faults:
-        return []
-    parameters = {name: text for name, text in query.fields.items() if text}
-    return download_links(
-        JournalLines, lambda extension: reverse("journal-file", args=[extension], query=parameters)
-    )
+    page = keyset_page(request, rows, "-place", max_rows=LINES_PER_PAGE)
+    if not page.rows:
+        return page
+    first, last = page.rows[0].revision, page.rows[-1].revision
+    return replace(page, position=f"lines {first:,} to {last:,}")

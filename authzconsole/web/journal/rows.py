@@ -5,9 +5,7 @@ from collections.abc import Iterable
 
 from django.urls import reverse
 
-from authzconsole.web.shared.links import AddressLink, address_link_to, principal_link_from_text
 from authzconsole.web.shared.times.periods import period_words
-from entities.address import AddressError, parse_address
 from grants.journal_details import PeriodDetail, parse_detail
 from grants.journal_queries import lines_of_applied_plans
 from grants.models import JournalLine
@@ -173,17 +171,7 @@ def journal_row(line: JournalLine, plan_line: JournalLine | None = None) -> dict
     return {
         "line": line,
         "action": action_label(line.action),
-        "principal": principal_link_from_text(line.principal) if line.principal else None,
-        "address_link": _address_link(line.entity) if line.entity else None,
         "plan": plan[0] if plan else "",
         "plan_url": reverse("plan", args=[int(plan[1])]) if plan else "",
         "detail": ", ".join(filter(None, (rest, period))),
     }
-
-
-def _address_link(address: str) -> AddressLink:
-    try:
-        return address_link_to(parse_address(address))
-    except AddressError:
-        # the kind existed when the line was written, but no longer does
-        return AddressLink("entity", "", address)

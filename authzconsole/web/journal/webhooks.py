@@ -1,7 +1,9 @@
 """The pages of webhooks: the list, the form for a new one, and a webhook with its dead letters."""
 
 from django.contrib import messages
-from django.http import Http404, HttpRequest, HttpResponse
+from django.db.models import Count
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from django.utils.decorators import method_decorator
 from django.views.decorators.debug import sensitive_variables
@@ -17,9 +19,9 @@ from authzconsole.common.webhooks.services import (
 from authzconsole.models import Webhook
 from authzconsole.web.accounts.reauthentication import recent_authentication_required
 from authzconsole.web.forms import ConsoleForm, FormPage, NameInput, TextField, TextsField, reason_field
-from authzconsole.web.journal.rows import ACTION_LABELS, action_label
+from authzconsole.web.journal.rows import ACTION_LABELS
 from authzconsole.web.shared.guard import capability_required, request_author
-from authzconsole.web.shared.paging import QuerySetSequence, paginate_sequence
+from authzconsole.web.shared.paging import paginate_sequence
 from authzconsole.web.shared.rendering import render_page, see_other
 from grants.journal import ACTIONS, current_revision
 from grants.roles.capabilities import Capability
@@ -34,7 +36,7 @@ def webhook_list(request: HttpRequest) -> HttpResponse:
         request,
         "journal/webhooks.html",
         {
-            "rows": [_row(webhook) for webhook in Webhook.objects.order_by("pk")],
+            "webhooks": Webhook.objects.annotate(letters=Count("dead_letters")).order_by("pk"),
             "can_change": request.user.can(Capability.MANAGE_SETTINGS),
         },
     )
@@ -43,16 +45,14 @@ def webhook_list(request: HttpRequest) -> HttpResponse:
 @require_safe
 @capability_required(Capability.READ_JOURNAL)
 def webhook_page(request: HttpRequest, pk: int) -> HttpResponse:
-    webhook = Webhook.objects.filter(pk=pk).first()
-    if webhook is None:
-        raise Http404("there is no such webhook")
-    letters = QuerySetSequence(webhook.dead_letters.order_by("revision"))
-    page = paginate_sequence(request, letters, max_rows=ROWS_PER_PAGE, name="page")
+    webhook = get_object_or_404(Webhook, pk=pk)
+    letters = webhook.dead_letters.order_by("revision")
+    page = paginate_sequence(request, letters, max_rows=ROWS_PER_PAGE)
     return render_page(
         request,
         "journal/webhook.html",
         {
-            "row": _row(webhook),
+            "webhook": webhook,
             "page": page,
             "can_change": request.user.can(Capability.MANAGE_SETTINGS),
             "waiting": max(0, current_revision() - webhook.position),
@@ -94,7 +94,7 @@ class NewWebhook(FormPage):
         webhook = create_webhook(author=author, url=values["url"], actions=values["action"])
         secret = secret_of(webhook)
         return render_page(
-            self.request, "journal/webhook_issued.html", {"row": _row(webhook), "secret": secret}
+            self.request, "journal/webhook_issued.html", {"webhook": webhook, "secret": secret}
         )
 
 
@@ -124,15 +124,3 @@ class ChangeWebhook(FormPage):
             count = replay_dead_letters(author=author, number=pk)
             messages.success(self.request, f"{count:,} dead letters are sent again.")
         return see_other(reverse("journal-webhook", args=[pk]))
-
-
-def _row(webhook: Webhook) -> dict:
-    actions = ", ".join(action_label(action) for action in webhook.actions.split())
-    state = "disabled" if not webhook.is_enabled else "failing" if webhook.error else "active"
-    return {
-        "webhook": webhook,
-        "actions": actions or "All actions",
-        "state": state,
-        "url": reverse("journal-webhook", args=[webhook.pk]),
-        "dead_letters": webhook.dead_letters.count(),
-    }

@@ -14,17 +14,16 @@ from analytics.runs.selectors import changes_since, latest_run
 from authzconsole.web.journal.rows import journal_rows
 from authzconsole.web.reports.attention import attention_section
 from authzconsole.web.reports.charts.namespace_treemap import COLORINGS, namespace_chart
-from authzconsole.web.reports.readiness_report import summaries_or_fault
+from authzconsole.web.reports.results import summaries_or_fault
 from authzconsole.web.shared.entity_counts import holder_counts, kind_counts_inside
-from authzconsole.web.shared.links import address_link_to, entity_url
-from authzconsole.web.shared.paging import paginate_entities, url_with
+from authzconsole.web.shared.links import entity_url
+from authzconsole.web.shared.paging import ADDRESS_ORDER, keyset_page
 from authzconsole.web.shared.parameters import choice_parameter, text_parameter
 from authzconsole.web.shared.privilege_cells import held_privileges, privilege_cells
 from authzconsole.web.shared.rendering import render_page, requested_section
 from authzconsole.web.shared.row_estimates import RowEstimate, estimated_rows
 from entities.address import instance_address
 from entities.models import Entity
-from entities.selectors import sorted_by_address
 from grants.active_generation import active_generation
 from grants.authority.stewards import stewarded_condition
 from grants.evaluation.visibility import FULL_VISIBILITY, visibility_of
@@ -63,10 +62,7 @@ def home(request: HttpRequest) -> HttpResponse:
     if sees_all and not section["is_empty"]:
         coloring = COLORINGS[colour or DEFAULT_COLORING]
         context["chart"] = namespace_chart(coloring, generation, run, is_large=entities.is_large)
-        context["coloring_links"] = [
-            (option, url_with(request, colour=None if name == DEFAULT_COLORING else name))
-            for name, option in COLORINGS.items()
-        ]
+        context["colorings"] = COLORINGS.values()
         if section_name == "chart":
             return render_page(request, "overview/_chart.html", context)
         context["overview"] = overview = overview_sections(generation, entities, run)
@@ -97,11 +93,11 @@ def namespaces_section(
     is_visible = visibility.all_rows | stewarded
     # `first_rows` is faster than `all_rows` here, because a tenant has few namespaces and many grants inside
     # them
-    rows = sorted_by_address(Entity.objects.filter(visibility.first_rows | stewarded, kind="namespace"))
+    rows = Entity.objects.filter(visibility.first_rows | stewarded, kind="namespace")
     if text:
         rows = rows.filter(Q(key__icontains=text) | Q(description__icontains=text))
     total = rows.count()
-    page = paginate_entities(request, rows, max_rows=ROWS_PER_PAGE, total_rows=total)
+    page = keyset_page(request, rows, *ADDRESS_ORDER, max_rows=ROWS_PER_PAGE, total=total)
     if _sees_overview(request):
         rows_context = _rows_with_report(page.rows, is_visible, run, has_counts=has_counts)
     else:
@@ -136,7 +132,6 @@ def _rows_with_report(
         "rows": [
             {
                 "entity": entity,
-                "address_link": address_link_to(entity),
                 "inside": inside.get(entity.pk, []),
                 "report": reports.get(entity.key),
                 "users": holders.get(entity.pk, {}).get("users", 0),
@@ -159,7 +154,6 @@ def _rows_with_own_privileges(
         "rows": [
             {
                 "entity": entity,
-                "address_link": address_link_to(entity),
                 "inside": inside.get(entity.pk, []),
                 "cells": privilege_cells(held[entity.pk], entity.state),
             }

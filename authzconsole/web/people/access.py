@@ -3,15 +3,14 @@ are permitted.
 """
 
 from collections.abc import Collection, Mapping
-from urllib.parse import urlencode
 
 from django.contrib.auth.models import Group
 from django.http import HttpRequest
-from django.urls import reverse
 
+from authzconsole.lists.access import WhatCan
+from authzconsole.lists.files import download_links
 from authzconsole.web.shared.access_ways import way_rows
-from authzconsole.web.shared.links import address_link_to
-from authzconsole.web.shared.paging import Page, url_with
+from authzconsole.web.shared.paging import Page, url_with, url_with_query
 from authzconsole.web.shared.parameters import choice_parameter, text_parameter
 from authzconsole.web.shared.past import past_moment_of
 from entities.address import Address, AddressError, parse_address
@@ -35,7 +34,6 @@ PHRASES = (
     ("application", "update", "change"),
     ("namespace", "delete", "delete"),
 )
-FILTERS = ("what", "of", "namespace", "holding", "may")
 COUNT = "count"
 
 
@@ -66,31 +64,18 @@ def effective_access_section(
             url_with(request, **{"what-after": None}) if after else "",
             url_with(request, **{"what-after": page.rows[-1].address}) if page.has_more else "",
         ),
-        "form": {
-            "what": where.text,
-            "of": where.kind,
-            "namespace": where.namespace,
-            "holding": where.privilege,
-            "may": where.operation,
-        },
+        "where": where,
         "is_filtered": where != EntityFilter(),
-        "clear_url": url_with(request, **dict.fromkeys((*FILTERS, "what-after"))),
         "kinds": [(kind.name, kind.plural) for kind in KINDS.values() if kind.operations],
         "operations": _operations(where.kind),
         "privileges": list(Privilege),
         "max_counted": MAX_COUNTED,
         "counts": [
-            (
-                kind,
-                KINDS[kind].title if count == 1 else KINDS[kind].plural,
-                count,
-                url_with(request, of=kind, **{"what-after": None}),
-            )
+            (kind, KINDS[kind].title if count == 1 else KINDS[kind].plural, count)
             for kind, count in counts.items()
         ]
         if is_counted
         else None,
-        "count_url": url_with(request, **{COUNT: 1}),
         "sentences": _sentences(entities, counts)
         if is_own and not where.operation and entities.is_quickly_counted
         else [],
@@ -138,7 +123,8 @@ def _visible(
 def _row(row: EntityAccess, linked: Collection[Address] | None) -> dict:
     is_linked = linked is None or row.address in linked
     return {
-        "address_link": address_link_to(row.address, is_linked=is_linked),
+        "entity": row.address,
+        "is_linked": is_linked,
         "ways": way_rows(row.ways, str(row.address), is_linked=linked is None),
     }
 
@@ -171,8 +157,4 @@ def _downloads(request: HttpRequest, principal: str, where: EntityFilter) -> lis
         "operation": where.operation,
         "as_of": past_moment_of(request),
     }
-    text = urlencode({name: value for name, value in query.items() if value}, safe=":")
-    return [
-        ("CSV", f"{reverse('rest-what-can-csv')}?{text}"),
-        ("JSON Lines", f"{reverse('rest-what-can-jsonl')}?{text}"),
-    ]
+    return download_links(WhatCan, lambda extension: url_with_query(f"rest-what-can-{extension}", query))

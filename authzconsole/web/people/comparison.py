@@ -1,13 +1,10 @@
 """Compare two users."""
 
-from collections.abc import Iterator
-
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
 from authzconsole.web.shared.guard import capability_required
-from authzconsole.web.shared.links import address_link_to, principal_link
-from authzconsole.web.shared.paging import paginate_entities, url_with_query
+from authzconsole.web.shared.paging import ADDRESS_ORDER, keyset_page
 from authzconsole.web.shared.parameters import name_parameter
 from authzconsole.web.shared.principal_input import name_from_input
 from authzconsole.web.shared.privilege_cells import held_privileges, privilege_cells
@@ -50,41 +47,22 @@ def _comparison(request: HttpRequest, names: dict[str, str]) -> dict:
     return _differences(request, **users)
 
 
-def _like_links(one: User, other: User) -> Iterator[dict]:
-    """Yield the links to the plans that give one user the access of the other, or make them alike."""
-    for source, target in ((one, other), (other, one)):
-        query = {"source": source.username, "target": target.username}
-        yield {
-            "text": f"Give {target.username} access like {source.username}",
-            "url": url_with_query("people-like", query),
-        }
-        yield {
-            "text": f"Make {target.username} like {source.username}",
-            "url": url_with_query("people-like", query | {"remove": "yes"}),
-        }
-
-
 def _differences(request: HttpRequest, one: User, other: User) -> dict:
     groups = compare_groups(one, other)
     differences = differing_entities(one, other, groups)
     total_rows = capped_count(differences.entities)
-    page = paginate_entities(request, differences.entities, max_rows=ROWS_PER_PAGE, total_rows=total_rows)
+    page = keyset_page(
+        request, differences.entities, *ADDRESS_ORDER, max_rows=ROWS_PER_PAGE, total=total_rows
+    )
     entity_ids = [entity.pk for entity in page.rows]
     privileges_by_user = [held_privileges(user, entity_ids) for user in (one, other)]
-    group_lists = (
-        ("Both", groups.common),
-        (f"Only {one.username}", groups.only_first),
-        (f"Only {other.username}", groups.only_second),
-    )
     return {
-        "like_links": list(_like_links(one, other)),
-        "users": [principal_link(one), principal_link(other)],
+        "users": [one, other],
         "page": page,
         "total": page.total,
         "max_compared": MAX_DIFFERENCES if differences.is_truncated else 0,
         "rows": [
             {
-                "address_link": address_link_to(entity),
                 "entity": entity,
                 "cells": [
                     privilege_cells(privileges[entity.pk], entity.state) for privileges in privileges_by_user
@@ -93,6 +71,8 @@ def _differences(request: HttpRequest, one: User, other: User) -> dict:
             for entity in page.rows
         ],
         "group_lists": [
-            (title, [principal_link(group) for group in listed]) for title, listed in group_lists
+            ("Both", groups.common),
+            (f"Only {one.username}", groups.only_first),
+            (f"Only {other.username}", groups.only_second),
         ],
     }

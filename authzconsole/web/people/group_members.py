@@ -20,7 +20,6 @@ from authzconsole.web.shared.guard import request_author
 from authzconsole.web.shared.links import principal_link, principal_url
 from authzconsole.web.shared.principal_input import principal_or_404
 from authzconsole.web.shared.rendering import see_other
-from authzconsole.web.shared.stranding_warning import warning_of_strandings
 from entities.errors import Refusal
 from grants.changes import preview
 from grants.errors import PlanError
@@ -134,14 +133,11 @@ def _preview_context(request: HttpRequest, change: MembersChange) -> dict:
     """Return what the page says about the change. Runs the queries of its effect, if it changes members."""
     context = {
         "change": change,
-        "first_joining": change.join[:MAX_SHOWN],
-        "first_leaving": change.leave[:MAX_SHOWN],
         "more_joining": max(0, len(change.join) - MAX_SHOWN),
         "more_leaving": max(0, len(change.leave) - MAX_SHOWN),
     }
     if not change.change_set.changes:
         return context
     shown = preview(change.change_set)
-    strandings = shown.strandings
-    warning = warning_of_strandings(strandings) if strandings and strandings.entities else None
-    return context | {"effect": effect_context(request, shown, warning)}
+    stranding = shown.strandings if shown.strandings and shown.strandings.entities else None
+    return context | {"effect": effect_context(request, shown, stranding)}

@@ -18,12 +18,7 @@ from authzconsole.web.forms import (
 )
 from authzconsole.web.plans.plan_pages import plan_url
 from authzconsole.web.shared.guard import request_author
-from authzconsole.web.shared.links import (
-    address_link_to,
-    principal_link,
-    principal_link_from_text,
-    principal_url,
-)
+from authzconsole.web.shared.links import principal_link
 from authzconsole.web.shared.rendering import see_other
 from entities.errors import Refusal
 from entities.text import storage_fault
@@ -134,7 +129,6 @@ def _default_keys(rows: Iterable[AccessDifference], removes: bool) -> set[str]:
 
 
 def _choices(users: Mapping[str, User], rows: list[AccessDifference], chosen: set[str]) -> dict:
-    target = users["target"]
     shown, rest = rows[:MAX_ITEMS], rows[MAX_ITEMS:]
     names = [row.group for row in shown if isinstance(row, Join | Leave)]
     groups = {group.name: group for group in groups_with_counts(Group.objects.filter(name__in=names))}
@@ -148,25 +142,21 @@ def _choices(users: Mapping[str, User], rows: list[AccessDifference], chosen: se
     ]
     return {
         "source": principal_link(users["source"]),
-        "target": principal_link(target),
+        "target": principal_link(users["target"]),
         "parts": [part for part in parts if part["rows"]],
         "total": len(rows),
         "rest": len(rest),
         "is_rest_selected": bool(rest) and difference_key(rest[0]) in chosen,
         "selected": sum(difference_key(row) in chosen for row in rows),
-        "back": principal_url("person", str(target)),
-        "is_target_inactive": not target.is_active,
     }
 
 
 def _row(row: AccessDifference, groups: dict, chosen: set[str]) -> dict:
     key = difference_key(row)
     context = {
+        "change": row,
         "key": key,
         "is_selected": key in chosen,
         "validity": row.validity if isinstance(row, Join | Grant) else Validity(),
     }
-    if isinstance(row, Join | Leave):
-        group = principal_link_from_text(f"group:{row.group}")
-        return context | {"group": group, "counts": groups.get(row.group)}
-    return context | {"privilege": row.privilege, "address_link": address_link_to(row.address)}
+    return context | ({"counts": groups.get(row.group)} if isinstance(row, Join | Leave) else {})

@@ -14,8 +14,7 @@ from authzconsole.common.messages import as_sentence
 from authzconsole.web.forms import AddressField, ConsoleForm, ForAdministrators, FormPage, PrincipalField
 from authzconsole.web.plans.plan_pages import plan_url
 from authzconsole.web.shared.guard import capability_required, request_author
-from authzconsole.web.shared.links import address_link_to, principal_link_from_text
-from authzconsole.web.shared.paging import paginate_sequence, url_with
+from authzconsole.web.shared.paging import paginate_sequence
 from authzconsole.web.shared.parameters import choice_parameter, text_parameter
 from authzconsole.web.shared.rendering import render_page, see_other
 from authzconsole.web.shared.times.limited_lists import MAX_COUNTED, SHOWN, counted_rows, period_query
@@ -53,7 +52,7 @@ def limited_access(request: HttpRequest) -> HttpResponse:
             total, expired = counted_rows(show, scope), counted_rows("expired", scope)
         except GrantError as error:
             fault = as_sentence(error)
-    page = paginate_sequence(request, rows, max_rows=ROWS_PER_PAGE, name="page")
+    page = paginate_sequence(request, rows, max_rows=ROWS_PER_PAGE)
     return render_page(
         request,
         "people/limited.html",
@@ -68,11 +67,8 @@ def limited_access(request: HttpRequest) -> HttpResponse:
             "max_counted": MAX_COUNTED,
             "max_rows": MAX_ROWS,
             "is_filtered": bool(texts["principal"] or texts["within"]),
-            "tabs": [
-                (name, title, url_with(request, show=name, page=None), name == show)
-                for name, title in SHOWN.items()
-            ],
-            "rows": [_row(row, request.user.can(Capability.CHANGE_GRANTS)) for row in page.rows],
+            "tabs": SHOWN.items(),
+            "rows": list(map(_with_url, page.rows)),
             "can_change": request.user.can(Capability.CHANGE_GRANTS),
         },
         status=400 if fault else 200,
@@ -119,24 +115,13 @@ def _first(rows: QuerySet, order: str) -> list:
     return list(rows.order_by(order, "pk")[:MAX_ROWS])
 
 
-def _row(row, can_change: bool) -> dict:
-    period = fields_of_period(row.validity)
+def _with_url(row):
+    """Add the URL of the form that changes the period of a grant or membership."""
     if isinstance(row, Membership):
         query = {"verb": "add", "user": row.user.username, "group": row.group.name, "page": str(row.user)}
-        return {
-            "principal": principal_link_from_text(str(row.user)),
-            "group": principal_link_from_text(f"group:{row.group.name}"),
-            "validity": row.validity,
-            "url": reverse("membership", query=query) if can_change else "",
-        }
-    principal = str(row.user) if hasattr(row, "user_id") else f"group:{row.group.name}"
-    query = {"principal": principal, "privilege": row.privilege.value, **period}
-    url = reverse("grant", args=[str(row.content_object)], query=query) if can_change else ""
-    return {
-        "principal": principal_link_from_text(principal),
-        "address_link": address_link_to(row.content_object),
-        "privilege": row.privilege,
-        "validity": row.validity,
-        "reason": row.reason,
-        "url": url,
-    }
+        row.url = reverse("membership", query=query)
+        return row
+    row.holder = str(row.user) if hasattr(row, "user_id") else f"group:{row.group.name}"
+    query = {"principal": row.holder, "privilege": row.privilege.value, **fields_of_period(row.validity)}
+    row.url = reverse("grant", args=[str(row.content_object)], query=query)
+    return row

@@ -24,9 +24,8 @@ def manager_section(user: User) -> dict:
     manager = User.objects.filter(report_links__user=user).first()
     reports = list(User.objects.filter(manager_link__manager=user).order_by("username")[: MAX_REPORTS + 1])
     return {
-        "manager": principal_link(manager) if manager else None,
-        "url": principal_url("person-manager", str(user)),
-        "reports": [principal_link(report) for report in reports[:MAX_REPORTS]],
+        "manager": manager,
+        "reports": reports[:MAX_REPORTS],
         "max_reports": MAX_REPORTS,
         "is_cut": len(reports) > MAX_REPORTS,
     }
@@ -78,6 +77,4 @@ class ChangeManager(ForAdministrators, FormPage):
         return super().get_context_data(**context) | {
             "principal": principal_link(self.user),
             "is_user": True,
-            "back": principal_url("person", str(self.user)),
-            "url": principal_url("person-manager", str(self.user)),
         }

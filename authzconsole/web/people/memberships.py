@@ -16,11 +16,12 @@ from authzconsole.web.forms import (
 from authzconsole.web.shared.links import principal_link_from_text, principal_url
 from authzconsole.web.shared.principal_input import name_from_input
 from authzconsole.web.shared.rendering import requested_section, see_other, show_outcome
-from authzconsole.web.shared.stranding_warning import StrandingWarning, membership_removal_warning
 from authzconsole.web.shared.times.periods import fields_of_period
 from grants.change_set import Join, Leave
 from grants.changes import ChangeSet, Outcome
 from grants.models import GroupGrant
+from grants.principal_rows import principals_by_name
+from grants.principals.administrator_loss import AdministratorLoss, loss_if_member_removed
 from grants.principals.principal_lists import MAX_COUNTED, capped_count
 from grants.querysets import memberships
 
@@ -74,10 +75,11 @@ class ChangeMembership(ForAdministrators, EffectPage):
         is_join = values["verb"] == "add"
         return ChangeSet.of(Join(user, group, values["validity"]) if is_join else Leave(user, group))
 
-    def stranding(self, form: ConsoleForm) -> StrandingWarning | None:
+    def stranding(self, form: ConsoleForm) -> AdministratorLoss | None:
         values = form.cleaned_data
-        is_removal = values["verb"] == "remove"
-        return membership_removal_warning(values["user"], values["group"]) if is_removal else None
+        names = f"user:{values['user']}", f"group:{values['group']}"
+        found = principals_by_name(names) if values["verb"] == "remove" else {}
+        return loss_if_member_removed(*map(found.get, names)) if len(found) == len(names) else None
 
     def done(self, form: MembershipForm, outcome: Outcome) -> HttpResponse:
         show_outcome(self.request, outcome)

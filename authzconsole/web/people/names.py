@@ -25,7 +25,6 @@ from authzconsole.web.shared.guard import request_author
 from authzconsole.web.shared.links import principal_link, principal_url
 from authzconsole.web.shared.principal_input import principal_or_404
 from authzconsole.web.shared.rendering import see_other, show_outcome
-from authzconsole.web.shared.stranding_warning import stranding_warning
 from entities.models import State
 from grants.change_set import RemovePrincipal
 from grants.changes import ChangeSet, Outcome
@@ -63,7 +62,7 @@ class RenamePrincipal(ForAdministrators, FormPage):
 
     def get_context_data(self, **context) -> dict:
         return super().get_context_data(**context) | {
-            **_page_context(self.subject, "rename"),
+            **_page_context(self.subject),
             "effects": list(_rename_effects(self.subject)),
             "guard": "" if self.request.method == "POST" else _guard_text(self.subject),
         }
@@ -94,7 +93,7 @@ class RemovalPage(ForAdministrators, EffectPage):
         return ChangeSet.of(RemovePrincipal(self.kwargs["principal"], is_revoking))
 
     def check(self, form: ConsoleForm) -> None:
-        if self.loss.stranded_count and not form.cleaned_data["strand"]:
+        if self.loss.total and not form.cleaned_data["strand"]:
             raise FormRefused("confirm that entities are left with fewer than two administrators")
 
     def done(self, form: ConsoleForm, outcome: Outcome) -> HttpResponse:
@@ -102,18 +101,16 @@ class RemovalPage(ForAdministrators, EffectPage):
         return see_other(reverse("people") + ("" if isinstance(self.subject, User) else "?type=group"))
 
     def get_context_data(self, **context) -> dict:
-        subject, principal = self.subject, self.kwargs["principal"]
+        subject = self.subject
         grants = dict(subject.grants.order_by().values_list("content_object__state").annotate(Count("pk")))
         context = super().get_context_data(**context)
-        warning = stranding_warning(self.loss, principal=principal) if self.loss.stranded_count else None
         return context | {
-            **_page_context(subject, "remove"),
+            **_page_context(subject),
             "effects": list(_removal_effects(subject)),
             "guard": "" if self.request.method == "POST" else _guard_text(subject, is_removal=True),
             "grants": [(state.label.lower(), grants[state]) for state in State if grants.get(state)],
             "total_grants": sum(grants.values()),
-            "stranding": warning,
-            "off_board_url": principal_url("person-off-board", principal),
+            "stranding": self.loss,
             "effect": context["effect"] or self.effect(context["form"]),
         }
 
@@ -174,11 +171,5 @@ def _count(total: int, noun: str) -> str:
     )
 
 
-def _page_context(subject: User | Group, verb: str) -> dict:
-    link = principal_link(subject)
-    return {
-        "principal": link,
-        "is_user": isinstance(subject, User),
-        "back": principal_url("person", link.address),
-        "url": principal_url(f"person-{verb}", link.address),
-    }
+def _page_context(subject: User | Group) -> dict:
+    return {"principal": principal_link(subject), "is_user": isinstance(subject, User)}

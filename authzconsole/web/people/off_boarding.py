@@ -13,18 +13,13 @@ from authzconsole.sessions import active_sessions
 from authzconsole.web.forms import ConsoleForm, FlagField, FormPage, TextField
 from authzconsole.web.plans.plan_pages import plan_url
 from authzconsole.web.shared.guard import request_author
-from authzconsole.web.shared.links import (
-    address_link_to,
-    principal_link,
-    principal_link_from_text,
-    principal_url,
-)
+from authzconsole.web.shared.links import principal_link
 from authzconsole.web.shared.principal_input import principal_from_input, principal_or_404, with_default_type
 from authzconsole.web.shared.rendering import render_page, see_other
 from entities.models import State
 from grants.models import User
 from grants.plans.sources.off_boarding import HeldEntity, OffBoarding, held_entities, off_boarding_plan
-from grants.principals.administrator_loss import MAX_ADMIN_GRANTS_READ, loss_if_removed
+from grants.principals.administrator_loss import loss_if_removed
 from grants.principals.principal_lists import MAX_COUNTED, capped_count
 from grants.roles.capabilities import Capability
 
@@ -114,11 +109,9 @@ class OffBoard(FormPage):
         groups = list(user.groups.order_by("name"))
         return context | {
             "principal": principal_link(user),
-            "back": principal_url("person", str(user)),
             "user": user,
-            "url": principal_url("person-off-board", str(user)),
             "can_change": self.request.user.can_administer,
-            "groups": [principal_link(group) for group in groups[:MAX_PRINCIPALS]],
+            "groups": groups[:MAX_PRINCIPALS],
             "total_groups": len(groups),
             "grants": [(state.label.lower(), grants[state]) for state in State if grants.get(state)],
             "total_grants": sum(grants.values()),
@@ -140,14 +133,7 @@ class OffBoard(FormPage):
 
 def _entity_row(row: HeldEntity, form: OffBoardingForm) -> dict:
     name = f"{ENTITY_PREFIX}{row.entity}"
-    return {
-        "address_link": address_link_to(row.entity),
-        "state": row.entity.state,
-        "privileges": row.privileges,
-        "admin_count": row.admin_count,
-        "name": name,
-        "heirs": form.heirs(name),
-    }
+    return {"held": row, "name": name, "heirs": form.heirs(name)}
 
 
 def _namespace_rows(held: Iterable[HeldEntity], form: OffBoardingForm) -> list[dict]:
@@ -158,7 +144,7 @@ def _namespace_rows(held: Iterable[HeldEntity], form: OffBoardingForm) -> list[d
     names = sorted(totals, key=lambda namespace: namespace.key)[:MAX_NAMESPACES]
     return [
         {
-            "address_link": address_link_to(namespace),
+            "namespace": namespace,
             "total": totals[namespace],
             "name": f"{NAMESPACE_PREFIX}{namespace}",
             "heirs": form.heirs(f"{NAMESPACE_PREFIX}{namespace}"),
@@ -170,27 +156,14 @@ def _namespace_rows(held: Iterable[HeldEntity], form: OffBoardingForm) -> list[d
 
 def _group_response(request: HttpRequest, group: Group) -> HttpResponse:
     loss = loss_if_removed(group)
-    rows = [
-        {
-            "address_link": address_link_to(row.entity),
-            "admins": row.admin_count,
-            "remaining_admin": principal_link_from_text(f"user:{row.remaining_admin}")
-            if row.remaining_admin
-            else None,
-        }
-        for row in loss.first_entities
-    ]
     return render_page(
         request,
         "people/changes/group_removal.html",
         {
             "principal": principal_link(group),
             "loss": loss,
-            "max_checked": MAX_ADMIN_GRANTS_READ,
             "max_counted": MAX_COUNTED,
-            "back": principal_url("person", f"group:{group.name}"),
-            "rows": rows,
-            "more": loss.stranded_count - len(rows),
+            "more": loss.total - len(loss.entities),
             "can_change": request.user.can_administer,
             **_affected_members(group),
         },
@@ -206,5 +179,5 @@ def _affected_members(group: Group) -> dict:
     return {
         "grants": capped_count(group.grants),
         "total_members": capped_count(members),
-        "members": [principal_link(user) for user in members.order_by("username")[:MAX_PRINCIPALS]],
+        "members": list(members.order_by("username")[:MAX_PRINCIPALS]),
     }

@@ -23,12 +23,12 @@ from authzconsole.web.forms import (
     reason_field,
 )
 from authzconsole.web.shared.guard import capability_required, request_author
-from authzconsole.web.shared.links import principal_link, principal_url
-from authzconsole.web.shared.paging import paginate_names, url_with, url_with_query
+from authzconsole.web.shared.links import principal_url
+from authzconsole.web.shared.paging import keyset_page, url_with_query
 from authzconsole.web.shared.parameters import choice_parameter, text_parameter
 from authzconsole.web.shared.principal_input import name_from_input
 from authzconsole.web.shared.rendering import render_page, requested_section, see_other, show_outcome
-from authzconsole.web.shared.roles import ROLE_CHOICES, ROLE_LABELS
+from authzconsole.web.shared.roles import ROLE_CHOICES
 from grants.journal import Author
 from grants.models import Role, User, UserGrant
 from grants.outcomes import Outcome
@@ -69,25 +69,16 @@ def principal_list(request: HttpRequest) -> HttpResponse:
         _filters(request, sees_grants) if type_ == "user" else {},
     )
     if type_ == "user":
-        page = paginate_names(request, _users(find, filters), "username", max_rows=ROWS_PER_PAGE)
+        page = keyset_page(request, _users(find, filters), "username", max_rows=ROWS_PER_PAGE)
     else:
         groups = groups_with_counts(Group.objects.filter(name__icontains=find))
-        page = paginate_names(request, groups, "name", max_rows=ROWS_PER_PAGE)
-    rows = [
-        {
-            "principal": principal,
-            "link": principal_link(principal),
-            "role": ROLE_LABELS[principal.role] if type_ == "user" else "",
-        }
-        for principal in page.rows
-    ]
+        page = keyset_page(request, groups, "name", max_rows=ROWS_PER_PAGE)
     template = "people/_list.html" if requested_section(request) == "people" else "people/list.html"
     return render_page(
         request,
         template,
         {
             "page": page,
-            "rows": rows,
             "type": type_,
             "find": find,
             "filters": filters,
@@ -100,10 +91,7 @@ def principal_list(request: HttpRequest) -> HttpResponse:
             "can_add_groups": request.user.can_administer,
             "can_see_tokens": request.user.can(Capability.READ_ACCOUNTS),
             "max_counted": MAX_COUNTED,
-            "types": [
-                (name, title, url_with(request, type=name, after=None, before=None))
-                for name, title in types.items()
-            ],
+            "types": types.items(),
         },
     )
 

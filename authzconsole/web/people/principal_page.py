@@ -3,16 +3,14 @@
 An account sees its own page at `my-access`, without forms and without the names of other principals.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
-from urllib.parse import urlencode
 
 from django.contrib.auth.models import Group
 from django.db.models import Q
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
-from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from authzconsole.web.accounts.account_pages import account_or_404, account_section
@@ -22,8 +20,8 @@ from authzconsole.web.people.access import effective_access_section
 from authzconsole.web.people.managers import manager_section
 from authzconsole.web.people.visibility_tree import visibility_section
 from authzconsole.web.shared.guard import capability_required
-from authzconsole.web.shared.links import address_link_to, principal_link, principal_url
-from authzconsole.web.shared.paging import paginate_entities, paginate_names, url_with
+from authzconsole.web.shared.links import principal_link, principal_url
+from authzconsole.web.shared.paging import ADDRESS_ORDER, keyset_page
 from authzconsole.web.shared.parameters import name_parameter, text_parameter
 from authzconsole.web.shared.past import shows_past
 from authzconsole.web.shared.principal_input import principal_or_404
@@ -34,10 +32,8 @@ from authzconsole.web.shared.privilege_cells import (
     privilege_cells,
 )
 from authzconsole.web.shared.rendering import render_page, requested_section
-from authzconsole.web.shared.roles import ROLE_LABELS
 from authzconsole.web.shared.times.limited_lists import expired_link
 from entities.models import Entity
-from entities.selectors import sorted_by_address
 from grants.active_generation import active_generation
 from grants.errors import PrincipalError
 from grants.evaluation.entity_filters import visibility_condition
@@ -53,11 +49,6 @@ from grants.roles.capabilities import Capability
 ROWS_PER_PAGE = 20
 IS_LIMITED = Q(valid_from__isnull=False) | Q(valid_until__isnull=False)
 MAX_GROUPS = 200
-NO_PRINCIPAL = (
-    "This account can only sign in to the console. Decisions treat it as an unknown subject until it receives a "
-    "grant or joins a group."
-)
-INACTIVE = "Inactive: cannot sign in and is denied everything. Grants and memberships take effect again after reactivation."
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,15 +136,10 @@ def _page_response(request: HttpRequest, profile: Profile) -> HttpResponse:
         "people/page.html",
         context
         | {
-            "hints": list(_hints(profile)),
-            "role": ROLE_LABELS[profile.principal.role] if profile.is_user else "",
-            "off_board_url": principal_url("person-off-board", profile.address),
             "can_see_as": request.user.can(Capability.SEE_AS),
             "account": account_section(request, profile.principal)
             if _shows_account(request, profile)
             else "",
-            "rename_url": principal_url("person-rename", profile.address),
-            "remove_url": principal_url("person-remove", profile.address),
         },
     )
 
@@ -168,14 +154,6 @@ def _shows_account(request: HttpRequest, profile: Profile) -> bool:
     )
 
 
-def _hints(profile: Profile) -> Iterator[tuple[str, str]]:
-    """Yield (level, text) of the notices above the sections."""
-    if profile.is_user and not profile.principal.is_active:
-        yield "warning", INACTIVE
-    if profile.is_user and not profile.principal.is_principal:
-        yield "info", NO_PRINCIPAL
-
-
 def _groups(request: HttpRequest, profile: Profile) -> dict | None:
     """Return the groups of a user by name; None for a group."""
     if not profile.is_user:
@@ -183,20 +161,11 @@ def _groups(request: HttpRequest, profile: Profile) -> dict | None:
     found = list(
         memberships()
         .filter(user=profile.principal)
-        .select_related("group")
+        .select_related("user", "group")
         .order_by("group__name")[: MAX_GROUPS + 1]
     )
-    rows = [
-        {
-            "group": principal_link(row.group),
-            "grants_url": f"{profile.url}?{urlencode({'through': row.group.name})}",
-            "validity": row.validity,
-            "urls": _membership_urls(profile, user=profile.principal.username, group=row.group.name),
-        }
-        for row in found[:MAX_GROUPS]
-    ]
     return {
-        "rows": rows,
+        "rows": found[:MAX_GROUPS],
         "is_cut": len(found) > MAX_GROUPS,
         "max_groups": MAX_GROUPS,
         "form": PeriodForm(auto_id="join-%s"),
@@ -204,48 +173,25 @@ def _groups(request: HttpRequest, profile: Profile) -> dict | None:
 
 
 def _members(request: HttpRequest, profile: Profile) -> dict | None:
-    """Return the users in a group by name; None for a user."""
+    """Return the memberships of a group by name; None for a user."""
     if profile.is_user:
         return None
-    members, find = profile.principal.user_set.all(), text_parameter(request, "member", max_characters=150)
-    page = paginate_names(
+    members, find = (
+        memberships().filter(group=profile.principal),
+        text_parameter(request, "member", max_characters=150),
+    )
+    page = keyset_page(
         request,
-        members.filter(username__icontains=find),
-        "username",
+        members.filter(user__username__icontains=find).select_related("user", "group"),
+        "user__username",
         max_rows=ROWS_PER_PAGE,
         prefix="member-",
     )
-    found = {
-        row.user_id: row.validity for row in memberships().filter(group=profile.principal, user__in=page.rows)
-    }
-    rows = [
-        {
-            "member": principal_link(user),
-            "validity": found[user.pk],
-            "urls": _membership_urls(profile, user=user.username, group=profile.principal.name),
-        }
-        for user in page.rows
-    ]
     return {
         "page": page,
-        "rows": rows,
         "find": find,
         "total": capped_count(members),
         "form": PeriodForm(auto_id="join-%s"),
-        "bulk_url": principal_url("group-members", profile.address),
-    }
-
-
-def _membership_urls(profile: Profile, *, user: str, group: str) -> dict[str, str]:
-    """Return the URLs of the forms that remove the member and change its period.
-
-    They redirect back to this page.
-    """
-    return {
-        name: reverse(
-            "membership", query={"verb": verb, "user": user, "group": group, "page": profile.address}
-        )
-        for name, verb in (("remove", "remove"), ("period", "add"))
     }
 
 
@@ -262,19 +208,16 @@ def _grants(request: HttpRequest, profile: Profile) -> dict:
     total = capped_count(entities)
     if find:
         entities = entities.filter(key__icontains=find)
-    page = paginate_entities(
-        request, sorted_by_address(entities), max_rows=ROWS_PER_PAGE, total_rows=total, prefix="holds-"
+    page = keyset_page(
+        request, entities, *ADDRESS_ORDER, max_rows=ROWS_PER_PAGE, total=total, prefix="holds-"
     )
     return {
         "page": page,
         "rows": _grant_rows(profile, holder, page.rows),
         "total": total,
         "find": find,
-        "group": principal_link(group) if group else None,
+        "group": group,
         "expired": None if profile.is_own else expired_link(PeriodScope(profile.address)),
-        "direct_grants_url": url_with(
-            request, **dict.fromkeys(("through", "holds", "holds-after", "holds-before"))
-        ),
     }
 
 
@@ -293,8 +236,8 @@ def _grant_rows(profile: Profile, holder: User | Group, entities: list[Entity]) 
     groups = {entity_id: dict(held.groups) for entity_id, held in privileges.items()}
     return [
         {
-            "address_link": address_link_to(entity),
             "entity": entity,
+            "is_linked": True,
             "latest": max(grants[entity.pk].values(), key=lambda grant: grant.granted_at),
             "cells": holder_cells(
                 entity,
@@ -324,8 +267,8 @@ def _own_rows(profile: Profile, entities: list[Entity]) -> list[dict]:
         limited.setdefault(grant.content_object_id, {})[grant.privilege] = grant
     return [
         {
-            "address_link": address_link_to(entity, is_linked=entity.pk in visible_ids),
             "entity": entity,
+            "is_linked": entity.pk in visible_ids,
             "periods": period_rows(entity, "", limited.get(entity.pk, {}), can_change=False),
             "cells": privilege_cells(privileges[entity.pk], entity.state),
         }

@@ -5,17 +5,17 @@ Each row names the grant that makes the entity visible.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from django.contrib.auth.models import Group
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
-from authzconsole.web.shared.links import AddressLink, address_link_to, principal_link
-from authzconsole.web.shared.paging import paginate_entities, url_with
+from authzconsole.web.shared.links import principal_link
+from authzconsole.web.shared.paging import ADDRESS_ORDER, keyset_page
 from authzconsole.web.shared.parameters import text_parameter
 from authzconsole.web.shared.privilege_cells import held_privileges, privilege_cells
-from entities.address import AddressError, instance_address, parse_address
+from entities.address import Address, AddressError, instance_address, parse_address
 from entities.models import Entity
 from entities.selectors import children_of, entity_at
 from entities.vocabulary import child_kinds
@@ -42,7 +42,7 @@ class VisibilityReason:
     """
 
     privilege: str = ""
-    address_link: AddressLink | None = None
+    entity: Address | None = None
     group: str = ""
     is_only: bool = False
     is_on_entity: bool = False
@@ -52,13 +52,11 @@ def visibility_section(request: HttpRequest, principal: User | Group, generation
     """Return one level of the tree: the visible children of the entity that the URL parameter `in` names."""
     container = _container(request, principal, generation)
     children = _visible_children(container, principal, generation)
-    page = paginate_entities(request, children, max_rows=ROWS_PER_PAGE, total_rows=0, prefix="sight-")
-    page = replace(page, position=f"{len(page.rows):,} on this page")
+    page = keyset_page(request, children, *ADDRESS_ORDER, max_rows=ROWS_PER_PAGE, prefix="sight-")
     return {
         "page": page,
         "rows": _rows(request, principal, generation, container, page.rows),
-        "trail": _trail(request, container),
-        "root_url": _level_url(request, ""),
+        "trail": [] if container is None else [*container.address.ancestors, container.address],
         "is_root": container is not None and container.kind == "instance",
     }
 
@@ -87,22 +85,6 @@ def _container(request: HttpRequest, principal: User | Group, generation: Genera
     return entity if is_visible else None
 
 
-def _trail(request: HttpRequest, container: Entity | None) -> list[tuple[str, str]]:
-    """Return (name, URL) of each container from the instance down."""
-    if container is None:
-        return []
-    addresses = (*container.address.ancestors, container.address)
-    return [
-        (address.name, _level_url(request, "" if address.kind == "instance" else str(address)))
-        for address in addresses
-    ]
-
-
-def _level_url(request: HttpRequest, address: str) -> str:
-    """Return the URL of the level inside the entity; an empty address stands for the instance."""
-    return url_with(request, **{"in": address, "sight-after": None, "sight-before": None})
-
-
 def _rows(
     request, principal: User | Group, generation: Generation, container: Entity | None, entities: list[Entity]
 ) -> list[dict]:
@@ -124,12 +106,11 @@ def _rows(
         grants_inside = grant_counts.get(entity.pk)
         rows.append(
             {
-                "address_link": address_link_to(entity),
                 "entity": entity,
                 "cells": privilege_cells(privileges[entity.pk], entity.state),
                 "grants_inside": grants_inside,
                 "reason": _reason(entity_decisions, principal, grants_inside),
-                "open_url": _level_url(request, str(entity)) if child_kinds(entity.kind) else "",
+                "has_children": bool(child_kinds(entity.kind)),
             }
         )
     return rows
@@ -152,7 +133,7 @@ def _reason(
     is_only = len(decision.attempts) == 1 and met_attempt.requirement == "at or below" and grants_inside == 1
     return VisibilityReason(
         str(grant.privilege),
-        address_link_to(grant.entity, is_linked=False),
+        grant.entity,
         group,
         is_only,
         grant.entity == decision.question.target,

@@ -24,7 +24,7 @@ from authzconsole.web.forms import (
 )
 from authzconsole.web.plans.plan_pages import plan_url
 from authzconsole.web.plans.sections import activation_context
-from authzconsole.web.reports.run_details import run_or_404
+from authzconsole.web.reports.results import run_or_404
 from authzconsole.web.shared.guard import address_or_404, request_author
 from authzconsole.web.shared.links import entity_tab_url
 from authzconsole.web.shared.rendering import see_other

@@ -21,7 +21,7 @@ from authzconsole.web.plans.sections import (
 )
 from authzconsole.web.shared.guard import capability_required, request_author
 from authzconsole.web.shared.links import address_link_to, entity_url, principal_link_from_text
-from authzconsole.web.shared.paging import QuerySetSequence, paginate_sequence, url_with_query
+from authzconsole.web.shared.paging import paginate_sequence, url_with_query
 from authzconsole.web.shared.parameters import choice_parameter, text_parameter
 from authzconsole.web.shared.rendering import render_page, requested_section
 from entities.address import parse_address
@@ -96,7 +96,7 @@ class PlanList(FormPage):
     def get_context_data(self, **context) -> dict:
         state = choice_parameter(self.request, "state", PlanState.values)
         rows = Plan.objects.filter(**{"state": state} if state else {}).order_by("-pk")
-        page = paginate_sequence(self.request, QuerySetSequence(rows), max_rows=PLANS_PER_PAGE, name="page")
+        page = paginate_sequence(self.request, rows, max_rows=PLANS_PER_PAGE, name="page")
         return super().get_context_data(**context) | {
             "page": page,
             "rows": [_plan_summary(plan) for plan in page.rows],

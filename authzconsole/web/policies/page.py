@@ -13,7 +13,6 @@ from authzconsole.web.accounts.reauthentication import recent_authentication_req
 from authzconsole.web.effects.forms import EffectPage
 from authzconsole.web.forms import ConsoleForm, FlagField, FormRefused, reason_field
 from authzconsole.web.shared.guard import request_author
-from authzconsole.web.shared.paging import url_with
 from authzconsole.web.shared.parameters import choice_parameter
 from authzconsole.web.shared.rendering import render_page, see_other, show_outcome
 from entities.vocabulary import KINDS, Kind
@@ -78,40 +77,14 @@ def policies_page(request: HttpRequest) -> HttpResponse:
             "tables": [table for table in tables if table["rows"]],
             "lifecycle": [_lifecycle(item) for item in displayed],
             "differences": sum(table["differences"] for table in tables),
-            "only_url": url_with(request, only=None if only_differences else "differences"),
             "url": reverse("policies"),
             "can_activate": [item for item in displayed if item != active]
             if request.user.can(Capability.MANAGE_SETTINGS)
             else [],
-            **_filter_chips(request, generation, other, kind),
+            "generations": list(GENERATIONS.values()),
+            "kinds": [item for item in KINDS.values() if item.operations],
         },
     )
-
-
-def _filter_chips(
-    request: HttpRequest, generation: Generation, other: Generation | None, kind: str
-) -> dict[str, list[dict]]:
-    """Return the links that select the generation, the generation to compare it with, and the kind."""
-    others = [item for item in GENERATIONS.values() if item != generation]
-    kinds = [item for item in KINDS.values() if item.operations]
-    return {
-        "generation_chips": [
-            _chip(request, "generation", item.name, item.name, item == generation)
-            for item in GENERATIONS.values()
-        ],
-        "compare_chips": [
-            _chip(request, "with", "", "none", other is None),
-            *(_chip(request, "with", item.name, item.name, item == other) for item in others),
-        ],
-        "kind_chips": [
-            _chip(request, "kind", "", "All", not kind),
-            *(_chip(request, "kind", item.name, item.plural, item.name == kind) for item in kinds),
-        ],
-    }
-
-
-def _chip(request: HttpRequest, name: str, value: str, title: str, is_current: bool) -> dict:
-    return {"title": title, "url": url_with(request, **{name: value or None}), "is_current": is_current}
 
 
 def _lifecycle(generation: Generation) -> dict:

@@ -8,7 +8,6 @@ from django.urls import reverse
 from analytics.analyses import AnalysisName
 from analytics.models import AnalysisRun
 from analytics.tables import Table
-from authzconsole.web.reports.table_filters import exactly
 from authzconsole.web.shared.links import address_url
 
 # by column: the URL, empty for no link
@@ -21,6 +20,14 @@ def cell_urls(run: AnalysisRun, table: Table, row: dict) -> Links:
     if links_of_row is None:
         return {}
     return {name: url for name, url in links_of_row(run, row).items() if row[name] or row[name] is False}
+
+
+def exactly(text: str) -> str:
+    """Return the filter text that matches exactly this value.
+
+    Without quotes, a filter also matches parts of values.
+    """
+    return f'"{text}"'
 
 
 def rows_url(run: AnalysisRun, **filters: str) -> str:

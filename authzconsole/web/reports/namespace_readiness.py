@@ -9,7 +9,7 @@ from django.http import HttpRequest
 from analytics.analyses import AnalysisName
 from analytics.runs.selectors import changes_since, latest_run
 from authzconsole.web.ask.answers import MAX_MISSING_GRANTS, missing_grant_row
-from authzconsole.web.reports.readiness_report import summaries_or_fault
+from authzconsole.web.reports.results import summaries_or_fault
 from authzconsole.web.shared.links import address_url
 from authzconsole.web.shared.parameters import name_parameter
 from authzconsole.web.shared.principal_input import name_from_input

@@ -1,21 +1,25 @@
 """The pages of analysis runs: list, start, follow and cancel runs, and read their reports."""
 
+from collections.abc import Iterator
+
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
+from django.utils import timezone
 from django.views.decorators.http import require_POST, require_safe
 
 from analytics.analyses import ANALYSES, AnalysisName
 from analytics.java import java_problem
 from analytics.models import AnalysisRun
 from analytics.runs.schedules import all_schedules
+from analytics.runs.selectors import changes_since, run_progress
 from analytics.runs.services import cancel_run, request_run
 from authzconsole.web.forms import ConsoleForm, FormPage, TextField
 from authzconsole.web.reports.charts.report_charts import report_chart
-from authzconsole.web.reports.readiness_report import SECTIONS, report_sections
-from authzconsole.web.reports.run_details import run_details, run_or_404, run_summary
+from authzconsole.web.reports.readiness_report import namespaces_section
+from authzconsole.web.reports.results import REPORT_ERRORS, changes_sentence, report_fault, run_or_404
 from authzconsole.web.reports.schedules import schedule_row
-from authzconsole.web.reports.table import table_sections
+from authzconsole.web.reports.table import DETAIL_NAMES, table_or_fault
 from authzconsole.web.shared.guard import capability_required, request_author
 from authzconsole.web.shared.paging import paginate_sequence
 from authzconsole.web.shared.rendering import render_page, requested_section, see_other
@@ -25,6 +29,18 @@ from grants.policies.catalogue import GENERATIONS
 from grants.roles.capabilities import Capability
 
 RUNS_PER_PAGE = 20
+# by the id of a section: its context, and its template reports/_NAME.html
+SECTIONS = {"namespaces": "namespaces", "rows": "table"}
+# by name of a figure: its label, if it differs from the name
+FIGURE_LABELS = {
+    "answers_gained": "permissions gained",
+    "answers_lost": "permissions lost",
+    "entities_nobody_administers": "entities without an administrator",
+    "entities_one_user_administers": "entities with only one administrator",
+    "users_who_see_something": "users with visible entities",
+    "namespaces_with_something_visible": "namespaces with visible entities",
+    "pairs_visible": "pairs of user and visible entity",
+}
 
 
 class StartForm(ConsoleForm):
@@ -51,12 +67,14 @@ class RunList(FormPage):
 
     def get_context_data(self, **context) -> dict:
         context = super().get_context_data(**context)
-        page = paginate_sequence(self.request, _RunSequence(), max_rows=RUNS_PER_PAGE, name="page")
+        runs = AnalysisRun.objects.filter(type__in=ANALYSES).select_related("requested_by")
+        runs = runs.order_by("-requested_at", "-pk")
+        page = paginate_sequence(self.request, runs, max_rows=RUNS_PER_PAGE)
         schedules = all_schedules()
         return context | {
             "analyses": list(ANALYSES.values()),
             "page": page,
-            "rows": [run_summary(run) for run in page.rows],
+            "rows": [run_context(run) for run in page.rows],
             "generations": list(GENERATIONS),
             "generation": context["form"]["generation"].value() or active_generation().name,
             "can_start": self.request.user.can(Capability.RUN_ANALYSES),
@@ -81,47 +99,68 @@ class StartRun(RunList):
         return see_other(reverse("analysis", args=[run.pk]))
 
 
-class _RunSequence:
-    """All runs, newest first, as a sequence."""
-
-    def __len__(self) -> int:
-        return AnalysisRun.objects.filter(type__in=ANALYSES).count()
-
-    def __getitem__(self, bounds: slice) -> list[AnalysisRun]:
-        return list(
-            AnalysisRun.objects.filter(type__in=ANALYSES)
-            .select_related("requested_by")
-            .order_by("-requested_at", "-pk")[bounds]
-        )
+def run_context(run: AnalysisRun) -> dict:
+    """Return what the list of runs and the page of a run show of it."""
+    names = (run.options.get(name) for name in ("generation", "to_generation"))
+    started, finished = run.started_at, run.finished_at or timezone.now()
+    return {
+        "run": run,
+        "analysis": ANALYSES[run.type],
+        "generation": " to ".join(filter(None, names)),
+        "elapsed_seconds": (finished - started).total_seconds() if started else None,
+    }
 
 
 @require_safe
 @capability_required(Capability.READ_REPORTS)
 def run_page(request: HttpRequest, pk: int) -> HttpResponse:
-    run = run_or_404(pk)
-    is_done = run.state == JobState.DONE
+    """Show a run, and its report when it is done. Queries Redis while the run waits."""
+    run, section = run_or_404(pk), requested_section(request)
+    is_done, analysis = run.state == JobState.DONE, ANALYSES[run.type]
+    is_section = is_done and section in SECTIONS
     context = {
-        "run": run,
-        "details": run_details(run),
-        "can_cancel": request.user.can(Capability.RUN_ANALYSES),
+        **run_context(run),
+        "details": run_progress(run),
+        "changes_since": changes_since(run),
+        "changes_sentence": changes_sentence(run),
+        "warnings": list(_warnings(run)),
+        "shows_detail": is_done
+        and not run.result_removed_at
+        and analysis.detail
+        and run.summary.get("detail_is_written")
+        and run.summary.get("detail_rows"),
+        "detail_name": DETAIL_NAMES.get(run.type, "detail rows"),
         "url": reverse("analysis", args=[run.pk]),
+        "section": section,
+        "can_cancel": request.user.can(Capability.RUN_ANALYSES),
         "can_change": request.user.can_administer,
-        "can_keep_permissions": request.user.can_administer
-        and is_done
-        and run.type == AnalysisName.POLICY_IMPACT,
-        "can_clean_up": request.user.can_administer and is_done and run.type == AnalysisName.GHOST_GRANTS,
     }
-    section = requested_section(request)
-    if run.state == JobState.DONE:
-        context |= (report_sections if run.type == AnalysisName.DELETE_READINESS else table_sections)(
-            request, run, section
-        )
-        context["chart"] = None if section in SECTIONS else report_chart(run)
-    if section in SECTIONS and run.state == JobState.DONE:
-        template = f"reports/_{'table' if 'table' in context else section}.html"
-        template = template if {section, "table"} & context.keys() else "reports/_unreadable.html"
-        return render_page(request, template, context | {"section": section})
+    if is_done and section != "namespaces":
+        context |= table_or_fault(request, run, analysis.rows)
+    if is_done and section != "rows" and run.type == AnalysisName.DELETE_READINESS:
+        try:
+            context["namespaces"] = namespaces_section(request, run)
+        except REPORT_ERRORS as error:
+            context["report_fault"] = report_fault(run, error)
+    if is_section:
+        is_readable = SECTIONS[section] in context
+        template = f"reports/_{SECTIONS[section]}.html" if is_readable else "reports/_unreadable.html"
+        return render_page(request, template, context)
+    if is_done:
+        context["chart"] = report_chart(run)
+        context["figures"] = [(run.summary.get(name, 0), figure_label(name)) for name in analysis.figures]
     return render_page(request, "reports/_run.html" if section == "run" else "reports/run.html", context)
+
+
+def _warnings(run: AnalysisRun) -> Iterator[str]:
+    if fault := run.summary.get("comparison_fault"):
+        yield f"The comparison with run {fault['run']} failed: {fault['reason']}."
+    if fault := run.summary.get("snapshot_fault"):
+        yield f"An earlier snapshot of this revision was damaged ({fault}), so this run took a new one."
+
+
+def figure_label(name: str) -> str:
+    return FIGURE_LABELS.get(name, name.replace("_", " "))
 
 
 @require_POST

@@ -1,62 +1,78 @@
-"""The tables of reports, filtered, sorted and paged, and the figures of reports."""
+"""The tables of reports, filtered, sorted and paged, and their downloads.
 
-from collections.abc import Callable, Mapping
+What a table shows follows from its columns and from the registry of analyses. `cell_links` has the links of
+its cells.
+"""
+
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from urllib.parse import urlencode
 
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, QueryDict, StreamingHttpResponse
 from django.urls import reverse
+from django.utils.cache import patch_cache_control
 from django.views.decorators.http import require_safe
 
-from analytics.analyses import AnalysisError, AnalysisName, analysis_by_name
+from analytics.analyses import AnalysisError, AnalysisName, Output, analysis_by_name
 from analytics.models import AnalysisRun
-from analytics.results.read import ResultPage
-from analytics.storage import StorageError, storage_path
+from analytics.results.compare import CHANGES
+from analytics.results.export import DOWNLOAD_FORMATS, export_chunks
+from analytics.results.query import ResultFilter
+from analytics.results.read import ResultPage, result_stream
 from analytics.tables import Column, ColumnType, Table
+from authzconsole.web.forms import ConsoleForm, OptionalChoiceField, TextField
 from authzconsole.web.reports.cell_links import cell_urls
-from authzconsole.web.reports.readiness_report import ROWS_PER_PAGE, read_page, report_fault
-from authzconsole.web.reports.run_details import changes_sentence, run_or_404
-from authzconsole.web.reports.table_filters import (
-    choices_of,
-    download_urls,
-    filter_columns,
-    filter_values,
-    table_filter,
+from authzconsole.web.reports.results import (
+    REPORT_ERRORS,
+    cached_by_report,
+    changes_sentence,
+    namespace_summaries,
+    read_page,
+    report_fault,
+    run_or_404,
 )
-from authzconsole.web.reports.table_headings import column_head, figure_label, table_heading, table_title
 from authzconsole.web.shared.guard import capability_required
-from authzconsole.web.shared.links import (
-    AddressLink,
-    PrincipalLink,
-    address_link_to,
-    address_url,
-    principal_link_from_text,
-)
 from authzconsole.web.shared.paging import numbered_page, page_number, url_with
 from authzconsole.web.shared.rendering import render_page, requested_section, see_other
-from entities.address import Address, AddressError, parse_address
+from entities.models import State
 from entities.vocabulary import KINDS, Privilege
 from grants.models import JobState
 from grants.roles.capabilities import Capability
 
+ROWS_PER_PAGE = 50
 # with more filters than this, a narrow screen collapses all but the first
 MAX_EXPANDED_FILTERS = 3
-# per process
-MAX_CACHED_FIRST_PAGES = 32
-
-
-def table_sections(request: HttpRequest, run: AnalysisRun, section: str) -> dict:
-    """Return the sections of a report page; only the table if htmx requests it."""
-    analysis = analysis_by_name(run.type)
-    try:
-        sections = {"table": table_section(request, run, analysis.rows)}
-    except (AnalysisError, StorageError) as error:
-        return {"report_fault": report_fault(run, error)}
-    if section != "rows":
-        sections["named_figures"] = [
-            (run.summary.get(name, 0), figure_label(name)) for name in analysis.figures
-        ]
-    return sections
+# by analysis: the name of the rows of its detail table
+DETAIL_NAMES = {
+    AnalysisName.DELETE_READINESS: "missing grants",
+    AnalysisName.VISIBILITY: "visible entities",
+    AnalysisName.POLICY_IMPACT: "changed permissions",
+}
+# by column: its title, if it differs from the name
+TITLES = {"ready": "Can delete it"}
+FLAGS = {"yes": True, "no": False}
+CHOICES = {
+    "change": [(change, change) for change in CHANGES],
+    "privilege": [(str(privilege), str(privilege)) for privilege in Privilege],
+    "state": [(str(state), str(state)) for state in (State.PLANNED, State.DELETED)],
+    "ready": [("", "Any status"), ("yes", "Ready"), ("no", "Not ready")],
+}
+# a table of changes has two columns for each value
+BEFORE, AFTER = "_before", "_after"
+# by column: the value that is displayed as good
+GOOD_VALUES = {"ready": True, "before": True, "after": True, "nobody_can_delete": False}
+# by column: how its values are displayed, and as which text; all other columns are plain text
+DISPLAYS = {
+    "user": ("principal", "user:{}"),
+    "nearest_user": ("principal", "user:{}"),
+    "admin": ("principal", "user:{}"),
+    "principal": ("principal", "{}"),
+    "namespace": ("address", "namespace:{}"),
+    "entity": ("address", "{}"),
+    "kind": ("kind", "{}"),
+    "state": ("state", "{}"),
+}
+# by column: the display of an empty value as `none`
+EMPTY_DISPLAYS = {"admin": "bad", "namespace": "quiet"}
 
 
 @require_safe
@@ -64,163 +80,220 @@ def table_sections(request: HttpRequest, run: AnalysisRun, section: str) -> dict
 def report_table_page(request: HttpRequest, pk: int, table: str) -> HttpResponse:
     """Show one table of a report, such as its changes since the previous run."""
     run = run_or_404(pk)
-    try:
-        definition = analysis_by_name(run.type).table(table)
-    except AnalysisError:
-        raise Http404("there is no such table") from None
+    definition = _table_or_404(run, table)
     if run.state != JobState.DONE:
         return see_other(reverse("analysis", args=[run.pk]))
-    title = f"{analysis_by_name(run.type).title}: {table_title(run, table)}"
+    name = DETAIL_NAMES.get(run.type, "detail rows") if table == "detail" else table
     note = f"As of revision {run.revision:,}." if run.revision else ""
     context = {
         "run": run,
-        "title": title,
+        "title": f"{analysis_by_name(run.type).title}: {name}",
         "url": request.path,
         "note": changes_sentence(run) if table == "changes" else note,
+        **table_or_fault(request, run, definition),
     }
-    try:
-        context["table"] = table_section(request, run, definition)
-    except (AnalysisError, StorageError) as error:
-        context["report_fault"] = report_fault(run, error)
     if requested_section(request) == "rows":
         template = "reports/_table.html" if "table" in context else "reports/_unreadable.html"
         return render_page(request, template, context | {"section": "rows"})
     return render_page(request, "reports/table.html", context)
 
 
-def table_section(request: HttpRequest, run: AnalysisRun, table: Table) -> dict:
-    """Return the section of a table. Raise AnalysisError or StorageError if it cannot be read."""
-    order, filters = _order(request, run, table), filter_values(request, table)
-    result, number = _result_page(request, run, table, order, filters)
-    columns = visible_columns(table.columns)
-    rows = [_row(request, run, table, columns, row) for row in result.rows]
-    page = numbered_page(
-        request, rows, number=number, total=result.total_rows, max_rows=ROWS_PER_PAGE, name="page"
+@require_safe
+@capability_required(Capability.READ_REPORTS)
+def download_table(request: HttpRequest, pk: int, table: str, extension: str) -> HttpResponse:
+    """Stream the rows, with the filters of the page.
+
+    The first rows are read before the response starts; an error after that closes the connection.
+    """
+    run, form = run_or_404(pk), DOWNLOAD_FORMATS.get(f".{extension}")
+    if form is None:
+        raise Http404("there is no such file format")
+    definition = _table_or_404(run, table)
+    try:
+        where = table_filter(run, definition, table_form(definition, request.GET))
+        batches = result_stream(run, table, where=where)
+    except REPORT_ERRORS:
+        # the page of the run shows the error
+        return see_other(reverse("analysis", args=[run.pk]))
+    response = StreamingHttpResponse(
+        export_chunks(definition, batches, form), content_type=f"{form.media_type}; charset=utf-8"
     )
+    response["Content-Disposition"] = f'attachment; filename="{run.type}-{run.pk}-{table}.{extension}"'
+    patch_cache_control(response, private=True, no_store=True)
+    return response
+
+
+def _table_or_404(run: AnalysisRun, name: str) -> Table:
+    try:
+        return analysis_by_name(run.type).table(name)
+    except AnalysisError:
+        raise Http404("there is no such table") from None
+
+
+def table_or_fault(request: HttpRequest, run: AnalysisRun, table: Table) -> dict:
+    """Return the context `table` of a table, or `report_fault` if it cannot be read."""
+    try:
+        return {"table": _table_section(request, run, table)}
+    except REPORT_ERRORS as error:
+        return {"report_fault": report_fault(run, error)}
+
+
+def _table_section(request: HttpRequest, run: AnalysisRun, table: Table) -> dict:
+    output, form = analysis_by_name(run.type).output(table.name), table_form(table, request.GET)
+    sort, first_sort = request.GET.get("sort", ""), output.first_sort if output else ""
+    order = sort if sort.removeprefix("-") in table.column_names else first_sort
+    is_filtered = any(form.cleaned_data.values())
+    number = page_number(request)
+    if number == 1 and not is_filtered and order and order == first_sort:
+        result, number = _first_page(run, table.name, order)
+    else:
+        result, number = read_page(
+            run,
+            table.name,
+            number=number,
+            max_rows=ROWS_PER_PAGE,
+            sort=order.removeprefix("-"),
+            where=table_filter(run, table, form),
+            descending=order.startswith("-"),
+        )
+    # a previous value is part of the cell of the current value
+    columns = [column for column in table.columns if not column.name.endswith(BEFORE)]
+    fields = list(form)
+    expanded = len(fields) if len(fields) <= MAX_EXPANDED_FILTERS else 1
+    is_readiness = (run.type, table.name) == (AnalysisName.DELETE_READINESS, "rows")
     return {
-        "title": table_heading(run, table),
-        "page": page,
-        "rows": rows,
-        "total": result.total_rows,
-        "sort": order if order == request.GET.get("sort") else "",
-        **_filters(table, filters),
-        "has_actions": any(row["grant_url"] for row in rows),
-        "has_ghosts": any(row["ghost"] for row in rows),
-        "is_filtered": any(filters.values()),
-        "reset_url": url_with(request, page=None, **dict.fromkeys(filters)),
-        "columns": [
-            column_head(
-                request, column.name, _title(column), is_number=column.type == ColumnType.LONG, order=order
-            )
-            for column in columns
+        "title": _heading(run, table, output),
+        "page": numbered_page(
+            request, result.rows, number=number, total=result.total_rows, max_rows=ROWS_PER_PAGE
+        ),
+        "rows": [
+            {**row, "cells": [cell_of(column, row, urls) for column in columns]}
+            for row, urls in ((row, cell_urls(run, table, row)) for row in result.rows)
         ],
-        "downloads": download_urls(run, table.name, filters),
+        "total": result.total_rows,
+        "sort": order if order == sort else "",
+        "filters": fields[:expanded],
+        "more_filters": fields[expanded:],
+        "has_active_more_filters": any(form.cleaned_data[field.name] for field in fields[expanded:]),
+        "is_filtered": is_filtered,
+        "reset_url": url_with(request, page=None, **dict.fromkeys(form.fields)),
+        "columns": [_column_head(request, column, order) for column in columns],
+        "downloads": download_urls(run, table.name, form.cleaned_data),
+        "grants_admin": output is not None and output.needs_administrator and request.user.can_administer,
+        "has_ghosts": bool(result.rows)
+        and (run.type, table.name) == (AnalysisName.GHOST_GRANTS, "rows")
+        and request.user.can_administer,
+        "is_readiness": is_readiness,
     }
 
 
-def _order(request: HttpRequest, run: AnalysisRun, table: Table) -> str:
-    """Return the column that sorts the table, after a minus for descending order; empty for the order of the
-    key.
-    """
-    sort = request.GET.get("sort", "")
-    return sort if sort.removeprefix("-") in table.column_names else _first_sort(run, table)
-
-
-def _first_sort(run: AnalysisRun, table: Table) -> str:
-    """Return the column that sorts the table when its page opens; empty for the order of the key."""
-    output = analysis_by_name(run.type).output(table.name)
-    return output.first_sort if output else ""
-
-
-def _result_page(
-    request: HttpRequest, run: AnalysisRun, table: Table, order: str, filters: dict[str, str]
-) -> tuple[ResultPage, int]:
-    """Return the rows of the requested page, and its number."""
-    number = page_number(request, "page")
-    if number == 1 and not any(filters.values()) and order and order == _first_sort(run, table):
-        return _first_page(run, table.name, order, storage_path(run.result_path), run.result_removed_at)
-    return read_page(
-        run,
-        table.name,
-        number=number,
-        max_rows=ROWS_PER_PAGE,
-        sort=order.removeprefix("-"),
-        where=table_filter(table, filters),
-        descending=order.startswith("-"),
-    )
-
-
-@lru_cache(maxsize=MAX_CACHED_FIRST_PAGES)
-def _first_page(run: AnalysisRun, table: str, order: str, *version: object) -> tuple[ResultPage, int]:
-    """Return the first page in the default order, cached because sorting a long table is slow.
-
-    version: identifies the stored result.
-    """
+@cached_by_report(32)
+def _first_page(run: AnalysisRun, table: str, order: str) -> tuple[ResultPage, int]:
+    """Return the first page in the default order, cached because sorting a long table is slow."""
     return read_page(run, table, number=1, max_rows=ROWS_PER_PAGE, sort=order)
 
 
-def _row(request: HttpRequest, run: AnalysisRun, table: Table, columns: list[Column], row: dict) -> dict:
-    urls = cell_urls(run, table, row)
-    output = analysis_by_name(run.type).output(table.name)
-    is_grantable = output is not None and output.needs_administrator and request.user.can_administer
-    grant_url = f"{address_url('grant', row['entity'])}?privilege={Privilege.ADMIN}" if is_grantable else ""
-    is_ghost = run.type == AnalysisName.GHOST_GRANTS and table.name == "rows" and request.user.can_administer
-    ghost = "\t".join((row["principal"], row["entity"], row["privilege"])) if is_ghost else ""
+def _heading(run: AnalysisRun, table: Table, output: Output | None) -> str:
+    if table.name == "changes":
+        previous = run.summary.get("changes")
+        return f"What changed since run {previous['run']}?" if previous else "What changed?"
+    return output.question if output else analysis_by_name(run.type).question
+
+
+def _column_head(request: HttpRequest, column: Column, order: str) -> dict:
+    """Return a column head with the URL that sorts by the column, or reverses the order if the column already
+    sorts.
+    """
+    name = column.name
+    direction = "descending" if order.startswith("-") else "ascending"
     return {
-        "cells": [cell_of(column, row, urls) for column in columns],
-        "grant_url": grant_url,
-        "ghost": ghost,
+        "name": name,
+        "title": _title(name.removesuffix(AFTER)),
+        "is_number": column.type == ColumnType.LONG,
+        "order": direction if order.removeprefix("-") == name else "",
+        "url": url_with(request, sort=f"-{name}" if order == name else name, page=None),
     }
 
 
-def _filters(table: Table, values: dict[str, str]) -> dict:
-    filters = [_filter(column, values) for column in filter_columns(table)]
-    expanded = len(filters) if len(filters) <= MAX_EXPANDED_FILTERS else 1
-    more = filters[expanded:]
-    return {
-        "filters": filters[:expanded],
-        "more_filters": more,
-        "has_active_more_filters": any(row["value"] for row in more),
-    }
+def _title(name: str) -> str:
+    return TITLES.get(name) or name.replace("_", " ").capitalize()
 
 
-def _filter(column: Column, values: dict[str, str]) -> dict:
-    return {
-        "name": column.name,
-        "title": column.name.replace("_", " ").capitalize(),
-        "value": values[column.name],
-        "choices": choices_of(column).items(),
-    }
+def choices_of(column: Column) -> list[tuple[str, str]]:
+    """Return the (value, label) of each value of a filter; empty if the filter takes any text."""
+    if column.name == "kind":
+        return [(kind.name, kind.title) for kind in KINDS.values()]
+    if column.name == "operation":
+        names = sorted({operation for kind in KINDS.values() for operation in kind.operations})
+        return [(name, name) for name in names]
+    flags = [(text, text) for text in FLAGS] if column.type == ColumnType.FLAG else []
+    return CHOICES.get(column.name, flags)
 
 
-def _title(column: Column) -> str:
-    return column.name.removesuffix(AFTER).replace("_", " ").capitalize()
+def table_form(table: Table, parameters: QueryDict) -> ConsoleForm:
+    """Return the filters: text columns of the key, flags, and columns with a few possible values.
+
+    A text that is not one of the possible values is ignored.
+    """
+    form = ConsoleForm(parameters, auto_id="rows-%s")
+    for column in table.columns:
+        name, title = column.name, _title(column.name)
+        if choices := choices_of(column):
+            any_value = [] if choices[0][0] == "" else [("", f"{title}: any")]
+            form.fields[name] = OptionalChoiceField(choices=[*any_value, *choices], label=title)
+        elif column.type == ColumnType.TEXT and name in table.key:
+            form.fields[name] = TextField(label=title)
+    form.is_valid()
+    return form
 
 
-YES_NO = {True: "yes", False: "no"}
-# a table of changes has two columns for each value
-BEFORE, AFTER = "_before", "_after"
-# by column: the value that is displayed as good
-GOOD_VALUES = {"ready": True, "before": True, "after": True, "nobody_can_delete": False}
+def table_filter(run: AnalysisRun, table: Table, form: ConsoleForm) -> ResultFilter:
+    """Return the conditions of the filters. A text in quotes is a complete value, any other one a part of it."""
+    equal: dict[str, str | bool] = {}
+    containing: dict[str, str] = {}
+    for name, text in form.cleaned_data.items():
+        if not text:
+            continue
+        if isinstance(form.fields[name], OptionalChoiceField):
+            equal[name] = FLAGS.get(text, text)
+        elif len(text) > 2 and text[0] == text[-1] == '"':
+            equal[name] = text[1:-1]
+        else:
+            containing[name] = text
+    if (run.type, table.name) == (AnalysisName.DELETE_READINESS, "rows") and "namespace" in containing:
+        name = containing["namespace"] = containing["namespace"].removeprefix("namespace:")
+        # A complete name matches only that namespace, not longer names that contain it.
+        if namespace_summaries(run, [name]):
+            equal["namespace"] = containing.pop("namespace")
+    return ResultFilter(equal=equal, containing=containing)
+
+
+def download_urls(
+    run: AnalysisRun, table: str, values: dict[str, str] | None = None
+) -> list[tuple[str, str]]:
+    """Return (title, URL) for each file format. values: the filter text of each column."""
+    filters = {name: text for name, text in (values or {}).items() if text}
+    query = f"?{urlencode(filters)}" if filters else ""
+    return [
+        (form.title, reverse("analysis-file", args=[run.pk, table, extension.removeprefix(".")]) + query)
+        for extension, form in DOWNLOAD_FORMATS.items()
+    ]
 
 
 @dataclass(frozen=True, slots=True)
 class ReportCell:
-    """One cell. At most one of principal, address_link, kind, state and mood is set; it determines the
-    display.
+    """One cell. text: the value as plain text. url: its link. before: the cell of the previous value, if that
+    differs.
 
-    text: the value as plain text. url: the link of the text. mood: good, bad, or quiet for an empty value.
-    before: the cell of the previous value, if that differs.
+    display: how the template shows the cell: principal, address, kind, state, good, bad, or quiet for an empty
+    value; empty for plain text. value: what it shows, such as `user:alice`.
     """
 
     text: str
+    display: str = ""
+    value: str = ""
     is_number: bool = False
     url: str = ""
-    principal: PrincipalLink | None = None
-    address_link: AddressLink | None = None
-    kind: str = ""
-    state: str = ""
-    mood: str = ""
     before: "ReportCell | None" = None
 
     @property
@@ -229,15 +302,7 @@ class ReportCell:
         return f"{self.before.text} → {self.text}" if self.before else self.text
 
 
-def visible_columns(columns: tuple[Column, ...]) -> list[Column]:
-    """Return the columns that have their own cell.
-
-    A previous value is part of the cell of the current value.
-    """
-    return [column for column in columns if not column.name.endswith(BEFORE)]
-
-
-def cell_of(column: Column, row: Mapping, urls: Mapping[str, str]) -> ReportCell:
+def cell_of(column: Column, row: dict, urls: dict[str, str]) -> ReportCell:
     """Return the cell of a column. urls: links by column name."""
     if not column.name.endswith(AFTER):
         return replace(_cell(column, column.name, row[column.name]), url=urls.get(column.name, ""))
@@ -251,56 +316,18 @@ def cell_of(column: Column, row: Mapping, urls: Mapping[str, str]) -> ReportCell
 def _cell(column: Column, name: str, value: str | int | bool | None) -> ReportCell:
     if isinstance(value, bool):
         good_value = GOOD_VALUES.get(name)
-        return ReportCell(
-            YES_NO[value], mood="" if good_value is None else "good" if value is good_value else "bad"
-        )
+        mood = "" if good_value is None else "good" if value is good_value else "bad"
+        return ReportCell("yes" if value else "no", mood)
     if isinstance(value, int):
         return ReportCell(f"{value:,}", is_number=True)
-    if value and name in CELL_FACTORIES:
-        return CELL_FACTORIES[name](value)
-    if value == "" and name in EMPTY_CELLS:
-        return EMPTY_CELLS[name]
-    return ReportCell(value or "", is_number=column.type == ColumnType.LONG)
-
-
-def _user(name: str) -> ReportCell:
-    return ReportCell(name, principal=PrincipalLink("user", name))
-
-
-def _principal(address: str) -> ReportCell:
-    return ReportCell(address, principal=principal_link_from_text(address))
-
-
-def _namespace(name: str) -> ReportCell:
-    return ReportCell(name, address_link=address_link_to(Address("namespace", name)))
-
-
-def _entity(address: str) -> ReportCell:
-    try:
-        return ReportCell(address, address_link=address_link_to(parse_address(address)))
-    except AddressError:
+    if value == "" and name in EMPTY_DISPLAYS:
+        return ReportCell("none", EMPTY_DISPLAYS[name])
+    if not value or name not in DISPLAYS:
+        return ReportCell(value or "", is_number=column.type == ColumnType.LONG)
+    display, text = DISPLAYS[name]
+    shown = text.format(value)
+    if display == "address" and shown.partition(":")[0] not in KINDS:
         # the kind existed when the report was written, but no longer does
-        return ReportCell(address)
-
-
-def _kind(name: str) -> ReportCell:
-    return ReportCell(KINDS[name].title if name in KINDS else name, kind=name)
-
-
-def _state(name: str) -> ReportCell:
-    return ReportCell(name, state=name)
-
-
-# by column: the cell of an empty value
-EMPTY_CELLS = {"admin": ReportCell("none", mood="bad"), "namespace": ReportCell("none", mood="quiet")}
-# by column: the function that creates its cell; all other columns are plain text
-CELL_FACTORIES: dict[str, Callable[[str], ReportCell]] = {
-    "user": _user,
-    "nearest_user": _user,
-    "admin": _user,
-    "principal": _principal,
-    "namespace": _namespace,
-    "entity": _entity,
-    "kind": _kind,
-    "state": _state,
-}
+        return ReportCell(value)
+    title = KINDS[value].title if display == "kind" and value in KINDS else value
+    return ReportCell(title, display, shown)

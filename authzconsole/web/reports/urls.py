@@ -2,11 +2,10 @@
 
 from django.urls import path
 
-from authzconsole.web.reports.downloads import download_table
-from authzconsole.web.reports.missing_grants import missing_grants_page
+from authzconsole.web.reports.readiness_report import missing_grants_page
 from authzconsole.web.reports.run_pages import RunList, StartRun, cancel_run_view, run_page
 from authzconsole.web.reports.schedules import SchedulePage, SwitchAllSchedules
-from authzconsole.web.reports.table import report_table_page
+from authzconsole.web.reports.table import download_table, report_table_page
 
 urlpatterns = [
     path("analyses/", RunList.as_view(), name="analyses"),

@@ -7,7 +7,7 @@ from django.urls import reverse
 from authzconsole.web.forms import AddressField, ConsoleForm, FormPage, PrincipalField
 from authzconsole.web.shared.guard import request_author
 from authzconsole.web.shared.links import address_link_to, principal_link
-from authzconsole.web.shared.paging import QuerySetSequence, paginate_sequence
+from authzconsole.web.shared.paging import paginate_sequence
 from authzconsole.web.shared.rendering import see_other
 from grants.models import NamespaceApprovers
 from grants.requests.approvers import set_namespace_approvers
@@ -36,7 +36,7 @@ class NamespaceApproversPage(FormPage):
         return see_other(reverse("request-approvers"))
 
     def get_context_data(self, **context) -> dict:
-        rows = QuerySetSequence(NamespaceApprovers.objects.select_related("group"))
+        rows = NamespaceApprovers.objects.select_related("group")
         page = paginate_sequence(self.request, rows, max_rows=ROWS_PER_PAGE, name="page")
         return super().get_context_data(**context) | {
             "page": page,

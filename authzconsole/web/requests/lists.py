@@ -5,7 +5,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from authzconsole.web.shared.links import principal_link_from_text
-from authzconsole.web.shared.paging import paginate_newest_first, url_with, url_with_query
+from authzconsole.web.shared.paging import keyset_page, url_with, url_with_query
 from authzconsole.web.shared.parameters import choice_parameter
 from authzconsole.web.shared.rendering import render_page
 from grants.models import AccessRequest, RequestState, User
@@ -30,9 +30,7 @@ def request_list(request: HttpRequest) -> HttpResponse:
     shown = choice_parameter(request, "show", SHOWN) or _default_list(account)
     state = choice_parameter(request, "state", RequestState.values)
     rows = listed_requests(account, shown, state).prefetch_related("parts").order_by("-pk")
-    page = paginate_newest_first(
-        request, rows, "pk", max_rows=REQUESTS_PER_PAGE, position=lambda found: f"{len(found):,} on this page"
-    )
+    page = keyset_page(request, rows, "-pk", max_rows=REQUESTS_PER_PAGE)
     scope = approver_scope(account)
     title, text = EMPTY[shown] if not state else ("No such requests", "Choose another state, or all.")
     return render_page(

@@ -13,7 +13,7 @@ from authzconsole.reviews.item_rows import items_response, stream_items
 from authzconsole.web.forms import ConsoleForm
 from authzconsole.web.shared.guard import capability_required
 from authzconsole.web.shared.links import PrincipalLink, address_link_to
-from authzconsole.web.shared.paging import Page, QuerySetSequence, paginate_sequence, url_with
+from authzconsole.web.shared.paging import Page, paginate_sequence, url_with
 from authzconsole.web.shared.parameters import choice_parameter, number_parameter, text_parameter
 from authzconsole.web.shared.rendering import render_page, requested_section
 from authzconsole.web.shared.times.periods import exact_time
@@ -83,7 +83,7 @@ FILE_TYPES = {"csv": "text/csv", "jsonl": "application/x-ndjson"}
 @require_safe
 def review_list(request: HttpRequest) -> HttpResponse:
     """List the reviews that the account sees: all, or those in which it has items."""
-    rows = QuerySetSequence(visible_campaigns(request.user).order_by("-pk"))
+    rows = visible_campaigns(request.user).order_by("-pk")
     page = paginate_sequence(request, rows, max_rows=REVIEWS_PER_PAGE, name="page")
     totals = visible_totals(request.user, page.rows)
     return render_page(
@@ -344,7 +344,7 @@ def reviewer_list(request: HttpRequest, pk: int) -> HttpResponse:
     shares = largest_open_shares(campaign)
     if text:
         shares = shares.filter(reviewer__username__icontains=text)
-    page = paginate_sequence(request, QuerySetSequence(shares), max_rows=REVIEWERS_PER_PAGE, name="page")
+    page = paginate_sequence(request, shares, max_rows=REVIEWERS_PER_PAGE, name="page")
     return render_page(
         request,
         "reviews/reviewers.html",

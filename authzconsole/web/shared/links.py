@@ -6,7 +6,7 @@ from urllib.parse import quote
 from django.contrib.auth.models import Group
 from django.urls import reverse
 
-from entities.address import Address
+from entities.address import Address, AddressError, parse_address
 from entities.models import Entity
 from grants.holders import Holder
 from grants.models import User
@@ -57,8 +57,14 @@ class PrincipalLink:
         return replace(self, members=members)
 
 
-def address_link_to(target: Entity | Address, *, is_linked: bool = True) -> AddressLink:
-    address = target.address if isinstance(target, Entity) else target
+def address_link_to(target: Entity | Address | AddressLink | str, *, is_linked: bool = True) -> AddressLink:
+    if isinstance(target, AddressLink):
+        return target
+    try:
+        address = parse_address(target) if isinstance(target, str) else getattr(target, "address", target)
+    except AddressError:
+        # the kind existed when the text was written, but no longer does
+        return AddressLink("entity", "", str(target))
     text, last = str(address), address.name
     url = entity_url(address) if is_linked else ""
     return AddressLink(address.kind, text[: len(text) - len(last)], last, getattr(target, "state", ""), url)
@@ -88,13 +94,18 @@ def principal_url(url_name: str, principal: str) -> str:
     return reverse(url_name, args=["user:"]).removesuffix("user:") + quote(principal, safe=":@")
 
 
-def holder_link(holder: Holder) -> PrincipalLink:
-    return PrincipalLink(holder.kind, holder.name, not holder.is_active, holder.members)
-
-
-def principal_link(principal: User | Group, members: int | None = None) -> PrincipalLink:
-    if isinstance(principal, Group):
-        return PrincipalLink("group", principal.name, members=members)
+def principal_link(
+    principal: User | Group | Holder | PrincipalLink | str, members: int | None = None
+) -> PrincipalLink:
+    match principal:
+        case PrincipalLink():
+            return principal
+        case str():
+            return principal_link_from_text(principal)
+        case Holder():
+            return PrincipalLink(principal.kind, principal.name, not principal.is_active, principal.members)
+        case Group():
+            return PrincipalLink("group", principal.name, members=getattr(principal, "members", members))
     return PrincipalLink("user", principal.username, not principal.is_active)
 
 

@@ -1,9 +1,12 @@
-"""Pages of long lists: with cursors for lists of any length, with page numbers for sequences."""
+"""Pages of long lists: from a row of the list for lists of any length, with page numbers for short ones."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any
 from urllib.parse import urlencode
 
+from django.core.paginator import Paginator
 from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.urls import reverse
@@ -11,8 +14,7 @@ from django.utils.encoding import escape_uri_path
 
 from authzconsole.common.keyset import reversed_order, rows_after
 from authzconsole.web.shared.parameters import name_parameter, number_parameter
-from entities.address import Address, AddressError, parse_address
-from entities.models import Entity
+from entities.address import AddressError, parse_address
 
 ADDRESS_ORDER = ("kind", "key")
 MAX_PAGE_NUMBER = 1_000_000
@@ -31,7 +33,7 @@ class Page:
     next_url: str = ""
 
 
-def url_with(request: HttpRequest, **changes: str | int | None) -> str:
+def url_with(request: HttpRequest, **changes: object) -> str:
     """Return the URL of the request with other query parameters. None and empty text remove a parameter."""
     parameters = request.GET.copy()
     for name, value in changes.items():
@@ -48,142 +50,85 @@ def url_with_query(url_name: str, parameters: Mapping[str, object]) -> str:
     return f"{reverse(url_name)}?{urlencode({name: value for name, value in parameters.items() if value}, safe=':')}"
 
 
-def paginate_entities(
-    request: HttpRequest, rows: QuerySet[Entity], *, max_rows: int, total_rows: int, prefix: str = ""
+def keyset_page(
+    request: HttpRequest,
+    rows: QuerySet,
+    *order: str,
+    max_rows: int,
+    total: int | None = None,
+    prefix: str = "",
 ) -> Page:
-    """Return the rows after or before the address in the URL. `rows` must be sorted by (kind, key). Runs one
-    query.
+    """Return the rows after or before the row that the URL names. Runs one query.
 
-    All pages cost the same, because a page starts from an address instead of an offset.
+    All pages cost the same, because a page starts from a row instead of an offset.
+
+    order: ADDRESS_ORDER; or one unique column, with names in ascending or numbers in descending order.
+    total: the number of all rows, if it is known. prefix: of the query parameters `after` and `before`.
     """
-    after, before = f"{prefix}after", f"{prefix}before"
-    start, end = _cursor(request, after), _cursor(request, before)
-    if start is None and end is not None:
-        backwards = reversed_order(ADDRESS_ORDER)
-        page_rows = list(
-            rows.filter(rows_after(backwards, (end.kind, end.key))).order_by(*backwards)[: max_rows + 1]
-        )
-        has_previous, has_next = len(page_rows) > max_rows, True
-        page_rows = page_rows[:max_rows][::-1]
-    else:
-        if start is not None:
-            rows = rows.filter(rows_after(ADDRESS_ORDER, (start.kind, start.key)))
-        page_rows = list(rows[: max_rows + 1])
-        has_previous, has_next = start is not None, len(page_rows) > max_rows
-        page_rows = page_rows[:max_rows]
+    following, preceding = f"{prefix}after", f"{prefix}before"
+    if order[0].startswith("-"):
+        following, preceding = preceding, following
+    start, end = (_row_in_url(request, name, order) for name in (following, preceding))
+    is_backwards = start is None and end is not None
+    direction, position = (reversed_order(order), end) if is_backwards else (order, start)
+    rows = rows if position is None else rows.filter(rows_after(direction, position))
+    found = list(rows.order_by(*direction)[: max_rows + 1])
+    has_more, page_rows = len(found) > max_rows, found[:max_rows]
+    if is_backwards:
+        page_rows.reverse()
+    has_previous, has_next = (has_more, True) if is_backwards else (start is not None, has_more)
+    first, last = (_text_of(page_rows[index], order) if page_rows else None for index in (0, -1))
     return Page(
         page_rows,
-        f"{len(page_rows):,} of {total_rows:,}",
-        total_rows,
-        url_with(request, **{before: page_rows[0] if has_previous and page_rows else None, after: None})
-        if has_previous
-        else "",
-        url_with(request, **{after: page_rows[-1], before: None}) if has_next and page_rows else "",
+        f"{len(page_rows):,} {'on this page' if total is None else f'of {total:,}'}",
+        len(page_rows) if total is None else total,
+        url_with(request, **{preceding: first, following: None}) if has_previous and page_rows else "",
+        url_with(request, **{following: last, preceding: None}) if has_next and page_rows else "",
     )
 
 
-def _cursor(request: HttpRequest, name: str) -> Address | None:
-    try:
-        return parse_address(request.GET[name]) if name in request.GET else None
-    except AddressError:
-        return None
+def _row_in_url(request: HttpRequest, name: str, order: Sequence[str]) -> tuple | None:
+    """Return the values of the columns of a row; None if the parameter is missing or invalid."""
+    value: Any = name_parameter(request, name) or None
+    if order == ADDRESS_ORDER:
+        try:
+            address = parse_address(value or "")
+        except AddressError:
+            return None
+        return address.kind, address.key
+    if order[0].startswith("-"):
+        value = number_parameter(request, name)
+    return None if value is None else (value,)
 
 
-def paginate_names(
-    request: HttpRequest, rows: QuerySet, column: str, *, max_rows: int, prefix: str = ""
-) -> Page:
-    """Return the rows after or before the name in the URL, sorted by a unique column.
-
-    Runs one query, because the total is not counted.
-    """
-    after, before = f"{prefix}after", f"{prefix}before"
-    start, end = name_parameter(request, after), name_parameter(request, before)
-    if end and not start:
-        page_rows = list(rows.filter(**{f"{column}__lt": end}).order_by(f"-{column}")[: max_rows + 1])
-        has_previous, has_next = len(page_rows) > max_rows, True
-        page_rows = page_rows[:max_rows][::-1]
-    else:
-        page_rows = list(
-            (rows.filter(**{f"{column}__gt": start}) if start else rows).order_by(column)[: max_rows + 1]
-        )
-        has_previous, has_next = bool(start), len(page_rows) > max_rows
-        page_rows = page_rows[:max_rows]
-    first_name, last_name = (getattr(page_rows[index], column) if page_rows else None for index in (0, -1))
-    return Page(
-        page_rows,
-        f"{len(page_rows):,} on this page",
-        len(page_rows),
-        url_with(request, **{before: first_name, after: None}) if has_previous else "",
-        url_with(request, **{after: last_name, before: None}) if has_next and page_rows else "",
+def _text_of(row: object, order: Sequence[str]) -> str:
+    return (
+        str(row) if order == ADDRESS_ORDER else str(attrgetter(order[0].lstrip("-").replace("__", "."))(row))
     )
 
 
-def paginate_newest_first(
-    request: HttpRequest, rows: QuerySet, column: str, *, max_rows: int, position: Callable[[list], str]
+def paginate_sequence(
+    request: HttpRequest, rows: QuerySet | Sequence, *, max_rows: int, name: str = "page"
 ) -> Page:
-    """Return the rows before or after the number in the URL. Runs one query, and old pages cost no more than
-    recent ones.
+    """Return a numbered page of a queryset or sequence, of which it needs the length and a slice.
 
-    rows: in descending order of `column`, which is a unique number. position: returns the position of a page
-    that is not empty.
+    The query parameter `name` holds the page number, which starts at 1; beyond the end, it is the last page.
     """
-    before, after = (number_parameter(request, name) for name in ("before", "after"))
-    if before is None and after is not None:
-        page_rows = list(rows.filter(**{f"{column}__gt": after}).order_by(column)[: max_rows + 1])
-        has_newer, has_older = len(page_rows) > max_rows, True
-        page_rows = page_rows[:max_rows][::-1]
-    else:
-        page_rows = list(
-            (rows if before is None else rows.filter(**{f"{column}__lt": before}))[: max_rows + 1]
-        )
-        has_newer, has_older = before is not None, len(page_rows) > max_rows
-        page_rows = page_rows[:max_rows]
-    if not page_rows:
-        return Page([], "", 0)
-    newest, oldest = (getattr(page_rows[index], column) for index in (0, -1))
-    return Page(
-        page_rows,
-        position(page_rows),
-        len(page_rows),
-        url_with(request, after=newest, before=None) if has_newer else "",
-        url_with(request, before=oldest, after=None) if has_older else "",
-    )
-
-
-class QuerySetSequence(Sequence):
-    """A queryset as a sequence that supports `len` and slices. Each of them runs one query."""
-
-    def __init__(self, rows: QuerySet):
-        self._rows = rows
-
-    def __len__(self) -> int:
-        return self._rows.count()
-
-    def __getitem__(self, bounds: slice) -> list:
-        return list(self._rows[bounds])
-
-
-def paginate_sequence(request: HttpRequest, rows: Sequence, *, max_rows: int, name: str) -> Page:
-    """Return a numbered page of a sequence.
-
-    The query parameter `name` holds the page number, which starts at 1.
-    """
-    number, total = page_number(request, name), len(rows)
-    number = min(number, max(1, -(-total // max_rows)))
-    first = (number - 1) * max_rows
+    page = Paginator(rows, max_rows).get_page(page_number(request, name))
     return numbered_page(
         request,
-        list(rows[first : first + max_rows]),
-        number=number,
-        total=total,
+        list(page.object_list),
+        number=page.number,
+        total=page.paginator.count,
         max_rows=max_rows,
         name=name,
     )
 
 
 def numbered_page(
-    request: HttpRequest, rows: list, *, number: int, total: int, max_rows: int, name: str
+    request: HttpRequest, rows: list, *, number: int, total: int, max_rows: int, name: str = "page"
 ) -> Page:
+    """Return a numbered page with rows that are read already."""
     first = (number - 1) * max_rows
     position = (
         f"{first + 1:,} to {first + len(rows):,} of {total:,}"
@@ -199,9 +144,6 @@ def numbered_page(
     )
 
 
-def page_number(request: HttpRequest, name: str) -> int:
+def page_number(request: HttpRequest, name: str = "page") -> int:
     """Return the page number in the URL, or 1 if it is missing or invalid."""
-    text = request.GET.get(name, "")
-    return (
-        min(max(int(text), 1), MAX_PAGE_NUMBER) if text.isascii() and text.isdigit() and len(text) < 9 else 1
-    )
+    return min(max(number_parameter(request, name) or 1, 1), MAX_PAGE_NUMBER)

@@ -1,6 +1,6 @@
 """Read query parameters as text that every database accepts."""
 
-from collections.abc import Container, Mapping
+from collections.abc import Container
 from datetime import UTC, date, datetime, time, timedelta
 
 from django.http import HttpRequest
@@ -8,8 +8,6 @@ from django.utils import timezone
 from django.utils.dateparse import parse_date, parse_datetime
 
 MAX_CHARACTERS = 600
-TIME_FIELDS = ("since", "until")
-TIME_FAULT = "`{}` is not a date. Enter a date such as 2026-02-28 or a time such as 2026-02-28T13:30."
 
 
 def text_parameter(request: HttpRequest, name: str, *, max_characters: int = MAX_CHARACTERS) -> str:
@@ -67,16 +65,3 @@ def number_parameter(request: HttpRequest, name: str) -> int | None:
     """Return a number of at most 17 digits; None if the parameter is missing or invalid."""
     text = request.GET.get(name, "")
     return int(text) if text.isascii() and text.isdigit() and len(text) < 18 else None
-
-
-def time_filters(texts: Mapping[str, str]) -> tuple[dict[str, datetime | None], dict[str, str]]:
-    """Return the times of the fields `since` and `until`, and an error message for each of them that is
-    invalid.
-    """
-    times, faults = {}, {}
-    for name in TIME_FIELDS:
-        try:
-            times[name] = parse_time(texts[name], is_end=name == "until")
-        except (ValueError, OverflowError):
-            faults[name] = TIME_FAULT.format(texts[name])
-    return times, faults

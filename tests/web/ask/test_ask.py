@@ -49,15 +49,17 @@ def test_the_answers_of_all_generations_match_the_engine(subject, operation, bro
         "generation": "existing",
     }
     ask = browse("aud").get("/ask", question).context["ask"]
-    assert [row.name for row in ask["generation_answers"]] == list(GENERATIONS)
-    assert [row.name for row in ask["generation_answers"] if row.is_current] == ["existing"]
+    assert [row["name"] for row in ask["generation_answers"]] == list(GENERATIONS)
+    assert [row["name"] for row in ask["generation_answers"] if row["is_current"]] == ["existing"]
     for row in ask["generation_answers"]:
-        expected = check(Question(*subject.split(":"), operation, parse_address("namespace:sales"), row.name))
-        decision = row.answer.decision
+        expected = check(
+            Question(*subject.split(":"), operation, parse_address("namespace:sales"), row["name"])
+        )
+        decision = row["answer"].decision
         assert (decision.is_permitted, decision.source) == (expected.is_permitted, expected.source)
-        assert row.answer.missing_total == len(expected.missing_grants or ())
-        assert f"generation={row.name}" in row.url and row.url.startswith("/ask?")
-    assert ask["answer"] is ask["generation_answers"][1].answer
+        assert row["answer"].missing_total == len(expected.missing_grants or ())
+        assert f"generation={row['name']}" in row["url"] and row["url"].startswith("/ask?")
+    assert ask["answer"] is ask["generation_answers"][1]["answer"]
 
 
 def test_an_answer_links_to_its_policy(browse):
@@ -203,7 +205,8 @@ def test_no_generation_discloses_invisible_entities(browse):
             and "of the 5" not in text
         )
     answers = {
-        row.name: row.answer for row in browse("dee").get("/ask", DELETE).context["ask"]["generation_answers"]
+        row["name"]: row["answer"]
+        for row in browse("dee").get("/ask", DELETE).context["ask"]["generation_answers"]
     }
     assert (
         answers["final"].missing == answers["proposed"].missing == [] and answers["final"].missing_total == 0

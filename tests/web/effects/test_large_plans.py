@@ -61,7 +61,7 @@ def test_the_page_requests_the_run_shows_its_progress_and_then_its_result(
         and "1 permission" not in page.context["to_confirm"]["confirmation"]
     )
     assert page.context["to_confirm"]["digest"].startswith("run-") and "Also give 4 permissions" in text
-    assert [row["row"].operation for row in page.context["permissions"]["page"].rows] == [
+    assert [row.operation for row in page.context["permissions"]["page"].rows] == [
         row.operation for row in large_effect(newest_plan_job(large_plan, "final")).rows()
     ]
     assert page.context["permissions"]["page"].total > 4
@@ -72,7 +72,7 @@ def test_the_page_requests_the_run_shows_its_progress_and_then_its_result(
         == f"Without the filters, as in the tables below: {effect_sentence(section['effect']).lower()}"
     )
     filtered = section["page"]
-    assert filtered.total == 4 and not any(row["row"].intended for row in filtered.rows)
+    assert filtered.total == 4 and not any(row.intended for row in filtered.rows)
 
 
 def test_the_page_cancels_the_run(large_plan, browse, sent_tasks):

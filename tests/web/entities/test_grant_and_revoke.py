@@ -78,7 +78,7 @@ def test_a_grant_on_an_unregistered_address_registers_it_as_planned(browse):
     assert "dataset:sales.next was not registered; it is now planned." in response.content.decode()
     assert response.context["entity"].state == "planned"
     assert (
-        response.context["hint"].text
+        response.context["hint"][1]
         == "Planned: this dataset does not exist yet. 1 grant applies once it exists."
     )
 

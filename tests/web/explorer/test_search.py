@@ -14,7 +14,7 @@ from tests.support.pages import page_html
 
 
 def rows_of(response) -> list[str]:
-    return [str(row["entity"]) for row in response.context["rows"]]
+    return [str(row) for row in response.context["rows"]]
 
 
 def test_a_search_returns_only_visible_entities(browse):

@@ -6,7 +6,7 @@ from tests.support.pages import page_html
 
 
 def names(response) -> list[str]:
-    return [str(row["address_link"]) for row in response.context["namespaces"]["rows"]]
+    return [str(row["entity"]) for row in response.context["namespaces"]["rows"]]
 
 
 def test_each_account_sees_only_visible_namespaces(browse):

@@ -28,10 +28,10 @@ def test_an_administrator_sets_and_removes_the_manager(browse):
         ("dee", "ned")
     ]
     assert (
-        answer.context["manager"]["manager"].name == "ned"
+        answer.context["manager"]["manager"].username == "ned"
         and 'value="user:ned"' in ada.get(URL).content.decode()
     )
-    assert [link.name for link in ada.get("/people/user:ned").context["manager"]["reports"]] == ["dee"]
+    assert [user.username for user in ada.get("/people/user:ned").context["manager"]["reports"]] == ["dee"]
     assert "nothing changed" in ada.post(URL, {"manager": "ned"}, follow=True).content.decode()
     ada.post(URL, {"manager": ""})
     assert (
@@ -66,7 +66,7 @@ def test_only_administrators_change_managers_and_auditors_see_them(browse, cast)
     assert browse("aud").post(URL, {"manager": ""}).status_code == 403
     assert browse("out").post(URL, {"manager": ""}).status_code == 404
     page = browse("aud").get("/people/user:dee")
-    assert page.context["manager"]["manager"].name == "ned" and URL not in page.content.decode()
+    assert page.context["manager"]["manager"].username == "ned" and URL not in page.content.decode()
     assert not browse("dee").get("/my-access").context["manager"] and managers() == [("dee", "ned")]
     assert browse("ada").get("/people/manager/group:operators").status_code == 404
 

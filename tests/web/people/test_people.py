@@ -6,6 +6,7 @@ import pytest
 from django.contrib.auth.models import Group
 from django.contrib.messages import get_messages
 
+from authzconsole.web.shared.links import principal_link
 from entities.address import parse_address
 from grants.models import JournalLine, Plan, User
 from tests.support.authors import database_state
@@ -13,29 +14,6 @@ from tests.support.cast import SETUP
 from tests.support.changes import change_grants
 from tests.support.pages import held_cells, page_html, post_as_shown
 
-ACCOUNTS = ("ada", "aud", "ned", "dee", "out")
-PAGES = [
-    # page, then the status for: ada, aud, ned, dee, out
-    ("/people/", 200, 200, 404, 404, 404),
-    ("/people/?type=group", 200, 200, 404, 404, 404),
-    ("/people/user:dee", 200, 200, 404, 404, 404),
-    ("/people/group:operators", 200, 200, 404, 404, 404),
-    ("/people/user:nobody", 404, 404, 404, 404, 404),
-    ("/people/nonsense", 404, 404, 404, 404, 404),
-    ("/people/user:", 404, 404, 404, 404, 404),
-    ("/people/leaving/user:ned", 200, 200, 404, 404, 404),
-    ("/people/leaving/group:operators", 200, 200, 404, 404, 404),
-    ("/people/leaving/group:nobody", 404, 404, 404, 404, 404),
-    ("/people/compare?one=dee&other=ned", 200, 200, 404, 404, 404),
-    ("/people/add?type=user", 200, 403, 404, 404, 404),
-    ("/people/membership?verb=remove&user=grp&group=operators", 200, 403, 404, 404, 404),
-    ("/my-access", 200, 200, 200, 200, 200),
-]
-WRITES = [
-    # URL, form, then the status for: aud, ned, dee, out
-    ("/people/add", {"type": "user", "name": "new"}, 403, 404, 404, 404),
-    ("/people/membership", {"verb": "add", "user": "dee", "group": "operators"}, 403, 404, 404, 404),
-]
 MAX_QUERIES = {
     "/people/": 3,
     "/people/?type=group": 3,
@@ -55,28 +33,18 @@ def messages_of(response) -> list[str]:
     return [str(message) for message in get_messages(response.wsgi_request)]
 
 
-@pytest.mark.parametrize(("page", "statuses"), [(page, statuses) for page, *statuses in PAGES])
-def test_each_page_has_the_expected_status_for_each_account(page, statuses, browse):
-    assert [browse(name).get(page).status_code for name in ACCOUNTS] == statuses
-
-
-@pytest.mark.parametrize(
-    ("url", "sent", "statuses"), [(url, sent, statuses) for url, sent, *statuses in WRITES]
-)
-def test_only_administrators_can_write(url, sent, statuses, browse):
-    before = database_state()
-    assert [browse(name).post(url, sent).status_code for name in ("aud", "ned", "dee", "out")] == statuses
-    assert database_state() == before
+def test_only_administrators_add_users(browse):
+    before, sent = database_state(), {"type": "user", "name": "new"}
+    statuses = [browse(name).post("/people/add", sent).status_code for name in ("aud", "ned", "dee", "out")]
+    assert statuses == [403, 404, 404, 404] and database_state() == before
 
 
 def test_lists_filter_by_part_of_the_name(browse):
     client = browse("ada")
-    assert [row["link"].address for row in client.get("/people/?find=EE").context["rows"]] == ["user:dee"]
-    groups = client.get("/people/?type=group&find=oper").context["rows"]
-    assert [(row["link"].address, row["principal"].total_members) for row in groups] == [
-        ("group:operators", 1)
-    ]
-    assert [row["link"].name for row in client.get("/people/?activity=inactive").context["rows"]] == ["ina"]
+    assert [str(row) for row in client.get("/people/?find=EE").context["page"].rows] == ["user:dee"]
+    groups = client.get("/people/?type=group&find=oper").context["page"].rows
+    assert [(row.name, row.total_members) for row in groups] == [("operators", 1)]
+    assert [row.username for row in client.get("/people/?activity=inactive").context["page"].rows] == ["ina"]
     assert "No matches" in page_html(client.get("/people/?find=zzz"))
 
 
@@ -95,7 +63,7 @@ def test_lists_filter_by_part_of_the_name(browse):
     ],
 )
 def test_the_list_has_all_accounts_and_filters(browse, query, names):
-    assert [row["link"].name for row in browse("aud").get(f"/people/?{query}").context["rows"]] == names
+    assert [row.username for row in browse("aud").get(f"/people/?{query}").context["page"].rows] == names
 
 
 def test_the_list_can_be_paged_forward_and_back(browse):
@@ -114,7 +82,7 @@ def test_the_list_can_be_paged_forward_and_back(browse):
 def test_visible_entities_of_a_user_name_the_grant_that_makes_them_visible(browse):
     rows = browse("aud").get("/people/user:dee").context["visibility"]["rows"]
     (row,) = rows
-    assert (str(row["address_link"]), row["grants_inside"], row["reason"].is_only) == (
+    assert (str(row["entity"]), row["grants_inside"], row["reason"].is_only) == (
         "namespace:sales",
         2,
         False,
@@ -122,24 +90,24 @@ def test_visible_entities_of_a_user_name_the_grant_that_makes_them_visible(brows
     (row,) = browse("aud").get("/people/user:grp").context["visibility"]["rows"]
     assert row["reason"].group == "group:operators"
     inside = browse("aud").get("/people/user:dee?in=namespace:sales").context["visibility"]["rows"]
-    assert [str(row["address_link"]) for row in inside] == ["dataset:sales.legacy", "dataset:sales.orders"]
+    assert [str(row["entity"]) for row in inside] == ["dataset:sales.legacy", "dataset:sales.orders"]
 
 
 def test_visible_entities_of_a_group_come_from_its_own_grants(browse):
     client = browse("aud")
     (row,) = client.get("/people/group:operators").context["visibility"]["rows"]
     reason = row["reason"]
-    assert (str(row["address_link"]), row["grants_inside"], reason.group) == ("namespace:sales", 2, "")
+    assert (str(row["entity"]), row["grants_inside"], reason.group) == ("namespace:sales", 2, "")
     # two grants make it visible; the database decides which of them is named
     assert reason.privilege in ("EXECUTE", "READ")
     inside = client.get("/people/group:operators?in=namespace:sales").context["visibility"]["rows"]
-    assert [str(row["address_link"]) for row in inside] == [
+    assert [str(row["entity"]) for row in inside] == [
         "application:sales.shop",
         "dataset:sales.forecast",
     ]
     assert held_cells(inside[1]["cells"]) == {"R": "planned"}
     deepest = client.get("/people/group:operators?in=application:sales.shop").context["visibility"]["rows"]
-    assert [(str(row["address_link"]), row["reason"].is_on_entity) for row in deepest] == [
+    assert [(str(row["entity"]), row["reason"].is_on_entity) for row in deepest] == [
         ("program:sales.shop.workflow.daily", True)
     ]
 
@@ -151,7 +119,7 @@ def test_grants_that_members_hold_otherwise_do_not_count_for_the_group(browse, c
     assert "Entities visible through this group" in text
     assert client.get("/people/group:operators?in=namespace:hr").context["visibility"]["rows"] == []
     rows = client.get("/people/group:operators?in=namespace:sales").context["visibility"]["rows"]
-    assert "dataset:sales.customers" not in {str(row["address_link"]) for row in rows}
+    assert "dataset:sales.customers" not in {str(row["entity"]) for row in rows}
 
 
 def test_a_group_without_members_shows_its_visible_entities(browse):
@@ -159,7 +127,7 @@ def test_a_group_without_members_shows_its_visible_entities(browse):
     assert browse("aud").get("/people/group:night").context["visibility"]["rows"] == []
     change_grants(author=SETUP, grant=[("group:night", parse_address("dataset:hr.salaries"), "READ")])
     (row,) = browse("aud").get("/people/group:night").context["visibility"]["rows"]
-    assert (str(row["address_link"]), row["reason"].is_only) == ("namespace:hr", True)
+    assert (str(row["entity"]), row["reason"].is_only) == ("namespace:hr", True)
 
 
 def test_a_namespace_visible_through_a_single_grant_says_so(browse):
@@ -167,7 +135,7 @@ def test_a_namespace_visible_through_a_single_grant_says_so(browse):
         author=SETUP, grant=[("user:out", parse_address("program:sales.shop.workflow.daily"), "EXECUTE")]
     )
     (row,) = browse("aud").get("/people/user:out").context["visibility"]["rows"]
-    assert (row["reason"].privilege, str(row["reason"].address_link), row["reason"].is_only) == (
+    assert (row["reason"].privilege, str(row["reason"].entity), row["reason"].is_only) == (
         "EXECUTE",
         "program:sales.shop.workflow.daily",
         True,
@@ -189,7 +157,7 @@ def test_grants_of_a_group_are_separate_from_direct_grants(browse):
     client = browse("ada")
     assert client.get("/people/user:grp").context["grants"]["rows"] == []
     rows = client.get("/people/user:grp?through=operators").context["grants"]["rows"]
-    assert [str(row["address_link"]) for row in rows] == [
+    assert [str(row["entity"]) for row in rows] == [
         "dataset:sales.forecast",
         "program:sales.shop.workflow.daily",
     ]
@@ -284,15 +252,15 @@ def test_users_and_groups_are_added_with_a_reason(browse):
 )
 def test_names_with_special_characters_link_to_their_own_page(name, browse):
     User.objects.create(username=name)
-    (row,) = [row for row in browse("ada").get("/people/").context["rows"] if row["link"].name == name]
-    assert "/.." not in urlsplit(row["link"].url).path
-    assert browse("ada").get(row["link"].url).context["principal"].name == name
+    (row,) = [row for row in browse("ada").get("/people/").context["page"].rows if row.username == name]
+    assert "/.." not in urlsplit(principal_link(row).url).path
+    assert browse("ada").get(principal_link(row).url).context["principal"].name == name
 
 
 def test_two_users_are_compared_and_a_plan_copies_grants(browse):
     client = browse("ada")
     response = client.get("/people/compare?one=dee&other=user:out")
-    assert [str(row["address_link"]) for row in response.context["rows"]] == [
+    assert [str(row["entity"]) for row in response.context["rows"]] == [
         "dataset:sales.legacy",
         "dataset:sales.orders",
     ]
@@ -323,7 +291,7 @@ def test_removing_a_group_lists_stranded_entities_and_affected_members(browse):
     response = browse("ada").get("/people/leaving/group:operators")
     loss = response.context["loss"]
     assert (loss.without_admin_count, loss.one_admin_count, response.context["grants"]) == (1, 0, 3)
-    assert [member.name for member in response.context["members"]] == ["grp"]
+    assert [member.username for member in response.context["members"]] == ["grp"]
     assert "Create plan" in page_html(response) and "Create plan" not in page_html(
         browse("aud").get("/people/leaving/group:operators")
     )

@@ -76,7 +76,7 @@ def test_readiness_tiles_link_to_their_rows(browse, folder):
         ("hr", 2, "bad"),
         ("empty", 1, "bad"),
     ]
-    assert client.get(tiles[0].item.url.removesuffix("#rows")).context["rows"]["total"] == 1
+    assert client.get(tiles[0].item.url.removesuffix("#rows")).context["table"]["total"] == 1
 
 
 def test_the_heat_map_groups_users_by_namespace(browse, folder):

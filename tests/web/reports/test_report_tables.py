@@ -139,7 +139,7 @@ def test_a_table_with_few_filters_collapses_none(report, browse):
 )
 def test_downloads_of_a_report_keep_its_filters(query, users, report, browse):
     client = browse("aud")
-    for _, url in client.get(f"/analyses/{report.pk}/?{query}").context["rows"]["downloads"]:
+    for _, url in client.get(f"/analyses/{report.pk}/?{query}").context["table"]["downloads"]:
         response = client.get(url)
         assert (
             "attachment" in response.headers["Content-Disposition"]

@@ -4,32 +4,32 @@ viewers.
 Coloured by readiness, the tiles of the largest namespaces contain their applications.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 from django.db.models import Count
 
-from analytics.analyses import AnalysisError, AnalysisName
+from analytics.analyses import AnalysisName
 from analytics.models import AnalysisRun
 from analytics.results.query import ResultFilter
 from analytics.results.read import ResultPage, result_page, row_counts
 from analytics.runs.selectors import changes_since, latest_run
-from analytics.storage import StorageError
-from authzconsole.web.reports.charts.color_scale import color_step
-from authzconsole.web.reports.charts.namespace_parts import namespace_parts
-from authzconsole.web.reports.charts.treemap_layout import TreemapItem, treemap
-from authzconsole.web.reports.readiness_report import (
-    StoredReport,
+from authzconsole.web.reports.charts.treemap_layout import TreemapItem, color_step, treemap
+from authzconsole.web.reports.results import (
+    REPORT_ERRORS,
+    cached_by_report,
     namespace_summaries,
-    namespace_url,
     report_fault,
-    stored_report,
 )
+from authzconsole.web.shared.links import entity_url
+from entities.address import Address
 from entities.models import Entity, State
 from entities.vocabulary import quantity
 from grants.policies.policy import Generation
 
+MAX_NAMESPACES, MAX_APPLICATIONS = 12, 60
+MAX_BLOCKING_ENTITIES = 20_000
 MAX_TILES = 60
 
 
@@ -92,7 +92,7 @@ def namespace_chart(
         return chart | _chart_from_entities(coloring, run)
     try:
         return chart | (_chart_from_report(coloring, run, readiness) if readiness else {"is_unknown": True})
-    except (AnalysisError, StorageError):
+    except REPORT_ERRORS:
         return chart | {"is_unknown": True}
 
 
@@ -106,7 +106,7 @@ def _chart_from_entities(coloring: TreemapColoring, run: AnalysisRun | None) -> 
     totals = live.aggregate(entities=Count("pk"), namespaces=Count("namespace", distinct=True))
     colors, fault = _tile_colors(coloring, run, [name for name, _ in rows])
     parts = (
-        namespace_parts(run, rows) if colors and coloring.analysis == AnalysisName.DELETE_READINESS else {}
+        _namespace_parts(run, rows) if colors and coloring.analysis == AnalysisName.DELETE_READINESS else {}
     )
     items = [
         _item(
@@ -163,7 +163,9 @@ def _item(
     name: str, area: int, size: str, color: TileColor, parts: tuple[TreemapItem, ...] = ()
 ) -> TreemapItem:
     title = f"namespace:{name}: {size}; {color.sentence}"
-    return TreemapItem(name, area, color.caption or size, title, namespace_url(name), color.meaning, parts)
+    return TreemapItem(
+        name, area, color.caption or size, title, entity_url(Address("namespace", name)), color.meaning, parts
+    )
 
 
 def _tile_colors(
@@ -174,42 +176,32 @@ def _tile_colors(
         return {}, ""
     try:
         return coloring.colors(run, names), ""
-    except (AnalysisError, StorageError) as error:
+    except REPORT_ERRORS as error:
         return {}, report_fault(run, error)
 
 
+@cached_by_report(8)
 def largest_namespaces(run: AnalysisRun) -> ResultPage:
     """Return the largest namespaces of a delete-readiness report. Raise AnalysisError or StorageError.
 
     The result is cached, because reading it takes longer than the rest of the page.
     """
-    return _largest(stored_report(run, "namespaces"))
+    return result_page(run, "namespaces", sort="required", descending=True, max_rows=MAX_TILES)
 
 
-@lru_cache(maxsize=8)
-def _largest(report: StoredReport) -> ResultPage:
-    return result_page(report.run, "namespaces", sort="required", descending=True, max_rows=MAX_TILES)
-
-
-def viewer_counts(run: AnalysisRun, namespaces: Iterable[str]) -> Mapping[str, int]:
-    """Return how many users see an entity in each of these namespaces, from a visibility report. Cached."""
-    return _viewer_counts(stored_report(run, "namespaces"), tuple(namespaces))
-
-
-@lru_cache(maxsize=8)
-def _viewer_counts(report: StoredReport, namespaces: tuple[str, ...]) -> Mapping[str, int]:
-    return row_counts(
-        report.run, "namespaces", by="namespace", where=ResultFilter(among={"namespace": namespaces})
-    )
+@cached_by_report(8)
+def _viewer_counts(run: AnalysisRun, namespaces: tuple[str, ...]) -> Mapping[str, int]:
+    """Return how many users see an entity in each of these namespaces, from a visibility report."""
+    return row_counts(run, "namespaces", by="namespace", where=ResultFilter(among={"namespace": namespaces}))
 
 
 def _readiness_colors(run: AnalysisRun, names: Iterable[str]) -> Mapping[str, TileColor]:
-    return {name: TileColor(*readiness_color(row)) for name, row in namespace_summaries(run, names).items()}
+    return {name: readiness_color(row) for name, row in namespace_summaries(run, names).items()}
 
 
 def _exposure_colors(run: AnalysisRun, names: Iterable[str]) -> Mapping[str, TileColor]:
     names = list(names)
-    viewers = viewer_counts(run, names)
+    viewers = _viewer_counts(run, tuple(names))
     max_viewers = max(viewers.values(), default=0)
     return {name: _exposure_color(viewers.get(name, 0), max_viewers) for name in names}
 
@@ -225,18 +217,112 @@ def _exposure_color(viewers: int, max_viewers: int) -> TileColor:
     )
 
 
-def readiness_color(row: dict) -> tuple[str, str]:
-    """Return the meaning of a namespace's tile and a sentence about the namespace. row: its row in the
-    report.
-    """
+def readiness_color(row: dict) -> TileColor:
+    """Return the colour of a namespace's tile. row: its row in the report of delete readiness."""
     if row["users_ready"]:
-        return "good", f"{quantity(row['users_ready'], 'user', 'users')} can delete it"
+        return TileColor("good", f"{quantity(row['users_ready'], 'user', 'users')} can delete it")
     if row["nearest_user"]:
-        return "bad", (
-            f"no user can delete it; {row['nearest_user']} is missing {row['fewest_missing']:,} of "
-            f"{row['required']:,}"
+        missing = f"{row['fewest_missing']:,} of {row['required']:,}"
+        return TileColor("bad", f"no user can delete it; {row['nearest_user']} is missing {missing}")
+    return TileColor("bad", "no user can delete it or holds ADMIN in it")
+
+
+def _namespace_parts(
+    run: AnalysisRun, totals: Sequence[tuple[str, int]]
+) -> Mapping[str, tuple[TreemapItem, ...]]:
+    """Return the parts of the largest namespaces: MAX_APPLICATIONS in total, and one for the rest of each.
+    Runs one query.
+
+    totals: (namespace, live entities), largest first. A namespace is left out if the report does not tell
+    what blocks it.
+    """
+    totals = totals[:MAX_NAMESPACES]
+    names = [name for name, _ in totals]
+    try:
+        summaries = namespace_summaries(run, names)
+        blocking = _blocking_counts(run, summaries)
+    except REPORT_ERRORS:
+        return {}
+    applications: dict[str, dict[str, int]] = {}
+    live = Entity.objects.filter(state=State.LIVE, namespace__key__in=names, application__isnull=False)
+    rows = live.order_by().values_list("namespace__key", "application__key").annotate(total=Count("pk"))
+    for namespace, application, total in rows.order_by("-total", "application__key")[:MAX_APPLICATIONS]:
+        applications.setdefault(namespace, {})[application] = total
+    return {
+        name: tuple(_parts(name, total, applications.get(name, {}), summaries[name], blocking[name]))
+        for name, total in totals
+        if name in blocking
+    }
+
+
+def _blocking_counts(run: AnalysisRun, summaries: Mapping[str, dict]) -> dict[str, Counter[str]]:
+    """Return by namespace how many entities block its deletion, by application; those in no application under
+    an empty name.
+
+    A namespace without a nearest user is left out: everything in it blocks.
+    """
+    nearest = {
+        name: row["nearest_user"]
+        for name, row in summaries.items()
+        if row["nearest_user"] and not row["users_ready"]
+    }
+    counts = {
+        name: Counter[str]() for name, row in summaries.items() if row["users_ready"] or name in nearest
+    }
+    if nearest and sum(summaries[name]["fewest_missing"] for name in nearest) <= MAX_BLOCKING_ENTITIES:
+        counts |= _counts_of(run, tuple(sorted(nearest.items())))
+        return counts
+    return {name: count for name, count in counts.items() if name not in nearest}
+
+
+@cached_by_report(8)
+def _counts_of(run: AnalysisRun, nearest: tuple[tuple[str, str], ...]) -> dict[str, Counter[str]]:
+    counts = {}
+    for namespace, user in nearest:
+        where = ResultFilter(equal={"namespace": namespace, "user": user})
+        rows = result_page(run, "detail", where=where, max_rows=MAX_BLOCKING_ENTITIES).rows
+        counts[namespace] = Counter(_application_of(row["entity"]) for row in rows)
+    return counts
+
+
+def _application_of(address: str) -> str:
+    kind, _, key = address.partition(":")
+    return ".".join(key.split(".", 2)[:2]) if kind in ("application", "program") else ""
+
+
+def _parts(
+    namespace: str, total: int, applications: Mapping[str, int], summary: dict, blocking: Counter[str]
+) -> Iterator[TreemapItem]:
+    for key, size in applications.items():
+        text = quantity(size, "live entity", "live entities")
+        yield _part(
+            key.partition(".")[2],
+            size,
+            f"application:{key}: {text}",
+            entity_url(Address("application", key)),
+            summary,
+            blocking[key],
         )
-    return "bad", "no user can delete it or holds ADMIN in it"
+    if rest := total - sum(applications.values()):
+        others = sum(count for key, count in blocking.items() if key not in applications)
+        text = quantity(rest, "other live entity", "other live entities")
+        yield _part(
+            "other entities",
+            rest,
+            f"namespace:{namespace}: {text}",
+            entity_url(Address("namespace", namespace)),
+            summary,
+            others,
+        )
+
+
+def _part(name: str, size: int, title: str, url: str, summary: dict, blocking: int) -> TreemapItem:
+    if blocking:
+        sentence = (
+            f"{summary['nearest_user']} is missing ADMIN on {blocking:,} of them, which blocks the deletion"
+        )
+        return TreemapItem(name, size, f"{blocking:,} of {size:,} block", f"{title}; {sentence}", url, "bad")
+    return TreemapItem(name, size, f"{size:,}", f"{title}; nothing in it blocks the deletion", url, "good")
 
 
 COLORINGS = {

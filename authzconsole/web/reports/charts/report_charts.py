@@ -4,18 +4,15 @@ Each shape links to its rows. The tables below the chart show the same numbers.
 """
 
 from collections.abc import Callable
-from functools import lru_cache
 
-from analytics.analyses import AnalysisError, AnalysisName
+from analytics.analyses import AnalysisName
 from analytics.models import AnalysisRun
 from analytics.results.query import ResultFilter
 from analytics.results.read import result_page
-from analytics.storage import StorageError, storage_path
-from authzconsole.web.reports.cell_links import rows_url
-from authzconsole.web.reports.charts.color_scale import color_step
+from authzconsole.web.reports.cell_links import exactly, rows_url
 from authzconsole.web.reports.charts.namespace_treemap import largest_namespaces, readiness_color
-from authzconsole.web.reports.charts.treemap_layout import TreemapItem, treemap
-from authzconsole.web.reports.table_filters import exactly
+from authzconsole.web.reports.charts.treemap_layout import TreemapItem, clip, color_step, treemap
+from authzconsole.web.reports.results import REPORT_ERRORS, cached_by_report
 from authzconsole.web.shared.links import entity_url
 from entities.address import Address
 from entities.vocabulary import KINDS, quantity
@@ -23,8 +20,6 @@ from entities.vocabulary import KINDS, quantity
 MAX_CELLS_READ = 1_000
 MAX_USERS, MAX_NAMESPACES = 30, 16
 MAX_BARS = 20
-# per process
-MAX_CACHED_CHARTS = 32
 
 # dimensions of the heat map, in pixels
 _NAMES_WIDTH = 190
@@ -44,34 +39,30 @@ def report_chart(run: AnalysisRun) -> dict | None:
     if run.type not in CHARTS:
         return None
     try:
-        return _cached_chart(run, storage_path(run.result_path), run.result_removed_at)
-    except (AnalysisError, StorageError):
+        return _cached_chart(run)
+    except REPORT_ERRORS:
         # the tables of the same page show the error
         return None
 
 
-@lru_cache(maxsize=MAX_CACHED_CHARTS)
-def _cached_chart(run: AnalysisRun, *version: object) -> dict | None:
-    """Return the chart, cached because stored results never change. version: identifies the stored result."""
+@cached_by_report(32)
+def _cached_chart(run: AnalysisRun) -> dict | None:
     return CHARTS[run.type](run)
 
 
 def _readiness_treemap(run: AnalysisRun) -> dict | None:
     namespaces = largest_namespaces(run)
-    items = []
-    for row in namespaces.rows:
-        meaning, sentence = readiness_color(row)
-        title = f"namespace:{row['namespace']}: requires ADMIN on {row['required']:,}; {sentence}"
-        items.append(
-            TreemapItem(
-                row["namespace"],
-                row["required"],
-                f"{row['required']:,} entities",
-                title,
-                rows_url(run, namespace=exactly(row["namespace"])),
-                meaning,
-            )
+    items = [
+        TreemapItem(
+            row["namespace"],
+            row["required"],
+            f"{row['required']:,} entities",
+            f"namespace:{row['namespace']}: requires ADMIN on {row['required']:,}; {color.sentence}",
+            rows_url(run, namespace=exactly(row["namespace"])),
+            color.meaning,
         )
+        for row, color in ((row, readiness_color(row)) for row in namespaces.rows)
+    ]
     more = namespaces.total_rows - len(namespaces.rows)
     return (
         {"template": "reports/charts/_treemap.html", "tiles": treemap(items), "more": more} if items else None
@@ -103,7 +94,7 @@ def _visibility_heat_map(run: AnalysisRun) -> dict | None:
         "columns": [
             {
                 "name": name,
-                "label": _clip(name, 14),
+                "label": clip(name, 14),
                 "x": _NAMES_WIDTH + _COLUMN_WIDTH * column + _COLUMN_WIDTH // 2,
                 "y": _HEAD_HEIGHT - 8,
                 "url": entity_url(Address("namespace", name)),
@@ -113,7 +104,7 @@ def _visibility_heat_map(run: AnalysisRun) -> dict | None:
         "rows": [
             {
                 "name": user,
-                "label": _clip(user, 24),
+                "label": clip(user, 24),
                 "y": _HEAD_HEIGHT + _ROW_HEIGHT * row,
                 "text_y": _HEAD_HEIGHT + _ROW_HEIGHT * row + 17,
                 "url": rows_url(run, user=exactly(user)),
@@ -204,10 +195,6 @@ def _bar(run: AnalysisRun, row: dict, largest_count: int) -> dict:
         "url": rows_url(run, kind=row["kind"], operation=row["operation"]),
         "title": f"{row['operation']} on {kind}: {row['gained']:,} gained, {row['lost']:,} lost, {row['users']:,} users",
     }
-
-
-def _clip(text: str, max_characters: int) -> str:
-    return text if len(text) <= max_characters else f"{text[: max_characters - 1]}…"
 
 
 # by analysis

@@ -1,14 +1,26 @@
-"""Lay out a treemap: rectangles with proportional areas, as square as possible (squarified treemap)."""
+"""The colour scale of charts, and the layout of treemaps: rectangles with proportional areas, as square as
+possible (squarified treemap).
+"""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from math import ceil, sqrt
 
+COLOR_STEPS = 5
 # (width, height) for wide screens and for phones
 LANDSCAPE, PORTRAIT = (1_000.0, 340.0), (360.0, 460.0)
 _GAP = 2.0
 # of a tile with others inside: the line of its name, the space around the others, and its smallest side
 _HEAD, _INSET, _SMALLEST_WITH_PARTS = 26.0, 4.0, 56.0
 _MARGIN, _LINE, _CHARACTER = 8.0, 18.0, 7.4
+
+
+def color_step(amount: int, largest: int) -> int:
+    """Return the step of an amount, from 0 (none) to COLOR_STEPS.
+
+    The scale is a square root, so that one large value does not make all others look the same.
+    """
+    return ceil(COLOR_STEPS * sqrt(amount / largest)) if amount else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,18 +116,12 @@ def _tile(item: TreemapItem, x: float, y: float, width: float, height: float) ->
     max_characters = int((width - 2 * _MARGIN) / _CHARACTER)
     lines = int((height - _MARGIN) / _LINE)
     # leave space for the icon before the name
-    label = _clip(item.name, max_characters - 2) if lines >= 1 else ""
+    label = clip(item.name, max_characters - 2) if lines >= 1 else ""
     caption = item.caption if label and lines >= 2 and len(item.caption) <= max_characters else ""
-    return TreemapTile(
-        item,
-        round(x, 1),
-        round(y, 1),
-        round(width, 1),
-        round(height, 1),
-        label,
-        caption,
-        _parts(item, x, y, width, height),
-    )
+    sides = {
+        name: round(side, 1) for name, side in (("x", x), ("y", y), ("width", width), ("height", height))
+    }
+    return TreemapTile(item, **sides, label=label, caption=caption, parts=_parts(item, x, y, width, height))
 
 
 def _parts(item: TreemapItem, x: float, y: float, width: float, height: float) -> tuple[TreemapTile, ...]:
@@ -128,7 +134,7 @@ def _parts(item: TreemapItem, x: float, y: float, width: float, height: float) -
     )
 
 
-def _clip(text: str, max_characters: int) -> str:
+def clip(text: str, max_characters: int) -> str:
     if len(text) <= max_characters:
         return text
     return f"{text[: max_characters - 1]}…" if max_characters >= 4 else ""
