@@ -12,8 +12,9 @@ nothing.
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from dataclasses import dataclass, fields, replace
+from functools import partial
+from typing import Any, ClassVar, Self, get_args
 
 from entities.address import Address, AddressError, parse_address
 from entities.vocabulary import Privilege, VocabularyError, privilege_by_name
@@ -252,31 +253,24 @@ def _relevant_part(change: Change) -> Change:
 
 def as_json(change: Change) -> list[str]:
     """Return the JSON form: the verb and the members, without empty ones at the end."""
-    match change:
-        case Grant(principal, address, privilege, validity):
-            return [change.verb, principal, str(address), str(privilege), *_period_parts(validity)]
-        case Revoke(principal, address, privilege):
-            return [change.verb, principal, str(address), str(privilege)]
-        case Join(user, group, validity):
-            return [change.verb, user, group, *_period_parts(validity)]
-        case Leave(user, group):
-            return [change.verb, user, group]
-        case Activate(user) | Deactivate(user) | MakePrincipal(user):
-            return [change.verb, user]
-        case RemovePrincipal(principal, revokes_grants):
-            return [change.verb, principal, *(["yes"] if revokes_grants else [])]
-        case Register(address, creator, description) | Recreate(address, creator, description):
-            options = [creator, description] if description else [creator] if creator else []
-            return [change.verb, str(address), *options]
-        case Delete(address):
-            return [change.verb, str(address)]
-        case ActivateGeneration(generation):
-            return [change.verb, generation.name]
+    parts = [change.verb]
+    for member in fields(change):
+        parts += _texts_of_member(getattr(change, member.name))
+    if isinstance(change, Grant | Join):
+        return parts
+    return parts[: max(number for number, part in enumerate(parts, 1) if part)]
 
 
-def _period_parts(validity: Validity) -> list[str]:
-    """Return the beginning and the end; nothing for a period without limits."""
-    return [format_time(time) or "" for time in validity] if validity.is_limited else []
+def _texts_of_member(value: object) -> list[str]:
+    match value:
+        case Validity():
+            # the beginning and the end; nothing for a period without limits
+            return [format_time(time) or "" for time in value] if value.is_limited else []
+        case Generation():
+            return [value.name]
+        case bool():
+            return ["yes" if value else ""]
+    return [str(value)]
 
 
 def as_text(change: Change) -> str:
@@ -299,6 +293,7 @@ def change_from_json(parts: Any) -> Change:
             raise ValueError
         return _change(*parts)
     except (
+        KeyError,
         ValueError,
         TypeError,
         AddressError,
@@ -311,41 +306,40 @@ def change_from_json(parts: Any) -> Change:
 
 
 def _change(verb: str, *parts: str) -> Change:
-    match verb, parts:
-        case "grant", (principal, address, privilege, *period) if len(period) in (0, 2):
-            return Grant(*_grant_key(principal, address, privilege), Validity.parse(*period))
-        case "revoke", (principal, address, privilege):
-            return Revoke(*_grant_key(principal, address, privilege))
-        case "join", (user, group, *period) if len(period) in (0, 2):
-            return Join(_name("user", user), _name("group", group), Validity.parse(*period))
-        case "leave", (user, group):
-            return Leave(_name("user", user), _name("group", group))
-        case "activate", (user,):
-            return Activate(_name("user", user))
-        case "deactivate", (user,):
-            return Deactivate(_name("user", user))
-        case "principal", (user,):
-            return MakePrincipal(_name("user", user))
-        case "generation", (name,):
-            return ActivateGeneration(generation_by_name(name))
-        case (("register" | "recreate"), (address, *rest)) if len(rest) < 3:
-            creator, description = [*rest, "", ""][:2]
-            state = Register if verb == "register" else Recreate
-            return state(parse_address(address), format_principal(creator) if creator else "", description)
-        case "delete", (address,):
-            return Delete(parse_address(address))
-        case "remove", (principal, *rest) if rest in ([], ["yes"]):
-            return RemovePrincipal(format_principal(principal), bool(rest))
-    raise ValueError(verb)
-
-
-def _grant_key(principal: str, address: str, privilege: str) -> tuple[str, Address, Privilege]:
-    return format_principal(principal), parse_address(address), privilege_by_name(privilege)
+    type_ = _TYPES[verb]
+    names = [member.name for member in fields(type_) if member.name in _MEMBERS]
+    values, period = zip(names, parts, strict=False), parts[len(names) :]
+    if period and (len(period) != 2 or not issubclass(type_, Grant | Join)):
+        raise ValueError(verb)
+    return type_(
+        *(_MEMBERS[name](part) for name, part in values), *([Validity.parse(*period)] if period else [])
+    )
 
 
 def _name(principal_type: str, name: str) -> str:
     """Return the name. Raise PrincipalError if a principal cannot have it."""
     return parse_principal(f"{principal_type}:{name}")[1]
+
+
+def _flag(text: str) -> bool:
+    if text != "yes":
+        raise ValueError(text)
+    return True
+
+
+# by verb, and by member: the function that reads its text
+_TYPES: dict[str, Any] = {type_.verb: type_ for type_ in get_args(Change)}
+_MEMBERS: dict[str, Callable[[str], Any]] = {
+    "principal": format_principal,
+    "address": parse_address,
+    "privilege": privilege_by_name,
+    "user": partial(_name, "user"),
+    "group": partial(_name, "group"),
+    "creator": lambda text: format_principal(text) if text else "",
+    "description": str,
+    "generation": generation_by_name,
+    "revokes_grants": _flag,
+}
 
 
 def grants_to(principal: str, grants: Iterable[tuple[Address, Privilege]]) -> Iterator[Grant]:
