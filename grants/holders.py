@@ -15,7 +15,7 @@ from django.db.models.functions import Collate
 from entities.models import Entity
 from entities.vocabulary import Privilege
 from grants.bulk_rows import chunks
-from grants.models import GRANT_TABLES, GroupGrant, User, UserGrant
+from grants.models import GROUP, PRINCIPAL_TYPES, GroupGrant, PrincipalType, User, UserGrant
 
 GrantsByPrivilege = dict[Privilege, UserGrant | GroupGrant]
 
@@ -70,49 +70,43 @@ class Holders(Sequence):
         return iter(self[:])
 
     def _principals(self) -> QuerySet:
-        """Return (0 for a user or 1 for a group, name, primary key, time of the latest grant) of each holder."""
-        users = self._principals_of_type(UserGrant, 0, "user__username", "user_id")
-        groups = self._principals_of_type(GroupGrant, 1, "group__name", "group_id")
-        return users.union(groups).order_by(*self._order)
+        """Return (position of the type, name, primary key, time of the latest grant) of each holder."""
+        first, *others = (self._principals_of_type(*row) for row in enumerate(PRINCIPAL_TYPES.values()))
+        return first.union(*others).order_by(*self._order)
 
-    def _principals_of_type(
-        self, model: type[UserGrant | GroupGrant], type_order: int, name: str, principal: str
-    ) -> QuerySet:
-        grants = model.objects.filter(content_object=self.entity)
+    def _principals_of_type(self, type_order: int, principal_type: PrincipalType) -> QuerySet:
+        grants, name = principal_type.grants.filter(content_object=self.entity), principal_type.name_path
         if self._find:
             grants = grants.filter(**{f"{name}__icontains": self._find})
-        return _group_by_principal(grants, type_order, name, principal).annotate(latest=Max("granted_at"))
+        by_principal = grants.order_by().values(
+            type_order=Value(type_order, IntegerField()),
+            name=Collate(F(name), byte_order()),
+            principal=F(principal_type.id_column),
+        )
+        return by_principal.annotate(latest=Max("granted_at"))
 
     def _page(self, rows: list[dict]) -> list[Holder]:
-        user_ids = [row["principal"] for row in rows if row["type_order"] == 0]
-        group_ids = [row["principal"] for row in rows if row["type_order"] == 1]
-        users, groups = (
-            User.objects.in_bulk(user_ids),
-            Group.objects.annotate(members=Count("user")).in_bulk(group_ids),
-        )
-        page = {
-            ("user", pk): Holder(user, "user", user.username, user.is_active, None)
-            for pk, user in users.items()
-        }
-        page |= {
-            ("group", pk): Holder(group, "group", group.name, True, group.members)
-            for pk, group in groups.items()
-        }
-        for kind, (model, column) in GRANT_TABLES.items():
-            for chunk in chunks(pk for principal_kind, pk in page if principal_kind == kind):
-                for grant in _grants_with_authors(model).filter(
-                    content_object=self.entity, **{f"{column}__in": chunk}
+        page = {}
+        for type_order, principal_type in enumerate(PRINCIPAL_TYPES.values()):
+            pks = [row["principal"] for row in rows if row["type_order"] == type_order]
+            principals = principal_type.principals
+            if principal_type is GROUP:
+                principals = principals.annotate(members=Count("user"))
+            for pk, principal in principals.in_bulk(pks).items():
+                page[type_order, pk] = Holder(
+                    principal,
+                    principal_type.name,
+                    getattr(principal, principal_type.name_column),
+                    getattr(principal, "is_active", True),
+                    getattr(principal, "members", None),
+                )
+            of_entity = principal_type.grants.select_related("granted_by").order_by("permission_id")
+            for chunk in chunks(pks):
+                for grant in of_entity.filter(
+                    content_object=self.entity, **{f"{principal_type.id_column}__in": chunk}
                 ):
-                    page[kind, getattr(grant, column)].grants[grant.privilege] = grant
-        return [page["group" if row["type_order"] else "user", row["principal"]] for row in rows]
-
-
-def _group_by_principal(grants: QuerySet, type_order: int, name: str, principal: str) -> QuerySet:
-    return grants.order_by().values(
-        type_order=Value(type_order, IntegerField()),
-        name=Collate(F(name), byte_order()),
-        principal=F(principal),
-    )
+                    page[type_order, getattr(grant, principal_type.id_column)].grants[grant.privilege] = grant
+        return [page[row["type_order"], row["principal"]] for row in rows]
 
 
 def byte_order() -> str:
@@ -121,8 +115,3 @@ def byte_order() -> str:
     Addresses are sorted in this order.
     """
     return "C" if connection.vendor == "postgresql" else "BINARY"
-
-
-def _grants_with_authors(model: type[UserGrant | GroupGrant]) -> QuerySet:
-    """Return all grants with the users who made them, in the order of the privileges."""
-    return model.objects.select_related("granted_by").order_by("permission_id")

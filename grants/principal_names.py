@@ -1,18 +1,19 @@
 """Validate names and texts, and read and write principals as `user:NAME` or `group:NAME`."""
 
 import re
+from collections.abc import Iterable
 
 from django.contrib.auth.models import Group
 
 from entities.text import storage_fault
 from entities.vocabulary import clip
+from grants.bulk_rows import chunks
 from grants.errors import PrincipalError
-from grants.models import User
+from grants.models import PRINCIPAL_TYPES, User
 
 MAX_NAME_CHARACTERS = 150
 MAX_REASON_CHARACTERS = 2_000
 MAX_DESCRIPTION_CHARACTERS = 10_000
-PRINCIPAL_TYPES = ("user", "group")
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
@@ -39,19 +40,36 @@ def control_character_fault(text_name: str, text: str) -> str:
 
 def format_principal(principal: str | User | Group) -> str:
     """Return the written form of a principal. Raise PrincipalError for a text that is not a principal."""
-    if isinstance(principal, User):
-        return f"user:{principal.username}"
-    if isinstance(principal, Group):
-        return f"group:{principal.name}"
+    for principal_type in PRINCIPAL_TYPES.values():
+        if isinstance(principal, principal_type.model):
+            return f"{principal_type.name}:{getattr(principal, principal_type.name_column)}"
     parse_principal(principal)
     return principal
 
 
 def parse_principal(principal: str) -> tuple[str, str]:
-    """Return ("user" or "group", name). Raise PrincipalError if the text is not a principal."""
-    kind, colon, name = principal.partition(":") if isinstance(principal, str) else ("", "", "")
-    if not colon or kind not in PRINCIPAL_TYPES:
+    """Return (name of the type, name). Raise PrincipalError if the text is not a principal."""
+    principal_type, colon, name = principal.partition(":") if isinstance(principal, str) else ("", "", "")
+    if not colon or principal_type not in PRINCIPAL_TYPES:
         raise PrincipalError(f"`{clip(principal)}` is not a principal: write user:NAME or group:NAME")
     if fault := name_fault(name):
         raise PrincipalError(fault)
-    return kind, name
+    return principal_type, name
+
+
+def principals_by_name(written_names: Iterable[str]) -> dict[str, User | Group]:
+    """Return the principals that exist, by written name. Runs one query for each type of principal and
+    `ROWS_PER_STATEMENT` names.
+
+    Raise PrincipalError if one is not a principal.
+    """
+    names: dict[str, list[str]] = {}
+    for principal_type, name in map(parse_principal, written_names):
+        names.setdefault(principal_type, []).append(name)
+    principals = {}
+    for type_name, of_type in names.items():
+        column = PRINCIPAL_TYPES[type_name].name_column
+        for chunk in chunks(of_type):
+            rows = PRINCIPAL_TYPES[type_name].principals.filter(**{f"{column}__in": chunk})
+            principals |= {f"{type_name}:{getattr(row, column)}": row for row in rows}
+    return principals

@@ -6,37 +6,34 @@ effective, in the period of their validity
 (`grants.validity`).
 """
 
+from collections.abc import Sequence
 from datetime import datetime
 
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import AbstractUser, Group, UserManager
 from django.db.models import Q, QuerySet
-from guardian.managers import UserObjectPermissionManager
 
-from grants.validity import in_force, in_force_condition
+from grants.validity import in_force
+
+# the columns that are true for an active principal
+ACTIVE_PRINCIPAL = ("is_active", "is_principal")
 
 
 def active_principal_condition(path: str = "") -> Q:
     """Return the condition that a user is an active principal. path: the query path to the user, such as
     `user__`.
     """
-    return Q(**{f"{path}is_active": True, f"{path}is_principal": True})
+    return Q(**{f"{path}{column}": True for column in ACTIVE_PRINCIPAL})
 
 
-def effective_grant_condition(principal_type: str) -> Q:
-    """Return the condition that a grant is effective. principal_type: `user` or `group`."""
-    is_in_force = in_force_condition()
-    return is_in_force & active_principal_condition("user__") if principal_type == "user" else is_in_force
+def principal_condition(path: str = "") -> Q:
+    """Return the condition that a user is a principal, active or not. path: the query path to the user."""
+    return Q(**{f"{path}is_principal": True})
 
 
 def active_principal_sql(alias: str) -> str:
     """Return the SQL condition that a user is an active principal. alias: the alias of the user table."""
-    return f"{alias}.is_active AND {alias}.is_principal"
-
-
-def principal_sql(alias: str) -> str:
-    """Return the SQL condition that a user is a principal, active or not. alias: the alias of the user table."""
-    return f"{alias}.is_principal"
+    return " AND ".join(f"{alias}.{column}" for column in ACTIVE_PRINCIPAL)
 
 
 class UserQuerySet(QuerySet):
@@ -44,7 +41,7 @@ class UserQuerySet(QuerySet):
 
     def principals(self):
         """Return the users that are principals, active or not."""
-        return self.filter(is_principal=True)
+        return self.filter(principal_condition())
 
     def active_principals(self):
         """Return the users that are known subjects in decisions."""
@@ -57,24 +54,6 @@ class ConsoleUserManager(UserManager.from_queryset(UserQuerySet)):
     use_in_migrations = False
 
 
-class UserGrantQuerySet(QuerySet):
-    """Direct grants, with filters for effective grants."""
-
-    def of_principals(self):
-        """Return the direct grants of users that are principals, active or not."""
-        return self.filter(user__is_principal=True)
-
-    def effective(self):
-        """Return the direct grants of active principals that are in force, which are those that count in
-        decisions.
-        """
-        return self.filter(effective_grant_condition("user"))
-
-
-class UserGrantManager(UserObjectPermissionManager.from_queryset(UserGrantQuerySet)):
-    """Guardian's manager of grants with the methods of UserGrantQuerySet."""
-
-
 def memberships() -> QuerySet:
     """Return all stored memberships: rows with `user_id`, `group_id` and their validity."""
     return get_user_model().groups.through.objects.all()
@@ -82,7 +61,7 @@ def memberships() -> QuerySet:
 
 def memberships_of_principals() -> QuerySet:
     """Return the memberships of users that are principals, active or not."""
-    return memberships().filter(user__is_principal=True)
+    return memberships().filter(principal_condition("user__"))
 
 
 def memberships_in_force(at: datetime | None = None) -> QuerySet:
@@ -102,3 +81,8 @@ def effective_memberships() -> QuerySet:
     effective.
     """
     return memberships_in_force().filter(active_principal_condition("user__"))
+
+
+def union_all(queries: Sequence[QuerySet]) -> QuerySet:
+    """Return the rows of all queries, with repetitions."""
+    return queries[0].union(*queries[1:], all=True) if len(queries) > 1 else queries[0]

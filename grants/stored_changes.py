@@ -4,26 +4,22 @@ from collections.abc import Iterator
 
 from django.db.models import QuerySet
 
-from entities.address import Address
 from grants.change_set import Grant, Join
-from grants.models import NAME_COLUMNS, UserGrant, privilege_of
+from grants.models import GrantQuerySet
 from grants.validity import VALIDITY_COLUMNS, Validity
 
 ROWS_PER_READ = 2_000
 ENTITY_COLUMNS = ("content_object__kind", "content_object__key")
 
 
-def stored_grants(rows: QuerySet) -> Iterator[Grant]:
-    """Yield grants of users, or of groups, in the order of `rows`; by default, by principal and address. Runs
+def stored_grants(rows: GrantQuerySet) -> Iterator[Grant]:
+    """Yield grants of one type of principal in the order of `rows`; by default, by principal and address. Runs
     one query.
     """
-    principal_type = "user" if rows.model is UserGrant else "group"
-    columns = (NAME_COLUMNS[principal_type], *ENTITY_COLUMNS, "permission_id")
+    columns = (rows.principal_type.name_path, *ENTITY_COLUMNS, "permission_id")
     ordered = rows if rows.ordered else rows.order_by(*columns)
-    values = ordered.values_list(*columns, *VALIDITY_COLUMNS).iterator(chunk_size=ROWS_PER_READ)
-    for name, kind, key, permission, *period in values:
-        address = Address(kind, key)
-        yield Grant(f"{principal_type}:{name}", address, privilege_of(permission), Validity(*period))
+    for principal, address, privilege, *period in ordered.grant_keys(*VALIDITY_COLUMNS):
+        yield Grant(principal, address, privilege, Validity(*period))
 
 
 def stored_memberships(rows: QuerySet) -> Iterator[Join]:

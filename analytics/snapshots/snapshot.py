@@ -50,9 +50,8 @@ from grants.consistent_read import consistent_read
 from grants.grant_attributes import GrantAttributes
 from grants.journal_queries import data_head
 from grants.models import (
-    GroupGrant,
+    PRINCIPAL_TYPES,
     User,
-    UserGrant,
     clear_permission_ids,
     permission_ids,
 )
@@ -239,13 +238,13 @@ def _table_rows() -> Iterator[tuple[Table, tuple[QuerySet, ...]]]:
     yield (
         GRANTS,
         tuple(
-            model.objects.filter(**in_force())
-            .annotate(kind=Value(kind), privilege_name=privilege)
+            row.grants.filter(**in_force())
+            .annotate(kind=Value(row.name), privilege_name=privilege)
             .order_by()
             .values_list(
-                "kind", f"{kind}_id", "content_object_id", "privilege_name", *GrantAttributes._fields
+                "kind", row.id_column, "content_object_id", "privilege_name", *GrantAttributes._fields
             )
-            for kind, model in (("user", UserGrant), ("group", GroupGrant))
+            for row in PRINCIPAL_TYPES.values()
         ),
     )
 

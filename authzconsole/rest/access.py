@@ -27,7 +27,7 @@ from grants.access.requirements import UnknownOperation, check_operation
 from grants.authority.stewards import sees_everything_in
 from grants.history import at_moment
 from grants.outcomes import Outcome
-from grants.principal_rows import principals_by_name
+from grants.principal_names import principals_by_name
 from grants.roles.capabilities import Capability
 from grants.stewards.services import add_steward, remove_steward
 

@@ -8,7 +8,6 @@ from datetime import datetime
 from itertools import chain, groupby
 from operator import itemgetter
 
-from django.contrib.auth.models import Group
 from django.db import connection
 from django.db.models import F, Value
 from django.db.models.functions import Collate, Concat
@@ -20,11 +19,10 @@ from entities.vocabulary import CONTAINER_KINDS, Privilege
 from grants.access.paths import Path, Ways, ways_to_meet
 from grants.access.requirements import operations_by_requirement
 from grants.bulk_rows import database_time
-from grants.evaluation.effective_grants import GRANT_SOURCES
 from grants.evaluation.facts import gather_facts
 from grants.evaluation.raw_statement import fetch_rows
 from grants.holders import byte_order
-from grants.models import GRANT_TABLES, User, permission_ids, privilege_of
+from grants.models import GRANT_SOURCES, GROUP, PRINCIPAL_TYPES, USER, permission_ids, privilege_of
 from grants.policies.grammar import Expression, FactsRead
 from grants.policies.policy import Generation
 from grants.policies.question import Question
@@ -70,8 +68,7 @@ class InsideLookup:
 
     def all_paths(self) -> Iterator[Path]:
         """Yield all paths, sorted. They are read in chunks, so memory does not grow with their number."""
-        model, column = GRANT_TABLES[self.holder.type]
-        rows = model.objects.filter(**{column: self.holder.pk}, **in_force(at=self.at))
+        rows = PRINCIPAL_TYPES[self.holder.type].grants_to([self.holder.pk]).filter(**in_force(at=self.at))
         if self.container.kind in _CONTAINER_COLUMNS:
             rows = rows.filter(**{_CONTAINER_COLUMNS[self.container.kind]: self.container.pk})
         if self.privilege is not None:
@@ -178,9 +175,8 @@ def _statement(holder_type: str, container_kind: str, has_privilege: bool, has_k
 
     A row of the result is (number of the lookup, lines with permission, id and address of the entity).
     """
-    model, column = GRANT_TABLES[holder_type]
-    entity = Entity._meta.db_table
-    conditions = [f"g.{column} = a.holder", in_force_sql("g", "a.at")]
+    holders, entity = PRINCIPAL_TYPES[holder_type], Entity._meta.db_table
+    conditions = [f"g.{holders.id_column} = a.holder", in_force_sql("g", "a.at")]
     if container_kind in _CONTAINER_COLUMNS:
         conditions.append(f"g.{_CONTAINER_COLUMNS[container_kind]} = a.container")
     order = "g.permission_id, g.content_object_id"
@@ -198,7 +194,7 @@ def _statement(holder_type: str, container_kind: str, has_privilege: bool, has_k
         f"(SELECT e.kind || ':' || e.key FROM {entity} e WHERE e.id = g.content_object_id)"
     )
     grants = (
-        f"SELECT {line} AS line FROM {model._meta.db_table} g WHERE {' AND '.join(conditions)} "
+        f"SELECT {line} AS line FROM {holders.grant_model._meta.db_table} g WHERE {' AND '.join(conditions)} "
         f"ORDER BY {order} LIMIT CAST(%s AS bigint)"
     )
     if connection.vendor == "postgresql":
@@ -386,11 +382,11 @@ def _addresses(question: Question) -> list[Address]:
 
 def _subjects(subject_type: str, names: set[str]) -> dict[str, HolderKey]:
     """Return the active principals with these names. Runs one query."""
-    if subject_type == "group":
-        rows = Group.objects.filter(name__among=names).values_list("pk", "name")
-    else:
-        rows = User.objects.active_principals().filter(username__among=names).values_list("pk", "username")
-    return {name: HolderKey(subject_type, pk, name) for pk, name in rows}
+    subjects = PRINCIPAL_TYPES[subject_type]
+    rows = subjects.active_principals.filter(**{f"{subjects.name_column}__among": names})
+    return {
+        name: HolderKey(subject_type, pk, name) for pk, name in rows.values_list("pk", subjects.name_column)
+    }
 
 
 def _paths_on(
@@ -406,10 +402,10 @@ def _paths_on(
     for source in GRANT_SOURCES[next((subject.type for subject in subjects.values()), "user")]:
         rows = source.rows(**{f"{source.subject}__pk__among": ids, "content_object__in": list(texts)})
         # the names of the subjects are known
-        holder = [source.holder_name] if source.membership else []
+        holder = [source.holder.name_path] if source.membership else []
         columns = (source.subject, "content_object_id", "permission_id", *holder)
         for pk, entity_id, permission, *name in rows.values_list(*columns):
-            principal = f"{source.holder_type}:{name[0]}" if name else names[pk]
+            principal = f"{source.holder.name}:{name[0]}" if name else names[pk]
             held[pk, entity_id].append(Path(principal, texts[entity_id], str(privilege_of(permission))))
     return held
 
@@ -419,14 +415,12 @@ def _load_holders(loaded: _Loaded) -> None:
     if loaded.holders:
         return
     loaded.holders = {name: [subject] for name, subject in loaded.subjects.items()}
-    users = {subject.pk: subject.name for subject in loaded.subjects.values() if subject.type == "user"}
-    if users:
-        for user_id, group_id, name in (
-            memberships_in_force()
-            .filter(user__pk__among=list(users))
-            .values_list("user_id", "group_id", "group__name")
-        ):
-            loaded.holders[users[user_id]].append(HolderKey("group", group_id, name))
+    users = {subject.pk: subject.name for subject in loaded.subjects.values() if subject.type == USER.name}
+    rows = (
+        memberships_in_force().filter(user__pk__among=list(users)) if users else memberships_in_force().none()
+    )
+    for user_id, group_id, name in rows.values_list("user_id", "group_id", "group__name"):
+        loaded.holders[users[user_id]].append(HolderKey(GROUP.name, group_id, name))
 
 
 def _load_below(loaded: _Loaded, questions: Sequence[Question], paths_per_holder: int) -> None:

@@ -21,6 +21,7 @@ from entities.vocabulary import ANY, KINDS, Privilege
 from grants.access.loading import permitted_operations
 from grants.access.paths import Ways
 from grants.access.requirements import any_of_requirements, operations_by_requirement
+from grants.evaluation.authzen_search import KeySearch
 from grants.evaluation.effective_grants import GrantTable, grant_tables, has_at_most
 from grants.evaluation.entity_filters import VISIBILITY_OPERATIONS, EntityConditions, candidate_queries
 from grants.evaluation.facts import gather_facts
@@ -28,6 +29,7 @@ from grants.policies.decide import is_permitted
 from grants.policies.grammar import AllOf, AnyOf, Expression, Has, fold
 from grants.policies.policy import Generation
 from grants.policies.question import Question
+from grants.querysets import union_all
 from grants.validity import at_time
 
 # Entities on which the operations are decided together.
@@ -257,25 +259,38 @@ class AccessibleEntities:
             return []
         if kind in self._few_keys:
             return self._few_keys[kind][bisect_right(self._few_keys[kind], after) :][:max_rows]
-        search = _KindSearch(self, kind, requirement, after, max_rows)
-        attempts: list[Callable[[], list[str] | None]]
-        if self._has_few_grants:
-            attempts = [lambda: search.keys_from_entities(None)]
-        elif self.is_quickly_counted:
-            attempts = [
-                lambda: search.keys_from_entities(FEW_ENTITIES),
-                lambda: search.keys_from_grants(MAX_KEYS),
-                lambda: search.keys_from_entities(None),
-            ]
-        else:
-            attempts = [
-                lambda: search.keys_from_entities(FEW_ENTITIES),
-                lambda: [] if self._is_empty(kind) else None,
-                lambda: search.keys_from_entities(MANY_ENTITIES),
-                lambda: search.keys_from_grants(MAX_KEYS),
-                lambda: search.keys_from_entities(None),
-            ]
+        search = KeySearch(requirement, self.tables or (), kind)
+
+        def from_entities(max_entities: int | None) -> list[str] | None:
+            return search.keys_from_entities(self.live_entities(), after, max_rows, max_entities)
+
+        def from_grants() -> list[str] | None:
+            keys = search.keys_from_grants(MAX_KEYS)
+            if keys is None:
+                return None
+            return self._matching_keys(kind, keys[bisect_right(keys, after) :], max_rows)
+
+        attempts: list[Callable[[], list[str] | None]] = [lambda: from_entities(None)]
+        if not self._has_few_grants:
+            attempts = [from_grants, *attempts]
+            if not self.is_quickly_counted:
+                attempts = [
+                    lambda: [] if self._is_empty(kind) else None,
+                    lambda: from_entities(MANY_ENTITIES),
+                    *attempts,
+                ]
+            attempts = [lambda: from_entities(FEW_ENTITIES), *attempts]
         return next(keys for attempt in attempts if (keys := attempt()) is not None)
+
+    def _matching_keys(self, kind: str, keys: list[str], max_rows: int) -> list[str]:
+        """Return the first of these sorted keys that match the filter. Runs one query for each `KEYS_PER_QUERY`."""
+        found: list[str] = []
+        rows = self.entities(kind).order_by("key").values_list("key", flat=True)
+        for start in range(0, len(keys), KEYS_PER_QUERY):
+            found += rows.filter(key__among=keys[start : start + KEYS_PER_QUERY])
+            if len(found) >= max_rows:
+                break
+        return found[:max_rows]
 
     @cached_property
     def _has_few_grants(self) -> bool:
@@ -381,54 +396,7 @@ class AccessibleEntities:
         rows = self.entities(kind)
         queries = candidate_queries(requirement, EntityConditions(self.tables or (), [kind]))
         if queries is not None:
-            keys = queries[0].union(*queries[1:], all=True) if len(queries) > 1 else queries[0]
-            return rows.filter(key__in=keys)
+            return rows.filter(key__in=union_all(queries))
         return rows.filter(
             fold(requirement, EntityConditions(self.tables or (), [kind], row_by_row=row_by_row))
         )
-
-
-@dataclass(frozen=True, slots=True)
-class _KindSearch:
-    """Two ways to find the next keys of one kind, in order. Each returns None if it exceeds its limit."""
-
-    accessible: AccessibleEntities
-    kind: str
-    requirement: Expression
-    after: str
-    max_rows: int
-
-    def keys_from_grants(self, max_keys: int) -> list[str] | None:
-        queries = candidate_queries(
-            self.requirement, EntityConditions(self.accessible.tables or (), [self.kind])
-        )
-        if queries is None:
-            return None
-        rows = queries[0].union(*queries[1:], all=True) if len(queries) > 1 else queries[0]
-        candidates = list(rows[: max_keys + 1])
-        if len(candidates) > max_keys:
-            return None
-        following = sorted(key for key in set(candidates) if key > self.after)
-        keys: list[str] = []
-        for start in range(0, len(following), KEYS_PER_QUERY):
-            chunk = self.accessible.entities(self.kind).filter(
-                key__among=following[start : start + KEYS_PER_QUERY]
-            )
-            keys += chunk.order_by("key").values_list("key", flat=True)
-            if len(keys) >= self.max_rows:
-                break
-        return keys[: self.max_rows]
-
-    def keys_from_entities(self, max_entities: int | None) -> list[str] | None:
-        rows = (
-            self.accessible.entities(self.kind)
-            .filter(key__gt=self.after)
-            .order_by("key")
-            .values_list("key", flat=True)
-        )
-        end = None if max_entities is None else rows[max_entities : max_entities + 1].first()
-        if end is not None:
-            rows = rows.filter(key__lt=end)
-        context = EntityConditions(self.accessible.tables or (), [self.kind], row_by_row=True)
-        keys = list(rows.filter(fold(self.requirement, context))[: self.max_rows])
-        return keys if end is None or len(keys) == self.max_rows else None

@@ -19,18 +19,17 @@ from entities.vocabulary import CONTAINER_KINDS, Privilege
 from grants.access.loading import permitted_operations
 from grants.access.paths import Ways
 from grants.access.requirements import OperationsByRequirement, any_of_requirements, operations_by_requirement
-from grants.evaluation.effective_grants import GRANT_SOURCES
 from grants.evaluation.principal_filters import (
     PrincipalConditions,
     permitted_principals,
     with_listed_principals,
 )
 from grants.holders import byte_order
-from grants.models import GroupGrant, User
+from grants.models import GRANT_SOURCES, GroupGrant, User
 from grants.policies.grammar import AllOf, Always, AnyOf, Expression, Has
 from grants.policies.policy import Generation
 from grants.policies.question import Question
-from grants.querysets import memberships_in_force
+from grants.querysets import memberships_in_force, union_all
 
 # The number of users for which paths are loaded together.
 USERS_PER_BATCH = 200
@@ -210,7 +209,7 @@ class PeopleWithAccess:
             .values_list("part", "total")
             for part, rows in enumerate(queries)
         ]
-        counts = dict(totals[0].union(*totals[1:], all=True))
+        counts = dict(union_all(totals))
         return PeopleCounts(
             counts.get(0, 0),
             {
@@ -350,7 +349,8 @@ class PeopleWithAccess:
         elif container is not None:
             on_entity = Q()
         is_direct = self.where.path_kind == "direct"
-        (source,) = (
-            source for source in GRANT_SOURCES["user"] if (source.holder_type == "user") == is_direct
-        )
-        return Q(Exists(source.rows(**{source.subject: OuterRef("pk")}).filter(on_entity)))
+        condition = Q(pk__in=[])
+        for source in GRANT_SOURCES["user"]:
+            if is_direct is not bool(source.membership):
+                condition |= Q(Exists(source.rows(**{source.subject: OuterRef("pk")}).filter(on_entity)))
+        return condition

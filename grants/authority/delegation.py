@@ -21,9 +21,8 @@ from entities.address import Address
 from entities.models import State
 from entities.vocabulary import Privilege
 from grants.bulk_rows import chunks
-from grants.models import GroupGrant, Membership, User, UserGrant, permission_ids
+from grants.models import GRANT_SOURCES, USER, Membership, User, permission_ids
 from grants.roles.capabilities import DELEGATE_ROLES
-from grants.validity import in_force_condition
 
 # in the detail of the journal lines of a delegate
 BY_DELEGATION = "by delegation"
@@ -55,15 +54,10 @@ def delegates_of(address: Address) -> QuerySet[User]:
     """Return the delegates for the address."""
     if not settings.DELEGATION:
         return User.objects.none()
-    on_scope, now = _on(_scope(address)), timezone.now()
-    groups = GroupGrant.objects.filter(on_scope, in_force_condition(at=now)).values("group")
-    members = Membership.objects.filter(in_force_condition(at=now), group__in=groups).values("user")
-    holders = UserGrant.objects.filter(on_scope, in_force_condition(at=now)).values("user")
-    return (
-        User.objects.active_principals()
-        .filter(role__in=DELEGATE_ROLES)
-        .filter(Q(pk__in=holders) | Q(pk__in=members))
-    )
+    on_scope, now, is_holder = _on(_scope(address)), timezone.now(), Q()
+    for source in GRANT_SOURCES[USER.name]:
+        is_holder |= Q(pk__in=source.rows(now).filter(on_scope).values(source.subject))
+    return User.objects.active_principals().filter(is_holder, role__in=DELEGATE_ROLES)
 
 
 def own_principals(account: User) -> set[str]:
@@ -80,16 +74,13 @@ def _administered_addresses(account: User, addresses: Iterable[Address]) -> Quer
     queries.
     """
     on_scope, now = _on(addresses), timezone.now()
-    groups = Membership.objects.filter(in_force_condition(at=now), user=account).values("group")
-    columns = ("content_object__kind", "content_object__key")
-    direct = UserGrant.objects.filter(on_scope, in_force_condition(at=now), user=account).values_list(
-        *columns
+    first, *others = (
+        source.rows(now, **{source.subject: account})
+        .filter(on_scope)
+        .values_list("content_object__kind", "content_object__key")
+        for source in GRANT_SOURCES[USER.name]
     )
-    return direct.union(
-        GroupGrant.objects.filter(on_scope, in_force_condition(at=now), group__in=groups).values_list(
-            *columns
-        )
-    )
+    return first.union(*others)
 
 
 def _on(addresses: Iterable[Address]) -> Q:

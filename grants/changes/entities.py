@@ -21,7 +21,7 @@ from entities.vocabulary import Privilege, quantity
 from grants.authority.four_eyes import check_direct_change
 from grants.authority.transactions import administrator_transaction
 from grants.change_set import Delete, Grant, Recreate, Register, Revoke
-from grants.changes.grants import write_grants
+from grants.changes.grants import grant_entry, write_grants
 from grants.errors import LifecycleError
 from grants.grant_attributes import GrantAttributes
 from grants.journal import LINES_PER_BATCH, Author, JournalEntry, append_to_journal
@@ -31,11 +31,10 @@ from grants.lifecycle.forecast import (
     lifecycle_forecast,
     live_subtree,
 )
-from grants.models import NAME_COLUMNS, JournalHead, User, UserGrant, privilege_of
+from grants.models import JournalHead, User
 from grants.outcomes import Outcome
 from grants.policies.policy import Generation
-from grants.principal_names import MAX_DESCRIPTION_CHARACTERS, parse_principal
-from grants.principal_rows import principals_by_name
+from grants.principal_names import MAX_DESCRIPTION_CHARACTERS, parse_principal, principals_by_name
 
 
 def write_live_state(head: JournalHead, author: Author, change: Register | Recreate) -> Outcome:
@@ -176,17 +175,8 @@ def _delete_lines(deleted_entities: QuerySet[Entity], address: Address) -> Itera
 
 
 def _revoke_lines(grants: QuerySet, address: Address) -> Iterator[JournalEntry]:
-    kind = "user" if grants.model is UserGrant else "group"
     rows = grants.order_by("content_object__kind", "content_object__key", "pk")
-    columns = (NAME_COLUMNS[kind], "permission_id", "content_object__kind", "content_object__key")
-    for holder, permission, *kind_and_key in rows.values_list(*columns).iterator(chunk_size=LINES_PER_BATCH):
-        yield JournalEntry(
-            "revoke",
-            f"{kind}:{holder}",
-            ":".join(kind_and_key),
-            privilege_of(permission).value,
-            f"went with the deletion of {address}",
-        )
+    return (grant_entry(Revoke(*key), f"went with the deletion of {address}") for key in rows.grant_keys())
 
 
 def _first_removed(removed_grants: Iterable[QuerySet]) -> Iterator[Revoke]:
@@ -197,10 +187,7 @@ def _first_removed(removed_grants: Iterable[QuerySet]) -> Iterator[Revoke]:
     if not settings.FOUR_EYES:
         return
     for grants in removed_grants:
-        kind = "user" if grants.model is UserGrant else "group"
-        columns = (NAME_COLUMNS[kind], "content_object__kind", "content_object__key", "permission_id")
-        for name, *address, permission in grants.values_list(*columns)[: settings.FOUR_EYES_MAX_ITEMS + 1]:
-            yield Revoke(f"{kind}:{name}", Address(*address), privilege_of(permission))
+        yield from (Revoke(*key) for key in grants[: settings.FOUR_EYES_MAX_ITEMS + 1].grant_keys())
 
 
 def _deletion_sentence(forecast: LifecycleForecast) -> str:

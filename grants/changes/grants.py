@@ -21,7 +21,16 @@ from grants.change_set import Grant, Key, Revoke
 from grants.grant_attributes import GrantAttributes
 from grants.journal import Author, JournalEntry, append_to_journal
 from grants.journal_details import period_detail
-from grants.models import GRANT_TABLES, GroupGrant, JournalHead, User, UserGrant, permission_ids
+from grants.models import (
+    PRINCIPAL_TYPES,
+    GroupGrant,
+    JournalHead,
+    PrincipalType,
+    User,
+    UserGrant,
+    all_grants,
+    permission_ids,
+)
 from grants.outcomes import Outcome
 from grants.validity import VALIDITY_COLUMNS, Validity, time_in_words
 
@@ -108,9 +117,9 @@ def existing_grants(
     """Return the grants that exist, by the keys of the changes."""
     permissions = permission_ids()
     existing: dict[Key, StoredGrant] = {}
-    for kind, (model, principal_column) in GRANT_TABLES.items():
+    for principal_type in PRINCIPAL_TYPES.values():
         registered = [
-            change for change in changes if _is_of_type(change, kind) and change.address in entities
+            change for change in changes if _is_of_type(change, principal_type) and change.address in entities
         ]
         for chunk in chunks(registered):
             changes_by_key = {
@@ -121,15 +130,15 @@ def existing_grants(
                 ): change
                 for change in chunk
             }
-            rows = model.objects.filter(
-                **{f"{principal_column}__in": {key[0] for key in changes_by_key}},
+            rows = principal_type.grants.filter(
+                **{f"{principal_type.id_column}__in": {key[0] for key in changes_by_key}},
                 content_object_id__in={key[1] for key in changes_by_key},
             )
             columns = (
                 "pk",
                 "reason",
                 *VALIDITY_COLUMNS,
-                principal_column,
+                principal_type.id_column,
                 "content_object_id",
                 "permission_id",
             )
@@ -139,8 +148,8 @@ def existing_grants(
     return existing
 
 
-def _is_of_type(change: Grant | Revoke, kind: str) -> bool:
-    return change.principal.startswith(f"{kind}:")
+def _is_of_type(change: Grant | Revoke, principal_type: PrincipalType) -> bool:
+    return change.principal.startswith(f"{principal_type.name}:")
 
 
 def _update_periods(
@@ -154,9 +163,9 @@ def _update_periods(
     A grant keeps its reason if there is no new one.
     """
     now = database_time(timezone.now())
-    for kind, (model, _) in GRANT_TABLES.items():
+    for principal_type in PRINCIPAL_TYPES.values():
         update_rows(
-            model,
+            principal_type.grant_model,
             (*VALIDITY_COLUMNS, "granted_by_id", "granted_at", "reason"),
             [
                 (
@@ -167,15 +176,16 @@ def _update_periods(
                     existing[change.key].pk,
                 )
                 for change in changes
-                if _is_of_type(change, kind)
+                if _is_of_type(change, principal_type)
             ],
         )
 
 
 def _delete_grants(changes: Iterable[Revoke], existing: Mapping[Key, StoredGrant]) -> None:
-    for kind, (model, _) in GRANT_TABLES.items():
-        for chunk in chunks(existing[change.key].pk for change in changes if _is_of_type(change, kind)):
-            model.objects.filter(pk__in=chunk).delete()
+    for principal_type in PRINCIPAL_TYPES.values():
+        of_type = [change for change in changes if _is_of_type(change, principal_type)]
+        for chunk in chunks(existing[change.key].pk for change in of_type):
+            principal_type.grants.filter(pk__in=chunk).delete()
 
 
 def _insert_grants(
@@ -186,9 +196,9 @@ def _insert_grants(
     attributes: GrantAttributes,
 ) -> None:
     permissions, now = permission_ids(), database_time(timezone.now())
-    for kind in GRANT_TABLES:
+    for principal_type in PRINCIPAL_TYPES.values():
         insert_grant_rows(
-            kind,
+            principal_type,
             [
                 (
                     principals[change.principal].pk,
@@ -200,7 +210,7 @@ def _insert_grants(
                     *map(database_time, change.validity),
                 )
                 for change in changes
-                if _is_of_type(change, kind)
+                if _is_of_type(change, principal_type)
             ],
         )
 
@@ -263,16 +273,15 @@ def _notices(
             yield f"{grant} takes effect on {time_in_words(grant.validity.valid_from)}"
 
 
-def insert_grant_rows(kind: str, rows: Sequence[tuple]) -> None:
-    """Insert grants of users or of groups.
+def insert_grant_rows(principal_type: PrincipalType, rows: Sequence[tuple]) -> None:
+    """Insert grants to principals of one type.
 
-    kind: `user` or `group`. rows: (principal key, entity key, permission key, author's user key, time,
+    rows: (principal key, entity key, permission key, author's user key, time,
         *GrantAttributes, beginning and end of the period in the form of parameters).
     Runs one statement, and one query for every `ROWS_PER_STATEMENT` entities.
     """
-    model, principal_column = GRANT_TABLES[kind]
     columns = (
-        principal_column,
+        principal_type.id_column,
         "content_object_id",
         "permission_id",
         "granted_by_id",
@@ -289,15 +298,15 @@ def insert_grant_rows(kind: str, rows: Sequence[tuple]) -> None:
             "pk", "namespace_id", "application_id", "kind"
         )
         containers_by_entity.update((pk, containers) for pk, *containers in entities)
-    insert_rows(model, columns, [(*row, *containers_by_entity[row[1]]) for row in rows])
+    insert_rows(principal_type.grant_model, columns, [(*row, *containers_by_entity[row[1]]) for row in rows])
 
 
 def first_misplaced_grant() -> UserGrant | GroupGrant | None:
     """Return a grant with other containers or another kind than its entity, or None if there is no such
     grant.
     """
-    for model, _ in GRANT_TABLES.values():
-        rows = model.objects.select_related("content_object")
+    for grants in all_grants():
+        rows = grants.select_related("content_object")
         # an earlier version that is still running during an upgrade stores no kind
         wrong_kind = rows.exclude(entity_kind="").exclude(entity_kind=F("content_object__kind")).first()
         if wrong_kind is not None:

@@ -19,7 +19,7 @@ from django.utils import timezone
 from grants.authority.transactions import administrator_transaction
 from grants.journal import Author, JournalEntry, append_to_journal
 from grants.journal_details import period_detail
-from grants.models import GRANT_TABLES, NAME_COLUMNS, Membership, PeriodPosition, privilege_of
+from grants.models import PRINCIPAL_TYPES, Membership, PeriodPosition, privilege_of
 from grants.validity import VALIDITY_COLUMNS, Validity, next_change_of_time
 
 AUTHOR = Author("periods")
@@ -48,7 +48,7 @@ class PeriodColumn(NamedTuple):
 
 _GRANT_COLUMNS = ("content_object__kind", "content_object__key", "permission_id")
 _TABLES = [
-    *((model, (NAME_COLUMNS[kind], *_GRANT_COLUMNS)) for kind, (model, _) in GRANT_TABLES.items()),
+    *((row.grant_model, (row.name_path, *_GRANT_COLUMNS)) for row in PRINCIPAL_TYPES.values()),
     (Membership, ("user__username", "group__name")),
 ]
 SOURCES = [PeriodColumn(model, column, names) for model, names in _TABLES for column in VALIDITY_COLUMNS]
@@ -140,10 +140,9 @@ def _change(source: PeriodColumn, period: Validity, names: list) -> JournalEntry
         user, group = names
         return JournalEntry(action, principal=f"user:{user}", detail=period_detail(period, f"group:{group}"))
     name, kind, key, permission = names
-    principal_type = next(type_ for type_, (model, _) in GRANT_TABLES.items() if model is source.model)
     return JournalEntry(
         action,
-        f"{principal_type}:{name}",
+        f"{source.model.principal_type}:{name}",
         f"{kind}:{key}",
         privilege_of(permission).value,
         period_detail(period),

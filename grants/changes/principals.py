@@ -8,7 +8,6 @@ journal keeps the names.
 from django.contrib.auth.models import Group
 from django.db.models import QuerySet
 
-from entities.address import Address
 from entities.vocabulary import clip
 from grants.authority.four_eyes import check_direct_change
 from grants.change_set import Activate, Deactivate, Leave, MakePrincipal, RemovePrincipal, Revoke
@@ -16,15 +15,14 @@ from grants.changes.grants import grant_entry
 from grants.changes.memberships import membership_entry
 from grants.errors import PrincipalError
 from grants.journal import Author, JournalEntry, append_to_journal
-from grants.models import GRANT_TABLES, JournalHead, User, privilege_of
+from grants.models import PRINCIPAL_TYPES, GrantQuerySet, JournalHead, User
 from grants.outcomes import Outcome
 from grants.principal_names import parse_principal
 from grants.principals.hooks import end_access, name_guard_fault, remove_account_data
 from grants.principals.services import (
     check_another_administrator,
-    group_by_name,
     managed_user,
-    user_by_name,
+    principal_by_name,
 )
 from grants.querysets import memberships
 from grants.stewards.ending import end_stewardships
@@ -70,16 +68,15 @@ def write_removal(head: JournalHead, author: Author, change: RemovePrincipal) ->
     account, and for the last active administrator.
     """
     principal_type, name = parse_principal(change.principal)
-    principal: User | Group = user_by_name(name) if principal_type == "user" else group_by_name(name)
-    model, column = GRANT_TABLES[principal_type]
-    grants = model.objects.filter(**{column: principal.pk})
+    principal: User | Group = principal_by_name(principal_type, name)
+    grants = PRINCIPAL_TYPES[principal_type].grants_to(principal)
     members = memberships().filter(**{principal_type: principal})
     _check_removal(author, principal, change.principal)
     if not change.revokes_grants and grants.exists():
         raise PrincipalError(
             f"{clip(change.principal)} has grants, which would end with the {principal_type}: revoke them first"
         )
-    revoked, left = _revocations(change.principal, grants), _departures(members)
+    revoked, left = _revocations(grants), _departures(members)
     check_direct_change(author, [*revoked, *left])
     grants.delete()
     members.delete()
@@ -106,13 +103,10 @@ def _check_removal(author: Author, principal: User | Group, name: str) -> None:
         raise PrincipalError(f"{name} cannot be removed: {fault}")
 
 
-def _revocations(principal: str, grants: QuerySet) -> list[Revoke]:
+def _revocations(grants: GrantQuerySet) -> list[Revoke]:
     """Return the revocation of each direct grant of the principal, by address."""
-    columns = ("content_object__kind", "content_object__key", "permission_id")
-    return [
-        Revoke(principal, Address(kind, key), privilege_of(permission))
-        for kind, key, permission in grants.order_by(*columns).values_list(*columns)
-    ]
+    rows = grants.order_by("content_object__kind", "content_object__key", "permission_id")
+    return [Revoke(*key) for key in rows.grant_keys()]
 
 
 def _departures(members: QuerySet) -> list[Leave]:

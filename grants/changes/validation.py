@@ -22,8 +22,7 @@ from grants.change_set import (
 )
 from grants.errors import ChangeRefused, GrantError, RefusedChange
 from grants.models import User
-from grants.principal_names import format_principal, name_fault
-from grants.principal_rows import principals_by_name
+from grants.principal_names import format_principal, name_fault, principals_by_name
 from grants.validity import ValidityError
 
 

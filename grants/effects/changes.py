@@ -35,11 +35,7 @@ from grants.change_set import (
 )
 from grants.errors import EffectTooLarge
 from grants.lifecycle.forecast import grants_on, live_subtree
-from grants.models import (
-    NAME_COLUMNS,
-    User,
-    privilege_of,
-)
+from grants.models import USER, User
 from grants.principal_names import parse_principal
 from grants.validity import question_time
 
@@ -105,21 +101,12 @@ def _deletion_parts(address: Address, is_limited: bool) -> Iterator[EffectChange
     removed = grants_on(deleted)
     if is_limited and sum(grants.count() for grants in removed) > settings.EFFECT_MAX_GRANTS:
         raise EffectTooLarge("grants", settings.EFFECT_MAX_GRANTS)
-    for principal_type, grants in zip(("user", "group"), removed, strict=True):
-        columns = (
-            NAME_COLUMNS[principal_type],
-            "permission_id",
-            "content_object__kind",
-            "content_object__key",
-        )
-        for name, permission, kind, key in (
-            grants.order_by().values_list(*columns).iterator(chunk_size=ROWS_PER_READ)
-        ):
-            yield Revoke(f"{principal_type}:{name}", Address(kind, key), privilege_of(permission))
+    for grants in removed:
+        yield from (Revoke(*key) for key in grants.order_by().grant_keys())
 
 
 def _removal_parts(principal_type: str, name: str) -> Iterator[EffectChange]:
-    if principal_type == "user":
+    if principal_type == USER.name:
         yield Deactivate(name)
         return
     members = User.objects.filter(groups__name=name).order_by("username")
@@ -161,7 +148,7 @@ def changes_at(changes: Iterable[EffectChange], at: datetime) -> list[EffectChan
             principal_type, name = parse_principal(change.principal)
             result += [
                 Revoke(change.principal, change.address, change.privilege),
-                *([MakePrincipal(name)] if principal_type == "user" else []),
+                *([MakePrincipal(name)] if principal_type == USER.name else []),
             ]
         else:
             result += [Leave(change.user, change.group), MakePrincipal(change.user)]

@@ -10,7 +10,7 @@ from entities.models import Entity, State
 from entities.selectors import entities_at
 from grants.change_set import Change, Deactivate, Delete, Grant, Recreate, Register, RemovePrincipal, Revoke
 from grants.lifecycle.forecast import grants_on, lifecycle_forecast
-from grants.models import GRANT_TABLES, NAME_COLUMNS, User, privilege_of
+from grants.models import PRINCIPAL_TYPES, USER, User, all_grants
 from grants.principal_names import parse_principal
 from grants.principals.hooks import count_access
 
@@ -48,11 +48,9 @@ def consequences_of(changes: Iterable[Change]) -> Consequences:
                 removed += sum(grants.count() for grants in grants_on(rows))
             case RemovePrincipal(principal):
                 principal_type, name = parse_principal(principal)
-                model, _ = GRANT_TABLES[principal_type]
-                removed += model.objects.filter(
-                    **{NAME_COLUMNS[principal_type]: name, "content_object__state": State.DELETED}
-                ).count()
-                leaving |= {name} if principal_type == "user" else set()
+                grants = PRINCIPAL_TYPES[principal_type].grants_to(name)
+                removed += grants.filter(content_object__state=State.DELETED).count()
+                leaving |= {name} if principal_type == USER.name else set()
             case Deactivate(user):
                 leaving.add(user)
     active = (
@@ -71,21 +69,17 @@ def _leftovers_by_grants(changes: list[Grant | Revoke]) -> tuple[int, int]:
     if not deleted:
         return 0, 0
     stored = set()
-    for principal_type, (model, _) in GRANT_TABLES.items():
-        rows = model.objects.filter(content_object__in=[row.pk for row in deleted.values()]).order_by()
+    for grants in all_grants(content_object__in=[row.pk for row in deleted.values()]):
+        prefix = f"{grants.model.principal_type}:"
         names = {
-            change.principal.partition(":")[2]
-            for change in changes
-            if change.principal.startswith(f"{principal_type}:")
+            change.principal.removeprefix(prefix) for change in changes if change.principal.startswith(prefix)
         }
-        columns = (NAME_COLUMNS[principal_type], "content_object_id", "permission_id")
-        for name, pk, permission in rows.filter(
-            **{f"{NAME_COLUMNS[principal_type]}__among": list(names)}
-        ).values_list(*columns):
-            stored.add((f"{principal_type}:{name}", pk, privilege_of(permission)))
+        stored |= set(
+            grants.filter(**{f"{grants.principal_type.name_path}__among": list(names)}).grant_keys()
+        )
     counts = {True: 0, False: 0}
     for change in {change for change in changes if change.address in deleted}:
-        is_stored = (change.principal, deleted[change.address].pk, change.privilege) in stored
+        is_stored = change.key in stored
         is_grant = isinstance(change, Grant)
         if is_stored is not is_grant:
             counts[is_grant] += 1

@@ -12,8 +12,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from django.db.models import QuerySet
-
 from entities.address import Address
 from entities.models import Entity, State
 from entities.vocabulary import CONTAINER_KINDS, Privilege
@@ -33,7 +31,7 @@ from grants.effects.nodes import (
     order_of,
 )
 from grants.effects.situations import AffectedUsers, affected_users
-from grants.models import GRANT_TABLES
+from grants.models import grants_by_type
 from grants.policies.grammar import Expression, HasOnAllLive, Scope
 from grants.policies.policy import Generation
 from grants.validity import at_time, in_force, question_time
@@ -282,12 +280,9 @@ class _Evaluator:
         """Yield the entities with a grant of a group with changed members, or of an activated or deactivated
         user. where: a condition on them.
         """
-        for principal_type, (model, _) in GRANT_TABLES.items():
-            principals = [pk for type_, pk in self.affected.changed if type_ == principal_type]
-            if principals:
-                of_principals = {f"{principal_type}__pk__among": principals}
-                grants: QuerySet = model.objects.filter(**of_principals, **in_force()).order_by()
-                yield from self.nodes.load_rows(pk__in=grants.values("content_object_id"), **where)
+        for _, grants in grants_by_type(self.affected.changed):
+            pks = grants.filter(**in_force()).order_by().values("content_object_id")
+            yield from self.nodes.load_rows(pk__in=pks, **where)
 
     def _container_pks(self, nodes: Iterable[Node]) -> set[int]:
         """Return the containers of the entities."""

@@ -13,7 +13,7 @@ from entities.vocabulary import ANY, Privilege
 from grants.bulk_rows import database_time
 from grants.effects.nodes import Node, NodeTable, batches, is_live
 from grants.effects.situations import AffectedUsers, Principal
-from grants.models import GRANT_TABLES, permission_ids
+from grants.models import GROUP, grants_by_type, permission_ids
 from grants.policies.grammar import HasOnAllLive
 from grants.validity import in_force, in_force_sql, question_time
 
@@ -30,7 +30,8 @@ class AffectedHolders:
 
     def __init__(self, affected: AffectedUsers, nodes: NodeTable):
         self.situations, self._nodes = affected.situations, nodes
-        self._principals = {"user": affected.ids("user"), "group": affected.ids("group")}
+        self._principals = affected.after.bits.keys()
+        self._grants = list(grants_by_type(self._principals))
         self._numbers = {pk: NUMBERS[privilege] for privilege, pk in permission_ids().items()}
         self.nothing: HeldMasks = tuple((0,) * len(ANY) for _ in self.situations)
         # (entity, number of the privilege, principal) of the changed grants, by situation
@@ -180,16 +181,14 @@ class AffectedHolders:
     def _load(self, pks: list[int]) -> dict[int, list[list[int]]]:
         masks: dict[int, list[list[int]]] = {}
         bits = [situation.bits for situation in self.situations]
-        for principal_type, (model, column) in GRANT_TABLES.items():
-            rows = model.objects.filter(
-                content_object__pk__among=pks, **self._of_principals(principal_type)
-            ).order_by()
+        for principal_type, grants in self._grants:
+            rows = grants.filter(content_object__pk__among=pks, **in_force()).order_by()
             count = 0
             for pk, permission, principal_pk in rows.values_list(
-                "content_object_id", "permission_id", column
+                "content_object_id", "permission_id", principal_type.id_column
             ).iterator():
                 count += 1
-                number, principal = self._numbers[permission], (principal_type, principal_pk)
+                number, principal = self._numbers[permission], (principal_type.name, principal_pk)
                 held = masks.get(pk)
                 if held is None:
                     held = masks[pk] = [[0] * len(ANY) for _ in bits]
@@ -205,9 +204,6 @@ class AffectedHolders:
                     held[position][number] |= bits[position][principal]
         return masks
 
-    def _of_principals(self, principal_type: str) -> dict:
-        return {f"{principal_type}__pk__among": self._principals[principal_type], **in_force()}
-
     def _counts_inside(self, kind: str, pks: list[int]) -> Counter:
         """Return the number of stored grants of each principal inside each container.
 
@@ -215,35 +211,24 @@ class AffectedHolders:
         """
         counts: Counter = Counter()
         exact = {principal for removed in self._removed for _, _, principal in removed}
-        for principal_type, (model, column) in GRANT_TABLES.items():
-            principals = self._principals[principal_type]
+        for principal_type, grants in self._grants:
+            name, column = principal_type.name, principal_type.id_column
+            rows = grants.filter(**in_force()).order_by()
             if kind == "instance":
-                rows = (
-                    model.objects.filter(**self._of_principals(principal_type)).order_by().values_list(column)
-                )
-                counts.update(
-                    {
-                        ((principal_type, principal), self._nodes.instance): count
-                        for principal, count in rows.annotate(Count("pk"))
-                    }
-                )
+                for principal, count in rows.values_list(column).annotate(Count("pk")):
+                    counts[(name, principal), self._nodes.instance] = count
                 continue
-            if principal_type == "group":
+            if principal_type is GROUP:
                 # a group has so many grants that looking for one in each container is faster than counting
                 # them
-                counts.update(
-                    {
-                        ((principal_type, principal), pk): 1
-                        for principal, pk in _existing_pairs(
-                            model._meta.db_table, column, f"{kind}_id", principals, pks
-                        )
-                    }
-                )
-                principals = [pk for type_, pk in exact if type_ == principal_type]
-            inside = {f"{principal_type}__pk__among": principals, f"{kind}__pk__among": pks, **in_force()}
-            rows = model.objects.filter(**inside).order_by()
-            for principal, pk, count in rows.values_list(column, f"{kind}_id").annotate(Count("pk")):
-                counts[(principal_type, principal), pk] = count
+                table = principal_type.grant_model._meta.db_table
+                principals = [pk for type_, pk in self._principals if type_ == name]
+                for principal, pk in _existing_pairs(table, column, f"{kind}_id", principals, pks):
+                    counts[(name, principal), pk] = 1
+                rows = rows.filter(**{f"{name}__pk__among": [pk for type_, pk in exact if type_ == name]})
+            inside = rows.filter(**{f"{kind}__pk__among": pks})
+            for principal, pk, count in inside.values_list(column, f"{kind}_id").annotate(Count("pk")):
+                counts[(name, principal), pk] = count
         return counts
 
     def _differences_inside(self, kind: str, position: int) -> Counter:
@@ -273,18 +258,13 @@ class AffectedHolders:
             changed = frozenset().union(*self._added, *self._removed)
             pks, principals = list({pk for pk, _, _ in changed}), {principal for _, _, principal in changed}
             self._existing = set()
-            for principal_type, (model, column) in GRANT_TABLES.items():
-                of_type = [pk for type_, pk in principals if type_ == principal_type]
+            for principal_type, grants in grants_by_type(principals):
                 for chunk in batches(pks):
-                    rows = model.objects.filter(
-                        content_object__pk__among=chunk,
-                        **{f"{principal_type}__pk__among": of_type},
-                        **in_force(),
-                    )
+                    rows = grants.filter(content_object__pk__among=chunk, **in_force()).order_by()
                     self._existing |= {
-                        (pk, self._numbers[permission], (principal_type, principal))
-                        for pk, permission, principal in rows.order_by().values_list(
-                            "content_object_id", "permission_id", column
+                        (pk, self._numbers[permission], (principal_type.name, principal))
+                        for pk, permission, principal in rows.values_list(
+                            "content_object_id", "permission_id", principal_type.id_column
                         )
                     } & changed
         return self._existing

@@ -19,7 +19,7 @@ from grants.change_set import (
     Revoke,
 )
 from grants.effects.changes import EffectChange, StateChange
-from grants.models import User
+from grants.models import USER, User
 from grants.principal_names import parse_principal
 from grants.querysets import memberships_in_force
 
@@ -103,7 +103,7 @@ def affected_users(changes: Sequence[EffectChange]) -> AffectedUsers:
         if isinstance(change, MakePrincipal) and change.user in user_ids
     }
     held, removed = _changed_grants(changes, user_ids, groups)
-    granted = {pk for (type_, pk), _, _ in held if type_ == "user"}
+    granted = {pk for (type_, pk), _, _ in held if type_ == USER.name}
     all_groups = set(groups.values()) | {group for _, group in pairs | pairs_after}
     before = Situation(_active_mask(bit, active, principals), _bits(bit, pairs, all_groups))
     personal = Situation(
@@ -141,7 +141,7 @@ def _load_users(changes: Sequence[EffectChange]) -> tuple[list[User], dict[str, 
         match change:
             case Grant(principal) | Revoke(principal):
                 principal_type, name = parse_principal(principal)
-                (users if principal_type == "user" else granted_groups).add(name)
+                (users if principal_type == USER.name else granted_groups).add(name)
             case Join(user, group) | Leave(user, group):
                 users.add(user)
                 group_names.add(group)
@@ -171,7 +171,7 @@ def _changed_grants(
     for change in changes:
         if isinstance(change, Grant | Revoke):
             principal_type, name = parse_principal(change.principal)
-            pk = (users if principal_type == "user" else groups).get(name)
+            pk = (users if principal_type == USER.name else groups).get(name)
             if pk is not None:
                 (granted if isinstance(change, Grant) else revoked).add(
                     ((principal_type, pk), change.address, change.privilege)

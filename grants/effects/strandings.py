@@ -15,7 +15,7 @@ from grants.effects.changes import EffectChange
 from grants.effects.holders import NUMBERS, AffectedHolders
 from grants.effects.nodes import NODE_COLUMNS, Node, NodeTable, UnlimitedSize, is_live
 from grants.effects.situations import AffectedUsers, affected_users
-from grants.models import GRANT_TABLES, permission_ids
+from grants.models import grants_by_type, permission_ids
 from grants.validity import in_force
 
 # so few that the masks of all users for these entities fit into memory
@@ -129,16 +129,8 @@ def _entities_of_changed_principals(affected: AffectedUsers) -> Iterator[Node]:
     """Yield the entities on which a principal holds ADMIN that is activated or deactivated, or of which the
     members change.
     """
-    for principal_type, (model, _) in GRANT_TABLES.items():
-        principals = [pk for type_, pk in affected.changed if type_ == principal_type]
-        if principals:
-            admin = {
-                f"{principal_type}__pk__among": principals,
-                "permission_id": permission_ids()[Privilege.ADMIN],
-                **in_force(),
-            }
-            pks = model.objects.filter(**admin).order_by().values("content_object_id")
-            rows = Entity.objects.filter(pk__in=pks).order_by()
-            yield from (
-                Node(*row) for row in rows.values_list(*NODE_COLUMNS).iterator(chunk_size=ENTITIES_PER_CHUNK)
-            )
+    for _, grants in grants_by_type(affected.changed):
+        admin = grants.filter(permission_id=permission_ids()[Privilege.ADMIN], **in_force()).order_by()
+        rows = Entity.objects.filter(pk__in=admin.values("content_object_id")).order_by()
+        for row in rows.values_list(*NODE_COLUMNS).iterator(chunk_size=ENTITIES_PER_CHUNK):
+            yield Node(*row)

@@ -20,6 +20,7 @@ from grants.policies.catalogue import generation_by_name
 from grants.policies.decide import is_permitted
 from grants.policies.grammar import AllOf, AnyOf, Expression, fold, has
 from grants.policies.question import Question
+from grants.querysets import union_all
 
 # A page of entities is computed in one of two ways: from the grants, if they lead to few entities, or by
 # checking the entities of the kind in order, if the first few fill the page. An attempt with a limit is
@@ -56,13 +57,25 @@ def search_entities(
     tables = requirement and grant_tables(question.subject_type, question.subject)
     if not tables:
         return EMPTY_PAGE
-    search = _EntitySearch(requirement, tables, question, after, max_rows)
-    if has_at_most(FEW_GRANTS, tables) and (page := search.page_from_grants(FEW_GRANTS)):
+    search = KeySearch(requirement, tables, question.target.kind, question)
+
+    def page_from_grants(max_keys: int) -> SearchPage | None:
+        keys = search.keys_from_grants(max_keys)
+        if keys is None:
+            return None
+        following = [key for key in keys if key > after]
+        return SearchPage(following[:max_rows], len(following) > max_rows, len(keys))
+
+    def page_from_entities(max_entities: int | None) -> SearchPage | None:
+        keys = search.keys_from_entities(Entity.objects.all(), after, max_rows + 1, max_entities)
+        return None if keys is None else _page_of_rows(keys, after, max_rows)
+
+    if has_at_most(FEW_GRANTS, tables) and (page := page_from_grants(FEW_GRANTS)):
         return page
     for max_entities, max_keys in zip(MAX_CHECKED, MAX_COLLECTED, strict=True):
-        if page := search.page_from_entities(max_entities) or search.page_from_grants(max_keys):
+        if page := page_from_entities(max_entities) or page_from_grants(max_keys):
             return page
-    return search.page_from_entities(None)
+    return page_from_entities(None)
 
 
 def _requirement(question: Question, visible_in: str | None) -> Expression | None:
@@ -77,47 +90,39 @@ def _requirement(question: Question, visible_in: str | None) -> Expression | Non
 
 
 @dataclass(frozen=True, slots=True)
-class _EntitySearch:
-    """Two ways to compute a page of entities; each returns None if it exceeds its limit."""
+class KeySearch:
+    """Two ways to find the keys of the entities of one kind on which grants meet a requirement.
+
+    Each returns None if it exceeds its limit.
+    """
 
     requirement: Expression
     tables: tuple[GrantTable, ...]
-    question: Question
-    after: str
-    max_rows: int
+    kind: str
+    question: Question | None = None
 
-    @property
-    def kind(self) -> str:
-        return self.question.target.kind
+    def keys_from_grants(self, max_keys: int) -> list[str] | None:
+        """Return all keys, computed from the grants; None if they lead to more than `max_keys` keys."""
+        conditions = EntityConditions(self.tables, [self.kind], self.question)
+        queries = candidate_queries(self.requirement, conditions)
+        keys = None if queries is None else list(union_all(queries)[: max_keys + 1])
+        return None if keys is None or len(keys) > max_keys else sorted(set(keys))
 
-    def page_from_grants(self, max_keys: int) -> SearchPage | None:
-        """Return the page, computed from the grants; None if they lead to more than `max_keys` keys."""
-        queries = candidate_queries(
-            self.requirement, EntityConditions(self.tables, [self.kind], self.question)
-        )
-        if queries is None:
-            return None
-        rows = queries[0].union(*queries[1:], all=True) if len(queries) > 1 else queries[0]
-        keys = list(rows[: max_keys + 1])
-        return None if len(keys) > max_keys else _page_of_ids(sorted(set(keys)), self.after, self.max_rows)
-
-    def page_from_entities(self, max_entities: int | None) -> SearchPage | None:
-        """Return the page, computed by checking the entities in order; None if the first `max_entities` do
-        not fill it.
+    def keys_from_entities(
+        self, rows: QuerySet[Entity], after: str, max_rows: int, max_entities: int | None
+    ) -> list[str] | None:
+        """Return the first keys after a key, computed by checking the entities in order; None if the first
+        `max_entities` do not contain `max_rows` of them.
 
         max_entities: None for no limit.
         """
-        rows = (
-            Entity.objects.filter(kind=self.kind, key__gt=self.after)
-            .order_by("key")
-            .values_list("key", flat=True)
-        )
+        rows = rows.filter(kind=self.kind, key__gt=after).order_by("key").values_list("key", flat=True)
         end = None if max_entities is None else rows[max_entities : max_entities + 1].first()
         if end is not None:
             rows = rows.filter(key__lt=end)
-        context = EntityConditions(self.tables, [self.kind], self.question, row_by_row=True)
-        page = _page_of_rows(rows.filter(fold(self.requirement, context)), self.after, self.max_rows)
-        return page if end is None or page.has_more else None
+        conditions = EntityConditions(self.tables, [self.kind], self.question, row_by_row=True)
+        keys = list(rows.filter(fold(self.requirement, conditions))[:max_rows])
+        return keys if end is None or len(keys) == max_rows else None
 
 
 def search_principals(question: Question, *, after: str, max_rows: int) -> SearchPage:
@@ -159,12 +164,7 @@ def search_operations(
     return SearchPage(following[:max_rows], len(following) > max_rows, sum(decisions.values()))
 
 
-def _page_of_rows(rows: QuerySet, after: str, max_rows: int) -> SearchPage:
+def _page_of_rows(rows: QuerySet | list[str], after: str, max_rows: int) -> SearchPage:
     ids = list(rows[: max_rows + 1])
     has_more = len(ids) > max_rows
     return SearchPage(ids[:max_rows], has_more, None if has_more or after else len(ids))
-
-
-def _page_of_ids(ids: list[str], after: str, max_rows: int) -> SearchPage:
-    following = [key for key in ids if key > after]
-    return SearchPage(following[:max_rows], len(following) > max_rows, len(ids))

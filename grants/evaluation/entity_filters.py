@@ -337,4 +337,5 @@ def _order_by_kind(table: GrantTable) -> tuple[str, ...]:
 
     The rows of several principals are not in this order in the index.
     """
-    return (table.column, "entity_kind") if len(table.ids) == 1 and "__" not in table.column else ()
+    is_ordered = len(table.ids) == 1 and not table.source.membership
+    return (table.source.holder.id_column, "entity_kind") if is_ordered else ()

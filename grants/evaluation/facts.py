@@ -26,11 +26,17 @@ from entities.models import Entity, State
 from entities.vocabulary import CONTAINER_KINDS, KIND_ORDER, Privilege
 from grants.bulk_rows import database_time
 from grants.evaluation.raw_statement import fetch_rows
-from grants.models import GroupGrant, User, UserGrant, permission_ids, privilege_of
+from grants.models import (
+    GRANT_SOURCES,
+    PRINCIPAL_TYPES,
+    GrantSource,
+    Membership,
+    permission_ids,
+    privilege_of,
+)
 from grants.policies.decide import EntitiesWithoutPrivilege, Facts, HeldGrant, HolderName
 from grants.policies.grammar import FactsRead
 from grants.policies.question import Question
-from grants.querysets import active_principal_sql
 from grants.validity import in_force_sql, question_time
 
 NOTHING_HELD: Mapping[Privilege, str] = MappingProxyType({})
@@ -306,8 +312,7 @@ def _relation_rows(lookups: _Lookups) -> dict[tuple[str, str], list[tuple]]:
     return relations
 
 
-_ENTITY, _USER, _MEMBER = Entity._meta.db_table, User._meta.db_table, User.groups.through._meta.db_table
-_USER_GRANT, _GROUP_GRANT = UserGrant._meta.db_table, GroupGrant._meta.db_table
+_ENTITY, _MEMBER = Entity._meta.db_table, Membership._meta.db_table
 
 # Sorts after the names of all kinds: these begin with letters, and the column sorts by bytes on every
 # database
@@ -350,26 +355,51 @@ class Relation:
         return f"{self.subject_type}_{self.lookup}"
 
 
+_IN_FORCE = in_force_sql("g", "a.at")
+_MEMBERSHIPS = f"{_MEMBER} m WHERE m.user_id = a.subject_id AND {in_force_sql('m', 'a.at')}"
+_OF_HOLDER = f"{_MEMBERSHIPS} AND m.group_id = g.group_id LIMIT 1"
+
+
 @dataclass(frozen=True, slots=True)
 class _GrantPath:
-    """A way in which a grant `g` is effective for the subject of lookup `a`: directly or through a group.
+    """The SQL of a source of grants: a way in which a grant `g` is effective for the subject of lookup `a`.
 
-    table: the table of the grants. is_effective: the condition that `g` is effective. principal: an
-    expression for the holder.
+    is_effective: the condition that `g` is effective. principal: an expression for the holder.
     membership_end: an expression for the end of the membership through which the grant is effective.
-    memberships: for grants through groups, the FROM clause of the memberships `m` of the subject.
     """
 
-    table: str
-    is_effective: str
-    principal: str
-    # without a type, PostgreSQL takes NULL for a text
-    membership_end: str = "CAST(NULL AS timestamptz)"
-    memberships: str = ""
+    source: GrantSource
+
+    @property
+    def table(self) -> str:
+        return self.source.holder.grant_model._meta.db_table
+
+    @property
+    def is_effective(self) -> str:
+        if self.source.membership:
+            return f"{_IN_FORCE} AND (SELECT 1 FROM {_OF_HOLDER}) IS NOT NULL"
+        return f"g.{self.source.holder.id_column} = a.subject_id AND {_IN_FORCE}"
+
+    @property
+    def principal(self) -> str:
+        holder, name = self.source.holder, "a.name"
+        if self.source.membership:
+            table = holder.model._meta.db_table
+            name = f"(SELECT t.{holder.name_column} FROM {table} t WHERE t.id = g.{holder.id_column})"
+        return f"'{holder.name}:' || {name}"
+
+    @property
+    def membership_end(self) -> str:
+        # without a type, PostgreSQL takes NULL for a text
+        return (
+            f"(SELECT m.valid_until FROM {_OF_HOLDER})"
+            if self.source.membership
+            else "CAST(NULL AS timestamptz)"
+        )
 
     def any_grant(self, condition: str, expression: str) -> str:
         """Return a scalar subquery for `expression` of any one grant that meets `condition`."""
-        if not self.memberships:
+        if not self.source.membership:
             return (
                 f"(SELECT {expression} FROM {self.table} g WHERE {self.is_effective} AND {condition} LIMIT 1)"
             )
@@ -378,40 +408,24 @@ class _GrantPath:
             f"(SELECT {expression} FROM {self.table} g WHERE g.group_id = m.group_id AND {_IN_FORCE} AND {condition} "
             f"LIMIT 1)"
         )
-        return f"(SELECT {of_group} FROM {self.memberships} AND {of_group} IS NOT NULL LIMIT 1)"
+        return f"(SELECT {of_group} FROM {_MEMBERSHIPS} AND {of_group} IS NOT NULL LIMIT 1)"
+
+    def inactive_grants(self, lookups: str, no_time: str) -> str:
+        """Select the grants on exactly the addresses of the lookups that are not in force."""
+        holder_id, membership, period, is_effective = "a.subject_id", "", f"{no_time}, {no_time}", _IN_FORCE
+        if self.source.membership:
+            holder_id, membership = "m.group_id", f"JOIN {_MEMBER} m ON m.user_id = a.subject_id "
+            period = "m.valid_from, m.valid_until"
+            is_effective += f" AND {in_force_sql('m', 'a.at')}"
+        return (
+            f"SELECT a.no, g.permission_id, {self.principal}, g.valid_from, g.valid_until, {period} "
+            f"FROM {lookups} a {membership}JOIN {self.table} g ON g.{self.source.holder.id_column} = {holder_id} "
+            f"AND g.content_object_id = a.entity_id WHERE NOT ({is_effective})"
+        )
 
 
-@dataclass(frozen=True, slots=True)
-class _Subject:
-    """How to find a subject `s` of one type by the name in row `r`, and the paths to its effective grants."""
-
-    table: str
-    where: str
-    paths: tuple[_GrantPath, ...]
-
-
-_GROUP_NAME = "'group:' || (SELECT t.name FROM auth_group t WHERE t.id = g.group_id)"
-_MEMBERSHIPS = f"{_MEMBER} m WHERE m.user_id = a.subject_id AND {in_force_sql('m', 'a.at')}"
-_IN_GROUP = f"(SELECT 1 FROM {_MEMBERSHIPS} AND m.group_id = g.group_id LIMIT 1) IS NOT NULL"
-_IN_FORCE = in_force_sql("g", "a.at")
-_MEMBERSHIP_END = f"(SELECT m.valid_until FROM {_MEMBERSHIPS} AND m.group_id = g.group_id LIMIT 1)"
-_SUBJECTS = {
-    "user": _Subject(
-        _USER,
-        f"s.username = r.name AND {active_principal_sql('s')}",
-        (
-            _GrantPath(_USER_GRANT, f"g.user_id = a.subject_id AND {_IN_FORCE}", "'user:' || a.name"),
-            _GrantPath(
-                _GROUP_GRANT, f"{_IN_FORCE} AND {_IN_GROUP}", _GROUP_NAME, _MEMBERSHIP_END, _MEMBERSHIPS
-            ),
-        ),
-    ),
-    "group": _Subject(
-        "auth_group",
-        "s.name = r.name",
-        (_GrantPath(_GROUP_GRANT, f"g.group_id = a.subject_id AND {_IN_FORCE}", "'group:' || a.name"),),
-    ),
-}
+# by type of the subject
+_PATHS = {name: tuple(map(_GrantPath, sources)) for name, sources in GRANT_SOURCES.items()}
 
 
 @cache
@@ -440,23 +454,12 @@ def inactive_grants_statement(vendor: str, relations: tuple[Relation, ...]) -> s
     tables = [
         f"{relation.name} AS MATERIALIZED ({_relation_select(vendor, relation)})" for relation in relations
     ]
-    selects = []
-    for relation in relations:
-        start = "SELECT a.no, g.permission_id,"
-        no_time = f"CAST(NULL AS {_TIME_TYPES[vendor]})"
-        table = _USER_GRANT if relation.subject_type == "user" else _GROUP_GRANT
-        selects.append(
-            f"{start} '{relation.subject_type}:' || a.name, g.valid_from, g.valid_until, {no_time}, {no_time} "
-            f"FROM {relation.name} a JOIN {table} g ON g.{relation.subject_type}_id = a.subject_id "
-            f"AND g.content_object_id = a.entity_id WHERE NOT ({_IN_FORCE})"
-        )
-        if relation.subject_type == "user":
-            selects.append(
-                f"{start} {_GROUP_NAME}, g.valid_from, g.valid_until, m.valid_from, m.valid_until "
-                f"FROM {relation.name} a JOIN {_MEMBER} m ON m.user_id = a.subject_id "
-                f"JOIN {_GROUP_GRANT} g ON g.group_id = m.group_id AND g.content_object_id = a.entity_id "
-                f"WHERE NOT ({_IN_FORCE} AND {in_force_sql('m', 'a.at')})"
-            )
+    no_time = f"CAST(NULL AS {_TIME_TYPES[vendor]})"
+    selects = [
+        path.inactive_grants(relation.name, no_time)
+        for relation in relations
+        for path in _PATHS[relation.subject_type]
+    ]
     return f"WITH {', '.join(tables)}\n{' UNION ALL '.join(selects)}"
 
 
@@ -465,8 +468,9 @@ def _relation_select(vendor: str, relation: Relation) -> str:
 
     An id is NULL if the subject or entity is unknown.
     """
-    subject, columns = _SUBJECTS[relation.subject_type], ", ".join(_COLUMNS[relation.lookup])
-    keys = [f"(SELECT s.id FROM {subject.table} s WHERE {subject.where} LIMIT 1) AS subject_id"]
+    subjects, columns = PRINCIPAL_TYPES[relation.subject_type], ", ".join(_COLUMNS[relation.lookup])
+    where = " AND ".join([f"s.{subjects.name_column} = r.name", *(f"s.{name}" for name in subjects.active)])
+    keys = [f"(SELECT s.id FROM {subjects.model._meta.db_table} s WHERE {where} LIMIT 1) AS subject_id"]
     if "kind" in _COLUMNS[relation.lookup]:
         keys.append(
             f"(SELECT e.id FROM {_ENTITY} e WHERE e.kind = r.kind AND e.key = r.key LIMIT 1) AS entity_id"
@@ -491,30 +495,30 @@ def _rows(vendor: str, relation: Relation) -> str:
 
 def _selects(vendor: str, relation: Relation, explained: bool) -> Iterator[str]:
     # an unregistered address also has a result row, which shows that the subject is known
-    subject, source = _SUBJECTS[relation.subject_type], f"{relation.name} a WHERE a.subject_id IS NOT NULL"
+    paths, source = _PATHS[relation.subject_type], f"{relation.name} a WHERE a.subject_id IS NOT NULL"
     match relation.lookup:
         case "known":
             yield _row("known", "NULL", source)
         case "held":
-            yield _row("held", _held_privileges(vendor, subject, explained), source)
+            yield _row("held", _held_privileges(vendor, paths, explained), source)
         case "below":
             for kind in relation.kinds:
-                yield _row("below", _grant_below(subject, kind, explained), f"{source} AND a.kind = '{kind}'")
+                yield _row("below", _grant_below(paths, kind, explained), f"{source} AND a.kind = '{kind}'")
         case "live":
             for kind in relation.kinds:
-                yield from _entities_without_privilege(subject, kind, relation.name, explained)
+                yield from _entities_without_privilege(paths, kind, relation.name, explained)
 
 
 def _row(lookup: str, text: str, source: str, count: str = "NULL") -> str:
     return f"\nSELECT '{lookup}', a.no, CAST({count} AS bigint), CAST({text} AS text) FROM {source}"
 
 
-def _held_privileges(vendor: str, subject: _Subject, explained: bool) -> str:
+def _held_privileges(vendor: str, paths: tuple[_GrantPath, ...], explained: bool) -> str:
     """Return a subquery for the privileges held on exactly the address, as text; NULL if there are none."""
     grants = " UNION ALL ".join(
         f"SELECT g.permission_id{_explained_columns(path) if explained else ''} FROM {path.table} g "
         f"WHERE g.content_object_id = a.entity_id AND {path.is_effective}"
-        for path in subject.paths
+        for path in paths
     )
     return f"(SELECT {_AGGREGATES[vendor, explained]} FROM ({grants}) h)"
 
@@ -538,7 +542,7 @@ _AGGREGATES = {
 }
 
 
-def _grant_below(subject: _Subject, kind: str, explained: bool) -> str:
+def _grant_below(paths: tuple[_GrantPath, ...], kind: str, explained: bool) -> str:
     """Return an expression for one grant on or inside a container, as text; NULL if there is none.
 
     The principal is last in the text, because its name may contain spaces.
@@ -546,7 +550,7 @@ def _grant_below(subject: _Subject, kind: str, explained: bool) -> str:
     columns = {"namespace": "g.namespace_id = a.entity_id", "application": "g.application_id = a.entity_id"}
     inside = columns.get(kind, "a.entity_id IS NOT NULL")
     grants = ", ".join(
-        path.any_grant(inside, _grant_as_text(path) if explained else "'held'") for path in subject.paths
+        path.any_grant(inside, _grant_as_text(path) if explained else "'held'") for path in paths
     )
     # SQLite does not accept COALESCE with one argument
     return f"COALESCE({grants}, NULL)"
@@ -561,7 +565,9 @@ def _grant_as_text(path: _GrantPath) -> str:
     return f"CAST(g.permission_id AS text) || ' ' || {entity} || ' ' || {ends} || ' ' || {path.principal}"
 
 
-def _entities_without_privilege(subject: _Subject, kind: str, source: str, explained: bool) -> Iterator[str]:
+def _entities_without_privilege(
+    paths: tuple[_GrantPath, ...], kind: str, source: str, explained: bool
+) -> Iterator[str]:
     """Select whether there is a live entity in a container without the privilege.
 
     For an explanation, select all these entities, and the number of live entities.
@@ -573,7 +579,7 @@ def _entities_without_privilege(subject: _Subject, kind: str, source: str, expla
     is_missing = " AND ".join(
         f"(SELECT 1 FROM {path.table} g WHERE g.content_object_id = d.id AND g.permission_id = a.permission "
         f"AND {path.is_effective} LIMIT 1) IS NULL"
-        for path in subject.paths
+        for path in paths
     )
     where = f"a.subject_id IS NOT NULL AND a.kind = '{kind}'"
     exists = f"(SELECT 1 FROM {_ENTITY} d WHERE {inside} AND {is_missing} LIMIT 1) IS NOT NULL"

@@ -24,6 +24,7 @@ from grants.models import permission_ids
 from grants.policies.decide import EntitiesWithoutPrivilege
 from grants.policies.explain import Attempt
 from grants.policies.question import Question
+from grants.querysets import union_all
 
 # The keys inside a container start with its key and a dot, and keys sort by bytes
 # (entities.migrations.0002_byte_order).
@@ -164,7 +165,7 @@ class _RequiredPrivilege:
         ids = [grants.values_list("content_object_id") for grants in self._grants]
         if not ids:
             return self.live.none()
-        return self.live.filter(pk__in=ids[0].union(*ids[1:], all=True) if len(ids) > 1 else ids[0])
+        return self.live.filter(pk__in=union_all(ids))
 
     def first_without(self, counts: Counter, max_listed: int, condition: Q = ALL) -> list[Address]:
         """Return the first entities that lack the privilege and meet `condition`, by address. Runs at most
@@ -187,9 +188,7 @@ class _RequiredPrivilege:
             Entity.objects.filter(pk__in=part.values("pk")).order_by().values_list("kind", "key")
             for part in parts
         ]
-        addresses = [
-            Address(*row) for row in (rows[0].union(*rows[1:], all=True) if len(rows) > 1 else rows[0])
-        ]
+        addresses = [Address(*row) for row in union_all(rows)]
         return sorted(addresses, key=lambda address: (KIND_ORDER[address.kind], address.key))[:max_listed]
 
 

@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from django.contrib.auth.models import Group
 from django.db.models import Exists, OuterRef, Q, QuerySet, Subquery
 from django.db.models.lookups import IsNull
 
@@ -16,12 +15,11 @@ from entities.address import Address
 from entities.models import Entity, State
 from entities.selectors import entity_at
 from entities.vocabulary import ANY, CONTAINER_KINDS, Privilege
-from grants.evaluation.effective_grants import GRANT_SOURCES
 from grants.evaluation.entity_filters import ALL, NONE, Conditions, on_address, with_privileges
-from grants.models import GroupGrant, User, UserGrant
+from grants.models import GRANT_SOURCES, PRINCIPAL_TYPES, all_grants
 from grants.policies.grammar import Expression, FactsRead, HasAtOrBelow, HasOnAllLive, Parameter, Scope, fold
 from grants.policies.question import Question
-from grants.querysets import memberships_in_force
+from grants.querysets import memberships_in_force, union_all
 from grants.validity import in_force, question_time
 
 # With more grants inside a container, each principal is checked separately, which finds the first principals
@@ -105,10 +103,6 @@ class PrincipalConditions(Conditions):
         assert self.container is not None
         return {} if self.container.kind == "instance" else {f"{self.container.kind}_id": self.container.pk}
 
-    @property
-    def _is_group(self) -> bool:
-        return self.question.subject_type == "group"
-
     def _has_grant_on(self, address: Address | None, privileges: tuple[Privilege, ...]) -> Q:
         """Return the condition that a principal has a grant on exactly `address`.
 
@@ -120,13 +114,16 @@ class PrincipalConditions(Conditions):
 
     def _has_grant(self, where: dict) -> Q:
         """Return the condition that a principal has a grant that meets `where`, directly or through a group."""
-        where = {**where, **in_force(at=self.at)}
-        groups = GroupGrant.objects.filter(**where).order_by().values("group_id").distinct()
-        if self._is_group:
-            return Q(pk__in=groups)
-        users = UserGrant.objects.filter(**where).order_by().values("user_id").distinct()
-        members = memberships_in_force(self.at).filter(group_id__in=groups).values("user_id").distinct()
-        return Q(pk__in=users) | Q(pk__in=members)
+        condition = NONE
+        for source in GRANT_SOURCES[self.question.subject_type]:
+            grants = source.holder.grants.filter(**where, **in_force(at=self.at)).order_by()
+            holders = grants.values(source.holder.id_column).distinct()
+            if source.membership:
+                # the database finds the holders first, which are far fewer than their members
+                members = memberships_in_force(self.at).filter(**{f"{source.holder.id_column}__in": holders})
+                holders = members.values("user_id").distinct()
+            condition |= Q(pk__in=holders)
+        return condition
 
     def _effective_grants(self, principal: OuterRef) -> list[QuerySet]:
         """Return the effective grants of the outer principal, one queryset for each source."""
@@ -148,9 +145,8 @@ def permitted_principals(
     is_met = fold(
         requirement, principal_conditions(requirement, question) if conditions is None else conditions
     )
-    if question.subject_type == "group":
-        return Group.objects.filter(is_met), "name"
-    return User.objects.filter(is_met).active_principals(), "username"
+    subjects = PRINCIPAL_TYPES[question.subject_type]
+    return subjects.active_principals.filter(is_met), subjects.name_column
 
 
 def principal_conditions(requirement: Expression, question: Question) -> PrincipalConditions:
@@ -186,8 +182,5 @@ def with_listed_principals(requirement: Expression, conditions: PrincipalConditi
 
 
 def _has_many_grants(conditions: PrincipalConditions) -> bool:
-    grants = [
-        model.objects.filter(**conditions.grants_inside).order_by().values("pk")
-        for model in (UserGrant, GroupGrant)
-    ]
-    return grants[0].union(grants[1], all=True)[: MAX_GRANTS_INSIDE + 1].count() > MAX_GRANTS_INSIDE
+    grants = [rows.order_by().values("pk") for rows in all_grants(**conditions.grants_inside)]
+    return union_all(grants)[: MAX_GRANTS_INSIDE + 1].count() > MAX_GRANTS_INSIDE

@@ -30,6 +30,7 @@ from grants.evaluation.entity_filters import (
 from grants.models import User
 from grants.policies.grammar import Algebra, HasAtOrBelow, Parameter, Scope, fold
 from grants.policies.policy import Generation
+from grants.querysets import union_all
 from grants.validity import question_time
 
 # Checking the entities of this many grants takes milliseconds. With more grants, checking the entities in
@@ -96,7 +97,7 @@ class Visibility:
             for condition in self.disjoint_conditions or (self.all_rows,)
         ]
         counts: Counter[tuple[str, str]] = Counter()
-        for kind, state, total in _union(queries):
+        for kind, state, total in union_all(queries):
             counts[kind, state] += total
         return counts
 
@@ -200,7 +201,7 @@ class IsReachedByGrants(Algebra[bool]):
 
 def _has_few_grants(tables: tuple[GrantTable, ...], in_namespace: dict) -> bool:
     max_grants = FEW_GRANTS_INSIDE if in_namespace else FEW_GRANTS
-    grants = _union([_indexed_columns(table.rows(**in_namespace)) for table in tables])
+    grants = union_all([_indexed_columns(table.rows(**in_namespace)) for table in tables])
     return grants[: max_grants + 1].count() <= max_grants
 
 
@@ -258,8 +259,4 @@ def _granted_entity_ids(tables: tuple[GrantTable, ...], in_namespace: dict) -> Q
     if not in_namespace:
         # the instance contains the entities of all grants
         queries.append(Entity.objects.filter(kind="instance").order_by().values_list("pk"))
-    return _union(queries)
-
-
-def _union(queries: list[QuerySet]) -> QuerySet:
-    return queries[0].union(*queries[1:], all=True) if len(queries) > 1 else queries[0]
+    return union_all(queries)

@@ -30,16 +30,15 @@ from grants.history.identities import Place, places, principal_ids, rename_princ
 from grants.history.keyed_rows import rows_of_keys
 from grants.models import JournalHead, JournalLine, Role, User, permission_ids
 from grants.models.history import (
+    GRANT_PERIODS,
     PERIOD_MODELS,
     EntityPeriod,
     GenerationPeriod,
-    GroupGrantPeriod,
     GroupPeriod,
     HistoryAddress,
     HistoryPosition,
     HistoryPrincipal,
     MembershipPeriod,
-    UserGrantPeriod,
     UserPeriod,
 )
 from grants.validity import VALIDITY_COLUMNS
@@ -367,7 +366,8 @@ def _write_grants(events: Events, ids: dict[str, int], addresses: dict[str, Plac
         place = places_by_id[key[1]]
         return place.namespace, place.application, ids.get(_author(event)), event.reason
 
-    for kind, model in (("user", UserGrantPeriod), ("group", GroupGrantPeriod)):
+    for model in GRANT_PERIODS:
+        kind = model.principal_type
         table = PeriodTable(model, (kind, "entity", "permission"), VALIDITY_COLUMNS, _GRANT_DETAILS, details)
         table.write(
             {

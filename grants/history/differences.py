@@ -14,6 +14,7 @@ from entities.address import Address
 from grants.history.catch_up import catch_up_for_read
 from grants.models import JournalLine, privilege_of
 from grants.models.history import (
+    GRANT_PERIODS,
     EntityPeriod,
     GrantPeriod,
     GroupGrantPeriod,
@@ -116,8 +117,10 @@ def _parts_of_entities(span: Span, where: Q) -> list[QuerySet]:
     groups = GroupGrantPeriod.objects.filter(where, holds).values("group")
     return [
         span.rows(EntityPeriod, ("entity", "state")).filter(where),
-        span.rows(UserGrantPeriod, ("entity", "user", "permission")).filter(where),
-        span.rows(GroupGrantPeriod, ("entity", "group", "permission")).filter(where),
+        *(
+            span.rows(model, ("entity", model.principal_type, "permission")).filter(where)
+            for model in GRANT_PERIODS
+        ),
         span.rows(MembershipPeriod, ("user", "group"), group__in=groups),
     ]
 
@@ -173,20 +176,9 @@ def _revision(row: Model, span: Span) -> int:
 def _content(row: Model, names: Mapping[int, str], addresses: Mapping[int, str]) -> tuple[str, str, str, str]:
     """Return what differs, the principal, the entity and the value."""
     match row:
-        case UserGrantPeriod():
-            return (
-                "grant",
-                names[row.user],
-                addresses[row.entity],
-                _with_period(str(privilege_of(row.permission)), row),
-            )
-        case GroupGrantPeriod():
-            return (
-                "grant",
-                names[row.group],
-                addresses[row.entity],
-                _with_period(str(privilege_of(row.permission)), row),
-            )
+        case GrantPeriod():
+            privilege = _with_period(str(privilege_of(row.permission)), row)
+            return "grant", names[getattr(row, row.principal_type)], addresses[row.entity], privilege
         case MembershipPeriod():
             return "membership", names[row.user], "", _with_period(names[row.group], row)
         case EntityPeriod():

@@ -17,14 +17,13 @@ from entities.models import Entity
 from grants.history.catch_up import catch_up_for_read
 from grants.history.errors import HistoryError
 from grants.history.moments import Moment, check_revision, revision_time
-from grants.models import ActiveGeneration, GroupGrant, User, UserGrant
+from grants.models import PRINCIPAL_TYPES, ActiveGeneration, User
 from grants.models.history import (
+    GRANT_PERIODS,
     EntityPeriod,
     GenerationPeriod,
-    GroupGrantPeriod,
     GroupPeriod,
     MembershipPeriod,
-    UserGrantPeriod,
     UserPeriod,
 )
 from grants.validity import at_time
@@ -170,8 +169,14 @@ _SOURCES: tuple[tuple[type[models.Model], type[models.Model], Mapping[str, str]]
             "valid_until": "valid_until",
         },
     ),
-    (UserGrant, UserGrantPeriod, {**_GRANT_COLUMNS, "user_id": "user"}),
-    (GroupGrant, GroupGrantPeriod, {**_GRANT_COLUMNS, "group_id": "group"}),
+    *(
+        (
+            PRINCIPAL_TYPES[model.principal_type].grant_model,
+            model,
+            {**_GRANT_COLUMNS, f"{model.principal_type}_id": model.principal_type},
+        )
+        for model in GRANT_PERIODS
+    ),
     (
         Entity,
         EntityPeriod,

@@ -3,7 +3,6 @@
 `grants.changes.entities` uses the same forecast, so the actual effects equal the forecast.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from django.db.models import Count, QuerySet
@@ -14,7 +13,7 @@ from entities.selectors import children_of, entity_at, subtree_of
 from entities.services import instance_fault
 from entities.vocabulary import KINDS, Privilege
 from grants.active_generation import active_generation
-from grants.models import GRANT_TABLES, NAME_COLUMNS, GroupGrant, UserGrant, privilege_of
+from grants.models import GrantQuerySet, all_grants
 from grants.policies.catalogue import generation_by_name
 from grants.policies.policy import Generation
 from grants.validity import in_force
@@ -91,11 +90,9 @@ def live_subtree(entity: Entity) -> QuerySet[Entity]:
     return subtree_of(entity).filter(state=State.LIVE)
 
 
-def grants_on(entities: QuerySet[Entity]) -> list[QuerySet]:
-    """Return two querysets: the grants of users and the grants of groups on these entities."""
-    return [
-        model.objects.filter(content_object__in=entities.values("pk")) for model in (UserGrant, GroupGrant)
-    ]
+def grants_on(entities: QuerySet[Entity]) -> list[GrantQuerySet]:
+    """Return the grants on these entities, one queryset for each type of principal."""
+    return all_grants(content_object__in=entities.values("pk"))
 
 
 def _deletion_forecast(address: Address, entity: Entity, rules: Generation) -> LifecycleForecast:
@@ -132,20 +129,13 @@ def _live_forecast(
 
 def _privileges_by_principal(entity: Entity) -> dict[str, list[Privilege]]:
     unsorted: dict[str, list[Privilege]] = {}
-    for principal, permission in _grants_of_principals(entity):
-        unsorted.setdefault(principal, []).append(privilege_of(permission))
+    for grants in all_grants(content_object=entity, **in_force()):
+        for principal, _, privilege in grants.grant_keys():
+            unsorted.setdefault(principal, []).append(privilege)
     return {
         principal: [privilege for privilege in Privilege if privilege in privileges]
         for principal, privileges in unsorted.items()
     }
-
-
-def _grants_of_principals(entity: Entity) -> Iterator[tuple[str, int]]:
-    """Yield (principal, permission id) of each grant in force on the entity."""
-    for kind, (model, _) in GRANT_TABLES.items():
-        grants = model.objects.filter(content_object=entity, **in_force())
-        for name, permission in grants.values_list(NAME_COLUMNS[kind], "permission_id"):
-            yield f"{kind}:{name}", permission
 
 
 def _refusal(verb: str, address: Address, entity: Entity | None) -> str:

@@ -20,11 +20,10 @@ from grants.change_set import Grant
 from grants.errors import LifecycleError
 from grants.evaluation.effective_grants import GrantTable, grant_tables
 from grants.evaluation.entity_filters import NONE, EntityConditions
-from grants.lifecycle.forecast import resolve_generation
-from grants.models import GRANT_TABLES, NAME_COLUMNS, privilege_of
+from grants.lifecycle.forecast import grants_on, resolve_generation
+from grants.models import GrantQuerySet, privilege_of
 from grants.policies.grammar import fold
 from grants.policies.policy import Generation, OnUndeletable, deletion_steps
-from grants.querysets import effective_grant_condition
 from grants.validity import VALIDITY_COLUMNS, Validity
 
 MAX_GHOST_GRANTS = 12
@@ -163,12 +162,13 @@ def deletion_forecast(
     )
     if rules.deleting_removes_grants:
         return replace(forecast, grants_removed=grants)
+    users, groups = map(_holder_count, grants_on(deleted))
     return replace(
         forecast,
         grants_kept=grants,
         heirs=heirs,
-        heirs_users=_holder_count("user", deleted),
-        heirs_groups=_holder_count("group", deleted),
+        heirs_users=users,
+        heirs_groups=groups,
         ghosts=_first_grants(deleted),
     )
 
@@ -325,7 +325,7 @@ def step_title(kinds: Sequence[tuple[str, int]]) -> str:
 
 def _ghost_holders(deleted: QuerySet[Entity]) -> tuple[GhostHolders, ...]:
     """Return the holders of each privilege on these entities. Runs two statements."""
-    users, groups = (_counts_by_privilege(kind, deleted) for kind in ("user", "group"))
+    users, groups = map(_counts_by_privilege, grants_on(deleted))
     rows = (
         GhostHolders(
             privilege, users[privilege][0], groups[privilege][0], users[privilege][1] + groups[privilege][1]
@@ -335,14 +335,14 @@ def _ghost_holders(deleted: QuerySet[Entity]) -> tuple[GhostHolders, ...]:
     return tuple(row for row in rows if row.grants)
 
 
-def _counts_by_privilege(kind: str, deleted: QuerySet[Entity]) -> dict[Privilege, tuple[int, int]]:
+def _counts_by_privilege(grants: GrantQuerySet) -> dict[Privilege, tuple[int, int]]:
     """Return (principals, grants) of one principal type. Runs one statement."""
+    holder = grants.principal_type
     rows = (
-        _grants_on(kind, deleted)
+        grants.order_by()
         .values_list("permission_id")
         .annotate(
-            principals=Count(GRANT_TABLES[kind][1], distinct=True, filter=effective_grant_condition(kind)),
-            grants=Count("pk"),
+            principals=Count(holder.id_column, distinct=True, filter=holder.is_effective), grants=Count("pk")
         )
     )
     return dict.fromkeys(Privilege, (0, 0)) | {
@@ -350,26 +350,24 @@ def _counts_by_privilege(kind: str, deleted: QuerySet[Entity]) -> dict[Privilege
     }
 
 
-def _holder_count(kind: str, deleted: QuerySet[Entity]) -> int:
-    grants = _grants_on(kind, deleted).filter(effective_grant_condition(kind))
-    return grants.values(GRANT_TABLES[kind][1]).distinct().count()
+def _holder_count(grants: GrantQuerySet) -> int:
+    return grants.effective().order_by().values(grants.principal_type.id_column).distinct().count()
 
 
 def _first_grants(deleted: QuerySet[Entity]) -> tuple[Grant, ...]:
     """Return the first MAX_GHOST_GRANTS grants, by address and principal. Runs two statements."""
     items = []
-    for kind, name in NAME_COLUMNS.items():
-        columns = ("content_object__kind", "content_object__key", name, "permission_id")
-        rows = (
-            _grants_on(kind, deleted)
-            .order_by(*columns)
-            .values_list(*columns, *VALIDITY_COLUMNS)[:MAX_GHOST_GRANTS]
+    for grants in grants_on(deleted):
+        columns = (
+            "content_object__kind",
+            "content_object__key",
+            grants.principal_type.name_path,
+            "permission_id",
         )
+        rows = grants.order_by(*columns)[:MAX_GHOST_GRANTS]
         items += [
-            Grant(
-                f"{kind}:{principal}", Address(entity_kind, key), privilege_of(permission), Validity(*period)
-            )
-            for entity_kind, key, principal, permission, *period in rows
+            Grant(principal, address, privilege, Validity(*period))
+            for principal, address, privilege, *period in rows.grant_keys(*VALIDITY_COLUMNS)
         ]
     privileges = list(Privilege)
     items.sort(
@@ -381,7 +379,3 @@ def _first_grants(deleted: QuerySet[Entity]) -> tuple[Grant, ...]:
         )
     )
     return tuple(items[:MAX_GHOST_GRANTS])
-
-
-def _grants_on(kind: str, entities: QuerySet[Entity]) -> QuerySet:
-    return GRANT_TABLES[kind][0].objects.filter(content_object__in=entities.values("pk")).order_by()

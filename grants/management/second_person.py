@@ -7,7 +7,7 @@ from django.conf import settings
 from django.core.management.base import CommandError, CommandParser
 
 from entities.vocabulary import clip
-from grants.models import GRANT_TABLES, User
+from grants.models import User, all_grants
 from grants.roles.capabilities import Capability, roles_with
 
 
@@ -24,7 +24,7 @@ def reason_with_second_person(reason: str, name: str | None) -> str:
     grants, as before its first import, needs no second person.
     """
     if not name:
-        if settings.FOUR_EYES and any(model.objects.exists() for model, _ in GRANT_TABLES.values()):
+        if settings.FOUR_EYES and any(grants.exists() for grants in all_grants()):
             raise CommandError(
                 "with FOUR_EYES, a second person must agree to this change: name the account of this "
                 "administrator with --second-person NAME. The journal records it."

@@ -1,21 +1,52 @@
-"""Models of grants, and of the active generation.
+"""Models of grants, the registry of the types of principals, and the active generation.
 
 Grants are django-guardian's direct-foreign-key models on `entities.Entity`, one row for each principal,
-privilege and entity.
+privilege and entity. A new type of principal is an entry in PRINCIPAL_TYPES with its model and its table of
+grants. A new way in which a principal gets grants, such as a membership, is an entry in GRANT_SOURCES. Whoever
+reads grants of all types iterates over PRINCIPAL_TYPES, and whoever reads the effective grants of a subject
+reads all of its sources.
 """
 
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from datetime import datetime
 from functools import cache
 
-from django.contrib.auth.models import Permission
+from django.contrib.auth.models import Group, Permission
 from django.db import models
-from django.db.models import Q
+from django.db.models import Model, Q, QuerySet
+from guardian.managers import GroupObjectPermissionManager, UserObjectPermissionManager
 from guardian.models import GroupObjectPermissionBase, UserObjectPermissionBase
 
+from entities.address import Address
 from entities.models import Entity
+from entities.text import storage_fault
 from entities.vocabulary import Privilege
+from grants.bulk_rows import stream_rows
+from grants.models.principals import User
 from grants.models.validity_columns import ValidityColumns, validity_constraint, validity_indexes
-from grants.querysets import UserGrantManager
-from grants.validity import VALIDITY_COLUMNS
+from grants.querysets import ACTIVE_PRINCIPAL
+from grants.validity import VALIDITY_COLUMNS, in_force
+
+
+class GrantQuerySet(models.QuerySet):
+    """Grants to principals of one type."""
+
+    @property
+    def principal_type(self):
+        """The type of the holders; see `PRINCIPAL_TYPES`."""
+        return PRINCIPAL_TYPES[self.model.principal_type]
+
+    def effective(self):
+        """Return the grants that count in decisions: they are in force, and their holders are active."""
+        return self.filter(self.principal_type.is_effective)
+
+    def grant_keys(self, *columns: str) -> Iterator[tuple]:
+        """Yield (principal, address, privilege, *columns) of each grant. They are read in chunks."""
+        key = (self.principal_type.name_path, "content_object__kind", "content_object__key", "permission_id")
+        for name, kind, address_key, permission, *values in stream_rows(self, *key, *columns):
+            principal = f"{self.model.principal_type}:{name}"
+            yield principal, Address(kind, address_key), privilege_of(permission), *values
 
 
 class GrantDetails(ValidityColumns):
@@ -50,39 +81,48 @@ class GrantDetails(ValidityColumns):
         return privilege_of(self.permission_id)
 
 
+def grant_indexes(holder: str) -> list[models.Index]:
+    """Return the indexes of the grants to principals of one type. holder: the name of the type.
+
+    Entity and principal together, because an entity may have many holders and a principal many grants. With the
+    validity, which every evaluator compares, PostgreSQL need not read the table.
+    """
+    prefix = f"{holder}_grant"
+    return [
+        models.Index(
+            fields=["content_object", holder, "permission"],
+            name=f"{prefix}_on_entity",
+            include=VALIDITY_COLUMNS,
+        ),
+        models.Index(
+            fields=[holder, "namespace", "permission", "content_object"],
+            name=f"{prefix}_in_namespace",
+            include=VALIDITY_COLUMNS,
+        ),
+        models.Index(
+            fields=[holder, "application"],
+            name=f"{prefix}_in_application",
+            condition=Q(application__isnull=False),
+        ),
+        models.Index(fields=[holder, "entity_kind"], name=f"{prefix}_on_kind"),
+        *validity_indexes(prefix),
+    ]
+
+
 class UserGrant(GrantDetails, UserObjectPermissionBase):
     """A grant to a user."""
 
     user = models.ForeignKey("grants.User", models.PROTECT, related_name="grants", db_index=False)
     content_object = models.ForeignKey(Entity, models.PROTECT, related_name="user_grants", db_index=False)
 
-    objects = UserGrantManager()
+    principal_type = "user"
+    objects = UserObjectPermissionManager.from_queryset(GrantQuerySet)()
 
     class Meta(UserObjectPermissionBase.Meta):
         abstract = False
         unique_together = ["user", "content_object", "permission"]
         default_permissions = ()
-        # Entity and principal together, because an entity may have many holders and a principal many grants.
-        # With the validity, which every evaluator compares, PostgreSQL need not read the table.
-        indexes = [
-            models.Index(
-                fields=["content_object", "user", "permission"],
-                name="user_grant_on_entity",
-                include=VALIDITY_COLUMNS,
-            ),
-            models.Index(
-                fields=["user", "namespace", "permission", "content_object"],
-                name="user_grant_in_namespace",
-                include=VALIDITY_COLUMNS,
-            ),
-            models.Index(
-                fields=["user", "application"],
-                name="user_grant_in_application",
-                condition=Q(application__isnull=False),
-            ),
-            models.Index(fields=["user", "entity_kind"], name="user_grant_on_kind"),
-            *validity_indexes("user_grant"),
-        ]
+        indexes = grant_indexes("user")
         constraints = [validity_constraint("user_grant")]
 
 
@@ -92,37 +132,125 @@ class GroupGrant(GrantDetails, GroupObjectPermissionBase):
     group = models.ForeignKey("auth.Group", models.PROTECT, related_name="grants", db_index=False)
     content_object = models.ForeignKey(Entity, models.PROTECT, related_name="group_grants", db_index=False)
 
+    principal_type = "group"
+    objects = GroupObjectPermissionManager.from_queryset(GrantQuerySet)()
+
     class Meta(GroupObjectPermissionBase.Meta):
         abstract = False
         unique_together = ["group", "content_object", "permission"]
         default_permissions = ()
-        # Entity and principal together, because an entity may have many holders and a principal many grants.
-        # With the validity, which every evaluator compares, PostgreSQL need not read the table.
-        indexes = [
-            models.Index(
-                fields=["content_object", "group", "permission"],
-                name="group_grant_on_entity",
-                include=VALIDITY_COLUMNS,
-            ),
-            models.Index(
-                fields=["group", "namespace", "permission", "content_object"],
-                name="group_grant_in_namespace",
-                include=VALIDITY_COLUMNS,
-            ),
-            models.Index(
-                fields=["group", "application"],
-                name="group_grant_in_application",
-                condition=Q(application__isnull=False),
-            ),
-            models.Index(fields=["group", "entity_kind"], name="group_grant_on_kind"),
-            *validity_indexes("group_grant"),
-        ]
+        indexes = grant_indexes("group")
         constraints = [validity_constraint("group_grant")]
 
 
-# By principal type: (grant model, column of the principal), and the query path to the principal's name.
-GRANT_TABLES = {"user": (UserGrant, "user_id"), "group": (GroupGrant, "group_id")}
-NAME_COLUMNS = {"user": "user__username", "group": "group__name"}
+@dataclass(frozen=True, slots=True)
+class PrincipalType:
+    """A type of principal.
+
+    name: the prefix of the written form, such as `user` in `user:alice`, and the name of the column of `grant_model`.
+    model, name_column: the table of the principals.
+    active: the columns that are true for the known subjects in decisions; empty if all principals are known.
+    """
+
+    name: str
+    model: type[Model]
+    name_column: str
+    grant_model: type[UserGrant | GroupGrant]
+    active: tuple[str, ...] = ()
+
+    @property
+    def id_column(self) -> str:
+        """The column of `grant_model` with the primary key of the holder."""
+        return f"{self.name}_id"
+
+    @property
+    def name_path(self) -> str:
+        """The query path from a grant to the name of its holder."""
+        return f"{self.name}__{self.name_column}"
+
+    @property
+    def principals(self) -> QuerySet:
+        return self.model._default_manager.all()
+
+    @property
+    def active_principals(self) -> QuerySet:
+        """The known subjects in decisions."""
+        return self.principals.filter(**dict.fromkeys(self.active, True))
+
+    @property
+    def grants(self) -> GrantQuerySet:
+        """All stored grants to principals of the type."""
+        return self.grant_model.objects.all()
+
+    def grants_to(self, principal: str | Model | Collection[int]) -> GrantQuerySet:
+        """Return the grants to a principal, by name or as an object, or to those with these primary keys."""
+        if isinstance(principal, str):
+            return self.grants.filter(**{self.name_path: principal})
+        if isinstance(principal, Model):
+            return self.grants.filter(**{self.id_column: principal.pk})
+        return self.grants.filter(**{f"{self.name}__pk__among": principal})
+
+    @property
+    def is_effective(self) -> Q:
+        """The condition that a grant counts in decisions: it is in force, and its holder is active."""
+        active = {f"{self.name}__{column}": True for column in self.active}
+        return Q(**in_force(), **active)
+
+    def find(self, name: str) -> User | Group | None:
+        """Return the principal with this name. Runs at most one query."""
+        return None if storage_fault(name) else self.principals.filter(**{self.name_column: name}).first()
+
+
+USER = PrincipalType("user", User, "username", UserGrant, ACTIVE_PRINCIPAL)
+GROUP = PrincipalType("group", Group, "name", GroupGrant)
+# by the name of the type
+PRINCIPAL_TYPES = {principal_type.name: principal_type for principal_type in (USER, GROUP)}
+
+
+@dataclass(frozen=True, slots=True)
+class GrantSource:
+    """The grants to holders of one type that are effective for subjects of one type.
+
+    subject: the path from a grant to its subject. membership: the path to the membership through which it counts;
+    empty for grants to the subject itself.
+    """
+
+    holder: PrincipalType
+    subject: str
+    membership: str = ""
+
+    def in_force(self, at: datetime | None = None) -> dict[str, datetime]:
+        """Return the condition that a grant and its membership are in force. at: by default the time of the question."""
+        return in_force(at=at) | (in_force(self.membership, at) if self.membership else {})
+
+    def rows(self, at: datetime | None = None, **where) -> GrantQuerySet:
+        """Return the grants that are in force and meet `where`."""
+        return self.holder.grants.filter(**where, **self.in_force(at))
+
+
+THROUGH_GROUPS = GrantSource(GROUP, "group__memberships__user", "group__memberships__")
+# by the type of the subject
+GRANT_SOURCES = {
+    USER.name: (GrantSource(USER, USER.name), THROUGH_GROUPS),
+    GROUP.name: (GrantSource(GROUP, GROUP.name),),
+}
+
+
+def type_of(principal: User | Group) -> PrincipalType:
+    """Return the type of a principal."""
+    return next(row for row in PRINCIPAL_TYPES.values() if isinstance(principal, row.model))
+
+
+def all_grants(**where) -> list[GrantQuerySet]:
+    """Return the stored grants that meet a condition, one queryset for each type of principal."""
+    return [principal_type.grants.filter(**where) for principal_type in PRINCIPAL_TYPES.values()]
+
+
+def grants_by_type(pks: Collection[tuple[str, int]]) -> Iterator[tuple[PrincipalType, GrantQuerySet]]:
+    """Yield the stored grants of these principals, each (type, primary key), for each type of principal among them."""
+    for principal_type in PRINCIPAL_TYPES.values():
+        if of_type := [pk for name, pk in pks if name == principal_type.name]:
+            yield principal_type, principal_type.grants_to(of_type)
 
 
 @cache

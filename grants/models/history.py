@@ -9,6 +9,8 @@ INVARIANT: these ids are larger than every id of the tables of the present, so a
 meets a condition on the past, or vice versa.
 """
 
+from typing import ClassVar
+
 from django.db import models
 from django.db.models import Q
 
@@ -164,6 +166,7 @@ class GrantPeriod(Period, ValidityColumns):
     reason: from the line.
     """
 
+    principal_type: ClassVar[str]
     entity = models.BigIntegerField()
     permission = models.IntegerField()
     namespace = models.BigIntegerField(null=True)
@@ -175,53 +178,52 @@ class GrantPeriod(Period, ValidityColumns):
         abstract = True
 
 
+def _one_open_grant(holder: str) -> models.UniqueConstraint:
+    return models.UniqueConstraint(
+        fields=["entity", holder, "permission"], condition=IS_OPEN, name=f"{holder}_grant_period_open"
+    )
+
+
+def _grant_indexes(holder: str, application_name: str) -> list[models.Index]:
+    """Return the indexes of the periods of grants. holder: the type of the principals."""
+    prefix = f"{holder}_grant_period"
+    return [
+        models.Index(fields=["entity", holder, "permission", *_RANGE], name=f"{prefix}_entity"),
+        models.Index(
+            fields=[holder, "namespace", "permission", "entity", *_RANGE], name=f"{prefix}_{holder}"
+        ),
+        models.Index(
+            fields=[holder, "application"],
+            name=f"{prefix}_{application_name}",
+            condition=Q(application__isnull=False),
+        ),
+    ]
+
+
 class UserGrantPeriod(GrantPeriod):
     """A period in which a grant to a user existed."""
 
+    principal_type = "user"
     user = models.BigIntegerField()
 
     class Meta(GrantPeriod.Meta):
-        constraints = [
-            models.UniqueConstraint(
-                fields=["entity", "user", "permission"], condition=IS_OPEN, name="user_grant_period_open"
-            )
-        ]
-        indexes = [
-            models.Index(fields=["entity", "user", "permission", *_RANGE], name="user_grant_period_entity"),
-            models.Index(
-                fields=["user", "namespace", "permission", "entity", *_RANGE], name="user_grant_period_user"
-            ),
-            models.Index(
-                fields=["user", "application"],
-                name="user_grant_period_application",
-                condition=Q(application__isnull=False),
-            ),
-        ]
+        constraints = [_one_open_grant("user")]
+        indexes = _grant_indexes("user", "application")
 
 
 class GroupGrantPeriod(GrantPeriod):
     """A period in which a grant to a group existed."""
 
+    principal_type = "group"
     group = models.BigIntegerField()
 
     class Meta(GrantPeriod.Meta):
-        constraints = [
-            models.UniqueConstraint(
-                fields=["entity", "group", "permission"], condition=IS_OPEN, name="group_grant_period_open"
-            )
-        ]
-        indexes = [
-            models.Index(fields=["entity", "group", "permission", *_RANGE], name="group_grant_period_entity"),
-            models.Index(
-                fields=["group", "namespace", "permission", "entity", *_RANGE],
-                name="group_grant_period_group",
-            ),
-            models.Index(
-                fields=["group", "application"],
-                name="group_grant_period_app",
-                condition=Q(application__isnull=False),
-            ),
-        ]
+        constraints = [_one_open_grant("group")]
+        indexes = _grant_indexes("group", "app")
+
+
+# for each type of principal
+GRANT_PERIODS: tuple[type[GrantPeriod], ...] = (UserGrantPeriod, GroupGrantPeriod)
 
 
 class GenerationPeriod(Period):
@@ -238,7 +240,6 @@ PERIOD_MODELS = (
     UserPeriod,
     GroupPeriod,
     MembershipPeriod,
-    UserGrantPeriod,
-    GroupGrantPeriod,
+    *GRANT_PERIODS,
     GenerationPeriod,
 )

@@ -29,8 +29,7 @@ from grants.journal import Author, current_revision
 from grants.models import Plan, PlanBreadth, PlanItem, User, permission_ids
 from grants.plans.effect import VERB_COUNTS, revision_before
 from grants.plans.stranding import delete_restored_strandings, store_strandings
-from grants.principal_names import parse_principal
-from grants.principal_rows import principals_by_name
+from grants.principal_names import parse_principal, principals_by_name
 from grants.validity import VALIDITY_COLUMNS, Validity, time_in_words
 
 MAX_PLAN_ITEMS = 100_000

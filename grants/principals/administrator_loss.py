@@ -17,7 +17,7 @@ from entities.models import Entity, State
 from entities.selectors import sorted_by_address
 from entities.vocabulary import MIN_ADMINISTRATORS, Privilege
 from grants.administrators import AdminSource, admin_sources, too_few_administrators
-from grants.models import GroupGrant, User, UserGrant, permission_ids
+from grants.models import GroupGrant, User, UserGrant, permission_ids, type_of
 from grants.principals.principal_lists import capped_count_subquery
 from grants.querysets import effective_memberships, memberships_in_force
 from grants.validity import in_force
@@ -86,14 +86,14 @@ def loss_if_revoked(holder: User | Group, entity: Entity) -> AdministratorLoss:
 
     Runs at most ten queries.
     """
-    is_group = isinstance(holder, Group)
-    grants = GroupGrant.objects.filter(group=holder) if is_group else UserGrant.objects.filter(user=holder)
-    grants = grants.filter(
-        **in_force(), permission_id=permission_ids()[Privilege.ADMIN], content_object=entity
+    grants = (
+        type_of(holder)
+        .grants_to(holder)
+        .filter(**in_force(), permission_id=permission_ids()[Privilege.ADMIN], content_object=entity)
     )
     if not entity.is_live or not grants.exists():
         return _administrator_loss({})
-    revoked = _sources_of(holder) if is_group else AdminSource(holder.pk).__eq__
+    revoked = _sources_of(holder) if isinstance(holder, Group) else AdminSource(holder.pk).__eq__
     return _administrator_loss(too_few_administrators([entity.pk], revoked, if_one_leaves=True))
 
 

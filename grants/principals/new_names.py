@@ -3,13 +3,12 @@
 import string
 import unicodedata
 
-from django.contrib.auth.models import Group
 from django.db.models import Count
 from django.db.models.functions import Upper
 
 from entities.vocabulary import clip
 from grants.author_names import is_reserved_name
-from grants.models import User
+from grants.models import PRINCIPAL_TYPES, USER, PrincipalType
 
 # format characters (zero-width, bidirectional) and private use
 _INVISIBLE_CATEGORIES = ("Cf", "Co")
@@ -56,7 +55,7 @@ def invisible_character_fault(name: str, *, allows_separators: bool = False) -> 
     return ""
 
 
-def new_name_fault(kind: str, name: str, *, replaces: str = "") -> str:
+def new_name_fault(principal_type: str, name: str, *, replaces: str = "") -> str:
     """Return why no `user` or `group` with this name can be added: it looks like another one. Runs one query.
 
     replaces: the current name of the principal that gets the new name. The names of commands are reserved,
@@ -66,10 +65,10 @@ def new_name_fault(kind: str, name: str, *, replaces: str = "") -> str:
         return "the name starts or ends with a space"
     if fault := invisible_character_fault(name):
         return fault
-    if kind == "user" and any(map(is_reserved_name, (_comparison_key(name), _ascii_key(name)))):
+    if principal_type == USER.name and any(map(is_reserved_name, (_comparison_key(name), _ascii_key(name)))):
         return f"`{clip(name)}` is reserved for a command of the console"
-    if other := _lookalike(kind, name, replaces):
-        return f"`{clip(name)}` looks like the existing {kind}:{clip(other)}"
+    if other := _lookalike(PRINCIPAL_TYPES[principal_type], name, replaces):
+        return f"`{clip(name)}` looks like the existing {principal_type}:{clip(other)}"
     return ""
 
 
@@ -81,7 +80,8 @@ def names_that_differ_in_case(max_names: int) -> list[str]:
     of each type.
     """
     names = []
-    for kind, rows, column in (("user", User.objects, "username"), ("group", Group.objects, "name")):
+    for principal_type in PRINCIPAL_TYPES.values():
+        rows, column = principal_type.principals, principal_type.name_column
         upper_names = rows.order_by().annotate(upper_name=Upper(column)).values("upper_name")
         repeated = upper_names.annotate(total=Count("pk")).filter(total__gt=1).values("upper_name")
         found = (
@@ -89,11 +89,13 @@ def names_that_differ_in_case(max_names: int) -> list[str]:
             .filter(upper_name__in=repeated)
             .order_by("upper_name", column)
         )
-        names += [f"{kind}:{name}" for name in found.values_list(column, flat=True)[:max_names]]
+        names += [
+            f"{principal_type.name}:{name}" for name in found.values_list(column, flat=True)[:max_names]
+        ]
     return names
 
 
-def _lookalike(kind: str, name: str, replaces: str) -> str:
+def _lookalike(principal_type: PrincipalType, name: str, replaces: str) -> str:
     """Return an existing name that differs only in case, in compatible characters, or in letters that look
     like ASCII.
 
@@ -101,12 +103,14 @@ def _lookalike(kind: str, name: str, replaces: str) -> str:
     letters beyond ASCII can be missed. An existing name with letters that look like ASCII is only found if
     the new name has the same letters.
     """
-    rows, column = (User.objects, "username") if kind == "user" else (Group.objects, "name")
+    column = principal_type.name_column
     key, ascii_key = _comparison_key(name), _ascii_key(name)
     texts = (name, key, key.upper(), key.title(), ascii_key)
     variants = {variant for text in texts for variant in (text.upper(), text.translate(_ASCII_UPPER))}
     names = (
-        rows.annotate(upper_name=Upper(column)).filter(upper_name__in=variants).values_list(column, flat=True)
+        principal_type.principals.annotate(upper_name=Upper(column))
+        .filter(upper_name__in=variants)
+        .values_list(column, flat=True)
     )
     return next(
         (

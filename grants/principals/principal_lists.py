@@ -12,7 +12,7 @@ from django.db.models import IntegerField, OuterRef, QuerySet, Subquery, Value
 
 from entities.models import Entity
 from grants.evaluation.effective_grants import grant_tables_of_principal
-from grants.models import GroupGrant, User, UserGrant
+from grants.models import GroupGrant, User, UserGrant, type_of
 
 # Counts above this limit are reported as the limit plus one.
 MAX_COUNTED = 1_000
@@ -56,11 +56,7 @@ def groups_with_counts(rows: QuerySet[Group]) -> QuerySet[Group]:
 
 def directly_granted_entities(principal: User | Group) -> QuerySet[Entity]:
     """Return the entities of any state on which the principal has a direct grant."""
-    grants = (
-        UserGrant.objects.filter(user=principal)
-        if isinstance(principal, User)
-        else GroupGrant.objects.filter(group=principal)
-    )
+    grants = type_of(principal).grants_to(principal)
     return Entity.objects.filter(pk__in=grants.order_by().values("content_object_id"))
 
 

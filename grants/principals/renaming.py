@@ -9,21 +9,19 @@ what other systems know by name.
 
 from collections.abc import Callable
 
-from django.contrib.auth.models import Group
 from django.db.models.functions import Abs
 
-from entities.text import storage_fault
 from entities.vocabulary import clip
 from grants.authority.transactions import administrator_transaction
 from grants.errors import PrincipalError
 from grants.journal import Author, JournalEntry, append_to_journal
-from grants.models import JournalLine, Role, User
+from grants.models import GROUP, PRINCIPAL_TYPES, USER, JournalLine, PrincipalType, Role, User
 from grants.outcomes import Outcome
 from grants.principal_names import name_fault
 from grants.principals.hooks import name_guard_fault
 from grants.principals.new_names import new_name_fault
 
-RENAME_ACTIONS = {"user": "user-rename", "group": "group-rename"}
+RENAME_ACTIONS = {name: f"{name}-rename" for name in PRINCIPAL_TYPES}
 
 
 def rename_user(*, author: Author, name: str, new_name: str) -> Outcome:
@@ -31,7 +29,7 @@ def rename_user(*, author: Author, name: str, new_name: str) -> Outcome:
 
     Raise PrincipalError if the new name is invalid, in use, or looks like another one.
     """
-    return _rename(author, "user", name, new_name)
+    return _rename(author, USER, name, new_name)
 
 
 def rename_group(*, author: Author, name: str, new_name: str) -> Outcome:
@@ -39,7 +37,7 @@ def rename_group(*, author: Author, name: str, new_name: str) -> Outcome:
 
     Raise PrincipalError if the new name is invalid, in use, or looks like another one.
     """
-    return _rename(author, "group", name, new_name)
+    return _rename(author, GROUP, name, new_name)
 
 
 def names_since(revision: int) -> Callable[[str], str]:
@@ -78,11 +76,14 @@ def current_name(name: str) -> str:
     return current
 
 
-def _rename(author: Author, kind: str, name: str, new_name: str) -> Outcome:
+def _rename(author: Author, principal_type: PrincipalType, name: str, new_name: str) -> Outcome:
+    kind = principal_type.name
     if fault := name_fault(new_name):
         raise PrincipalError(f"invalid {kind} name: {fault}")
     with administrator_transaction(author, allows_provisioner=True) as head:
-        principal = _principal(kind, name)
+        principal = principal_type.find(name)
+        if principal is None:
+            raise PrincipalError(f"{kind}:{clip(name)} does not exist: correct the name", field=kind)
         if author.is_provisioner and isinstance(principal, User) and principal.role != Role.ORDINARY:
             raise PrincipalError(
                 f"{principal} has the console role {principal.role}: only an administrator can rename it"
@@ -91,20 +92,11 @@ def _rename(author: Author, kind: str, name: str, new_name: str) -> Outcome:
             return Outcome(False, f"{kind}:{name} has this name already: nothing changed", head.revision)
         if fault := name_guard_fault(principal, is_provisioner=author.is_provisioner):
             raise PrincipalError(f"{kind}:{name} cannot be renamed: {fault}")
-        model, column = (User, "username") if kind == "user" else (Group, "name")
-        if model.objects.filter(**{column: new_name}).exists():
+        if principal_type.find(new_name):
             raise PrincipalError(f"{kind}:{clip(new_name)} already exists: choose another name")
         if fault := new_name_fault(kind, new_name, replaces=name):
             raise PrincipalError(f"invalid {kind} name: {fault}")
-        model.objects.filter(pk=principal.pk).update(**{column: new_name})
+        principal_type.principals.filter(pk=principal.pk).update(**{principal_type.name_column: new_name})
         change = JournalEntry(RENAME_ACTIONS[kind], principal=f"{kind}:{name}", detail=f"{kind}:{new_name}")
         revision = append_to_journal(head, [change], author=author)
         return Outcome(True, f"{kind}:{name} is {kind}:{new_name} now", revision)
-
-
-def _principal(kind: str, name: str) -> User | Group:
-    model, column = (User, "username") if kind == "user" else (Group, "name")
-    principal = None if storage_fault(name) else model.objects.filter(**{column: name}).first()
-    if principal is None:
-        raise PrincipalError(f"{kind}:{clip(name)} does not exist: correct the name", field=kind)
-    return principal

@@ -10,13 +10,13 @@ import secrets
 from collections.abc import Iterable
 from contextlib import contextmanager
 from datetime import datetime, timedelta
+from typing import cast
 
 from django.conf import settings
 from django.contrib.auth.hashers import make_password
 from django.contrib.auth.models import Group
 from django.utils import timezone
 
-from entities.text import storage_fault
 from entities.vocabulary import clip
 from grants.authority.transactions import (
     administrator_transaction,
@@ -25,7 +25,7 @@ from grants.authority.transactions import (
 )
 from grants.errors import PrincipalError
 from grants.journal import Author, JournalEntry, append_to_journal
-from grants.models import JournalHead, Role, User
+from grants.models import GROUP, PRINCIPAL_TYPES, USER, JournalHead, Role, User
 from grants.outcomes import Outcome
 from grants.principal_names import control_character_fault, name_fault
 from grants.principals.hooks import end_access
@@ -230,22 +230,23 @@ def check_another_administrator(user: User) -> None:
 
 def user_by_name(name: str) -> User:
     """Return the user. Raise PrincipalError if there is none."""
-    user = None if storage_fault(name) else User.objects.filter(username=name).first()
-    if user is None:
-        raise PrincipalError(
-            f"user:{clip(name)} does not exist: add it first, or correct the name", field="user"
-        )
-    return user
+    return cast("User", principal_by_name(USER.name, name))
 
 
 def group_by_name(name: str) -> Group:
     """Return the group. Raise PrincipalError if there is none."""
-    group = None if storage_fault(name) else Group.objects.filter(name=name).first()
-    if group is None:
+    return cast("Group", principal_by_name(GROUP.name, name))
+
+
+def principal_by_name(principal_type: str, name: str) -> User | Group:
+    """Return the principal. Raise PrincipalError if there is none."""
+    principal = PRINCIPAL_TYPES[principal_type].find(name)
+    if principal is None:
         raise PrincipalError(
-            f"group:{clip(name)} does not exist: add it first, or correct the name", field="group"
+            f"{principal_type}:{clip(name)} does not exist: add it first, or correct the name",
+            field=principal_type,
         )
-    return group
+    return principal
 
 
 def managed_user(author: Author, name: str) -> User:
@@ -258,14 +259,14 @@ def managed_user(author: Author, name: str) -> User:
     return user
 
 
-def _check_name(kind: str, name: str) -> None:
+def _check_name(principal_type: str, name: str) -> None:
     if fault := name_fault(name):
-        raise PrincipalError(f"invalid {kind} name: {fault}")
+        raise PrincipalError(f"invalid {principal_type} name: {fault}")
 
 
-def _check_new_name(kind: str, name: str) -> None:
-    if fault := new_name_fault(kind, name):
-        raise PrincipalError(f"invalid {kind} name: {fault}")
+def _check_new_name(principal_type: str, name: str) -> None:
+    if fault := new_name_fault(principal_type, name):
+        raise PrincipalError(f"invalid {principal_type} name: {fault}")
 
 
 def email_fault(email: str) -> str:

@@ -11,8 +11,8 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from entities.models import Entity
 from entities.selectors import sorted_by_address
-from grants.models import GroupGrant, User, UserGrant
-from grants.querysets import groups_of
+from grants.models import GROUP, USER, User, grants_by_type
+from grants.querysets import groups_of, union_all
 from grants.validity import in_force
 
 MAX_DIFFERENCES = 2_000
@@ -63,7 +63,7 @@ def differing_entities(first: User, second: User, groups: ComparedGroups) -> Dif
         ),
     ]
     # Query once; the list serves the count, the page of entities and the check for more.
-    ids = list(differences[0].union(*differences[1:], all=True)[: MAX_DIFFERENCES + 1])
+    ids = list(union_all(differences)[: MAX_DIFFERENCES + 1])
     entities = sorted_by_address(Entity.objects.filter(pk__among=set(ids[:MAX_DIFFERENCES])))
     return DifferingEntities(entities, len(ids) > MAX_DIFFERENCES)
 
@@ -79,13 +79,14 @@ def _entity_ids_granted_only_to(
         "permission_id": OuterRef("permission_id"),
         **in_force(),
     }
-    other_lacks = ~Q(Exists(UserGrant.objects.filter(user=other, **same_grant)))
-    if other_groups:
-        other_lacks &= ~Q(
-            Exists(GroupGrant.objects.filter(group__in=[group.pk for group in other_groups], **same_grant))
-        )
-    direct = UserGrant.objects.filter(other_lacks, user=user, **in_force())
-    through_groups = GroupGrant.objects.filter(
-        other_lacks, **in_force(), group__in=[group.pk for group in groups]
-    )
-    return [rows.order_by().values_list("content_object_id", flat=True) for rows in (direct, through_groups)]
+    other_lacks = Q()
+    for _, grants in grants_by_type(_holders(other, other_groups)):
+        other_lacks &= ~Q(Exists(grants.filter(**same_grant)))
+    return [
+        grants.filter(other_lacks, **in_force()).order_by().values_list("content_object_id", flat=True)
+        for _, grants in grants_by_type(_holders(user, groups))
+    ]
+
+
+def _holders(user: User, groups: list[Group]) -> list[tuple[str, int]]:
+    return [(USER.name, user.pk), *((GROUP.name, group.pk) for group in groups)]

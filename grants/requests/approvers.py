@@ -23,14 +23,14 @@ from grants.authority.transactions import administrator_transaction
 from grants.errors import RequestError
 from grants.journal import Author, JournalEntry, append_to_journal
 from grants.models import (
+    GRANT_SOURCES,
+    USER,
     AccessRequest,
     AccessRequestPart,
-    GroupGrant,
     Membership,
     NamespaceApprovers,
     RequestState,
     User,
-    UserGrant,
     permission_ids,
 )
 from grants.policies.explain import MissingGrant
@@ -157,13 +157,11 @@ def _delegated_condition(account: User) -> Q:
     ):
         return Q(pk__in=[])
     is_delegated = Q(pk__in=[])
-    for kind, model in (("user", UserGrant), ("group", GroupGrant)):
-        groups = Membership.objects.filter(in_force_condition(), user=account).values("group")
-        grants = model.objects.filter(
-            in_force_condition(),
+    for source in GRANT_SOURCES[USER.name]:
+        grants = source.rows(
             permission_id=permission_ids()[Privilege.ADMIN],
             content_object__state=State.LIVE,
-            **({"user": account} if kind == "user" else {"group__in": groups}),
+            **{source.subject: account},
         )
         part_key = ExpressionWrapper(OuterRef("key"), CharField())
         # not `startswith`, which ignores case in SQLite

@@ -11,7 +11,7 @@ from grants.journal import Author, JournalEntry, append_to_journal
 from grants.models import User
 from grants.models.reviews import ItemSource, UserManagerLink
 from grants.outcomes import Outcome
-from grants.principal_rows import principals_by_name
+from grants.principal_names import principals_by_name
 from grants.querysets import memberships
 from grants.reviews.errors import ReviewError
 from grants.validity import in_force_condition

@@ -10,8 +10,7 @@ from grants.errors import PrincipalError, StewardError
 from grants.journal import Author, JournalEntry, append_to_journal
 from grants.models import NamespaceSteward, User
 from grants.outcomes import Outcome
-from grants.principal_names import parse_principal
-from grants.principal_rows import principals_by_name
+from grants.principal_names import parse_principal, principals_by_name
 from grants.roles.capabilities import Capability
 
 

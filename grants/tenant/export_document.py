@@ -12,7 +12,7 @@ from operator import itemgetter
 
 from django.contrib.auth.models import Group
 from django.db import connection
-from django.db.models import CharField, F, QuerySet, Value
+from django.db.models import CharField, F, Value
 from django.db.models.functions import Collate, Concat
 
 from entities.models import Entity
@@ -20,8 +20,8 @@ from entities.vocabulary import Privilege
 from grants.bulk_rows import stream_rows
 from grants.consistent_read import consistent_read
 from grants.grant_attributes import GrantAttributes
-from grants.models import GroupGrant, User, UserGrant, privilege_of
-from grants.querysets import memberships_of_principals
+from grants.models import GROUP, USER, GrantQuerySet, User, privilege_of
+from grants.querysets import memberships_of_principals, principal_condition
 from grants.validity import VALIDITY_COLUMNS, format_time
 
 _PRIVILEGE_ORDER = {privilege: position for position, privilege in enumerate(Privilege)}
@@ -95,17 +95,18 @@ def _times(period: Iterable[datetime | None]) -> dict[str, str]:
 
 
 def _group_grants() -> Iterator[dict]:
-    return _grants(GroupGrant.objects.all(), "group", "group__name")
+    return _grants(GROUP.grants)
 
 
 def _user_grants() -> Iterator[dict]:
-    return _grants(UserGrant.objects.of_principals(), "user", "user__username")
+    return _grants(USER.grants.filter(principal_condition("user__")))
 
 
-def _grants(rows: QuerySet, kind: str, principal: str) -> Iterator[dict]:
+def _grants(grants: GrantQuerySet) -> Iterator[dict]:
     """Yield one line for each principal, entity, set of attributes and period."""
-    rows = rows.annotate(address=_address_of("content_object__"))
-    identity = (principal, "address", *GrantAttributes._fields)
+    holder = grants.principal_type
+    rows = grants.annotate(address=_address_of("content_object__"))
+    identity = (holder.name_path, "address", *GrantAttributes._fields)
     ordered = rows.order_by(
         *(_in_byte_order(F(column)) for column in identity),
         *(F(column).asc(nulls_first=True) for column in VALIDITY_COLUMNS),
@@ -123,7 +124,7 @@ def _grants(rows: QuerySet, kind: str, principal: str) -> Iterator[dict]:
         }
         yield {
             "type": "grant",
-            "principal": f"{kind}:{name}",
+            "principal": f"{holder.name}:{name}",
             "entity": address,
             "privileges": privileges,
             **_times((valid_from, valid_until)),

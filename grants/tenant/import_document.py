@@ -14,7 +14,7 @@ from grants.bulk_rows import chunks, database_now, database_time, refresh_statis
 from grants.changes.grants import StoredGrant, insert_grant_rows
 from grants.journal import Author, JournalEntry
 from grants.journal_details import period_detail
-from grants.models import GRANT_TABLES, GroupGrant, User, UserGrant, permission_ids
+from grants.models import PRINCIPAL_TYPES, GroupGrant, User, UserGrant, permission_ids
 from grants.tenant.entities import write_entities
 from grants.tenant.lines import GrantLine
 from grants.tenant.principals import (
@@ -60,7 +60,7 @@ def _write(run: ImportRun) -> None:
     principals = {"user": write_users(run), "group": write_groups(run)}
     write_members(run, principals["user"], principals["group"])
     for chunk in chunks(run.document.grants.items()):
-        for kind in GRANT_TABLES:
+        for kind in PRINCIPAL_TYPES:
             _write_grants(run, kind, chunk, principals[kind], entities)
 
 
@@ -71,10 +71,10 @@ def _write_grants(
     principals: dict[str, int],
     entities: dict[str, int],
 ) -> None:
-    model, principal_column = GRANT_TABLES[kind]
+    holder = PRINCIPAL_TYPES[kind]
     report, user_id = run.report, run.author.user_id
-    stored = model.objects.filter(content_object_id__in=[entities[address] for address, _ in chunk])
-    columns = (principal_column, "content_object_id", "permission_id", "pk", "reason", *VALIDITY_COLUMNS)
+    stored = holder.grants.filter(content_object_id__in=[entities[address] for address, _ in chunk])
+    columns = (holder.id_column, "content_object_id", "permission_id", "pk", "reason", *VALIDITY_COLUMNS)
     existing = {
         (principal, entity, permission): StoredGrant(pk, reason, Validity(*period))
         for principal, entity, permission, pk, reason, *period in stored.values_list(*columns)
@@ -88,14 +88,14 @@ def _write_grants(
     }
     at = database_now()
     insert_grant_rows(
-        kind,
+        holder,
         [
             (*row, user_id, at, *line.attributes, *map(database_time, line.validity))
             for row, (line, _) in added.items()
         ],
     )
     update_rows(
-        model,
+        holder.grant_model,
         (*VALIDITY_COLUMNS, "granted_by_id", "granted_at", "reason"),
         [
             (

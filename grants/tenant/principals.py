@@ -14,8 +14,7 @@ from entities.vocabulary import clip
 from grants.bulk_rows import chunks, database_time, insert_rows, update_rows
 from grants.journal import JournalEntry
 from grants.journal_details import period_detail
-from grants.models import Role, User
-from grants.principal_rows import PRINCIPAL_TABLES
+from grants.models import PRINCIPAL_TYPES, Role, User
 from grants.principals.hooks import end_access
 from grants.principals.new_names import invisible_character_fault
 from grants.tenant.lines import GroupLine, UserLine
@@ -110,9 +109,11 @@ def _grantee_names(document: Document, kind: str) -> set[str]:
 
 
 def _unknown_names(kind: str, names: set[str]) -> set[str]:
-    model, field = PRINCIPAL_TABLES[kind]
+    field = PRINCIPAL_TYPES[kind].name_column
     for chunk in chunks(sorted(names)):
-        names = names - set(model.objects.filter(**{f"{field}__in": chunk}).values_list(field, flat=True))
+        names = names - set(
+            PRINCIPAL_TYPES[kind].principals.filter(**{f"{field}__in": chunk}).values_list(field, flat=True)
+        )
     return names
 
 

@@ -16,15 +16,13 @@ from grants.authority.limits import stored_limits
 from grants.bulk_rows import stream_rows
 from grants.journal_details import parse_detail
 from grants.models import (
-    GRANT_TABLES,
-    NAME_COLUMNS,
     ActiveGeneration,
     JournalLine,
     NamespaceApprovers,
     NamespaceSteward,
     Role,
     User,
-    privilege_of,
+    all_grants,
 )
 from grants.validity import VALIDITY_COLUMNS, Validity, format_period, parse_period
 
@@ -206,14 +204,9 @@ def _fact_of_factor(principal: str, title: str, passkeys: Counter[str], *, is_ad
 
 def facts_of_tables() -> Iterator[Fact]:
     """Yield the facts of the tables of this package, in the order of their keys within each table."""
-    for kind, (model, _) in GRANT_TABLES.items():
-        address = "content_object__kind", "content_object__key"
-        rows = stream_rows(
-            model.objects.all(), NAME_COLUMNS[kind], *address, "permission_id", *VALIDITY_COLUMNS
-        )
-        for name, entity_kind, key, permission, *period in rows:
-            fact = fact_key("grant", f"{kind}:{name}", f"{entity_kind}:{key}", privilege_of(permission))
-            yield fact, held_value(Validity(*period))
+    for grants in all_grants():
+        for principal, address, privilege, *period in grants.grant_keys(*VALIDITY_COLUMNS):
+            yield fact_key("grant", principal, str(address), privilege), held_value(Validity(*period))
     members = User.groups.through.objects.all()
     for user, group, *period in stream_rows(members, "user__username", "group__name", *VALIDITY_COLUMNS):
         yield fact_key("member", f"user:{user}", f"group:{group}"), held_value(Validity(*period))

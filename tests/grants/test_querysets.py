@@ -12,7 +12,6 @@ from django.db.models import Q
 
 from grants.models import GroupGrant, User, UserGrant
 from grants.querysets import (
-    effective_grant_condition,
     effective_memberships,
     memberships,
     memberships_of_principals,
@@ -35,15 +34,11 @@ MOMENT = datetime(2026, 11, 2, tzinfo=UTC)
         (lambda: User.objects.active_principals(), User.objects.filter(**ACTIVE)),
         (lambda: User.objects.filter(pk=1).active_principals(), User.objects.filter(Q(pk=1), **ACTIVE)),
         (lambda: Group(pk=1).user_set.active_principals(), Group(pk=1).user_set.filter(**ACTIVE)),
-        (lambda: UserGrant.objects.of_principals(), UserGrant.objects.filter(user__is_principal=True)),
         (
             lambda: UserGrant.objects.filter(permission_id=1).effective(),
             UserGrant.objects.filter(permission_id=1).filter(Q(pk__in_force=MOMENT), **USER_ACTIVE),
         ),
-        (
-            lambda: GroupGrant.objects.filter(effective_grant_condition("group")),
-            GroupGrant.objects.filter(pk__in_force=MOMENT),
-        ),
+        (lambda: GroupGrant.objects.effective(), GroupGrant.objects.filter(pk__in_force=MOMENT)),
         (memberships, MEMBERSHIP.all()),
         (memberships_of_principals, MEMBERSHIP.filter(user__is_principal=True)),
         (effective_memberships, MEMBERSHIP.filter(pk__in_force=MOMENT).filter(**USER_ACTIVE)),

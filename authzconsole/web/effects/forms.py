@@ -29,7 +29,7 @@ from grants.changes import ChangeSet, Outcome, Preview, Shown, apply, preview
 from grants.effects.effect import KnownEffect, RowFilter
 from grants.errors import EffectChanged, EffectNotShown
 from grants.grant_attributes import GrantAttributes
-from grants.principal_rows import principals_by_name
+from grants.principal_names import principals_by_name
 from grants.principals.administrator_loss import AdministratorLoss
 
 MAX_LINES = 4

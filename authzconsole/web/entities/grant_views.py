@@ -30,9 +30,8 @@ from grants.change_set import Grant, Revoke
 from grants.changes import ChangeSet, Outcome
 from grants.errors import ChangeRefused, PrincipalError
 from grants.grant_attributes import GrantAttributes
-from grants.models import GRANT_TABLES, NAME_COLUMNS, User, permission_ids
-from grants.principal_names import format_principal
-from grants.principal_rows import principals_by_name
+from grants.models import PRINCIPAL_TYPES, User, permission_ids
+from grants.principal_names import format_principal, principals_by_name
 from grants.principals.administrator_loss import AdministratorLoss, loss_if_revoked
 from grants.validity import Validity
 
@@ -99,13 +98,16 @@ class GrantForm(RevocationForm):
         """
         principal, _, name = principal_from_input(self["principal"].value() or "").partition(":")
         privileges = self["privilege"].value() or ()
-        if principal not in GRANT_TABLES or len(privileges) != 1 or privileges[0] not in list(Privilege):
+        if principal not in PRINCIPAL_TYPES or len(privileges) != 1 or privileges[0] not in list(Privilege):
             return None
-        grants = GRANT_TABLES[principal][0].objects.filter(
-            **{NAME_COLUMNS[principal]: name},
-            content_object__kind=target.kind,
-            content_object__key=target.key,
-            permission_id=permission_ids()[Privilege(privileges[0])],
+        grants = (
+            PRINCIPAL_TYPES[principal]
+            .grants_to(name)
+            .filter(
+                content_object__kind=target.kind,
+                content_object__key=target.key,
+                permission_id=permission_ids()[Privilege(privileges[0])],
+            )
         )
         grant = grants.first()
         return grant.validity if grant and grant.validity.is_limited else None

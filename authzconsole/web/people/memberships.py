@@ -20,7 +20,7 @@ from authzconsole.web.shared.times.periods import fields_of_period
 from grants.change_set import Join, Leave
 from grants.changes import ChangeSet, Outcome
 from grants.models import GroupGrant
-from grants.principal_rows import principals_by_name
+from grants.principal_names import principals_by_name
 from grants.principals.administrator_loss import AdministratorLoss, loss_if_member_removed
 from grants.principals.principal_lists import MAX_COUNTED, capped_count
 from grants.querysets import memberships

@@ -32,7 +32,7 @@ from authzconsole.web.shared.roles import ROLE_CHOICES
 from grants.journal import Author
 from grants.models import Role, User, UserGrant
 from grants.outcomes import Outcome
-from grants.principal_rows import principals_by_name
+from grants.principal_names import principals_by_name
 from grants.principals.principal_lists import MAX_COUNTED, groups_with_counts, users_with_counts
 from grants.principals.services import add_group, add_user, set_full_name
 from grants.querysets import memberships

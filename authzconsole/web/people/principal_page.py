@@ -37,7 +37,7 @@ from entities.models import Entity
 from grants.active_generation import active_generation
 from grants.errors import PrincipalError
 from grants.evaluation.entity_filters import visibility_condition
-from grants.models import GRANT_TABLES, User, UserGrant
+from grants.models import User, UserGrant, type_of
 from grants.plans.sources.expired import PeriodScope
 from grants.policies.policy import Generation
 from grants.principal_names import parse_principal
@@ -224,12 +224,11 @@ def _grants(request: HttpRequest, profile: Profile) -> dict:
 def _grant_rows(profile: Profile, holder: User | Group, entities: list[Entity]) -> list[dict]:
     if profile.is_own:
         return _own_rows(profile, entities)
-    kind, name = ("user", holder.username) if isinstance(holder, User) else ("group", holder.name)
-    model, column = GRANT_TABLES[kind]
+    holder_type = type_of(holder)
+    kind, name = holder_type.name, getattr(holder, holder_type.name_column)
     grants: dict[int, dict] = {}
-    for grant in model.objects.select_related("granted_by").filter(
-        **{column: holder.pk, "content_object__in": entities}
-    ):
+    direct = holder_type.grants_to(holder).filter(content_object__in=entities)
+    for grant in direct.select_related("granted_by"):
         grants.setdefault(grant.content_object_id, {})[grant.privilege] = grant
     # a group holds nothing through groups
     privileges = held_privileges(holder, [entity.pk for entity in entities]) if kind == "user" else {}

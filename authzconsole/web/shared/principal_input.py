@@ -12,9 +12,8 @@ from django.http import Http404, HttpRequest
 from authzconsole.web.shared.paging import url_with
 from entities.text import storage_fault
 from grants.errors import PrincipalError
-from grants.models import User
-from grants.principal_names import PRINCIPAL_TYPES, parse_principal
-from grants.principal_rows import principals_by_name
+from grants.models import GROUP, USER, User
+from grants.principal_names import PRINCIPAL_TYPES, parse_principal, principals_by_name
 
 MAX_SUGGESTIONS = 3
 MAX_CANDIDATES = 500
@@ -67,12 +66,7 @@ def _exact_or_stripped(text: str, stripped: str, type_: str) -> str:
     """
     if text == stripped or storage_fault(text):
         return stripped
-    return text if _exists(type_, text) else stripped
-
-
-def _exists(type_: str, name: str) -> bool:
-    model, column = (User, "username") if type_ == "user" else (Group, "name")
-    return model.objects.filter(**{column: name}).exists()
+    return text if PRINCIPAL_TYPES[type_].find(text) else stripped
 
 
 def unknown_principal_in(request: HttpRequest, subject: str) -> UnknownPrincipal | None:
@@ -84,7 +78,7 @@ def unknown_principal_in(request: HttpRequest, subject: str) -> UnknownPrincipal
     if not request.user.can_see_all:
         return None
     type_, name = parse_principal(with_default_type(subject))
-    if _exists(type_, name):
+    if PRINCIPAL_TYPES[type_].find(name):
         return None
     suggestions = [
         (principal, url_with(request, subject=principal)) for principal in _similar_principals(name)
@@ -93,12 +87,11 @@ def unknown_principal_in(request: HttpRequest, subject: str) -> UnknownPrincipal
 
 
 def _similar_principals(name: str) -> list[str]:
-    users = _candidates(User.objects.principals(), "username", name)
-    groups = _candidates(Group.objects.all(), "name", name)
+    rows = {USER: User.objects.principals(), GROUP: GROUP.principals}
     scored = [
-        (_similarity(name, candidate), f"{type_}:{candidate}")
-        for type_, names in (("user", users), ("group", groups))
-        for candidate in names
+        (_similarity(name, candidate), f"{principal_type.name}:{candidate}")
+        for principal_type, principals in rows.items()
+        for candidate in _candidates(principals, principal_type.name_column, name)
     ]
     best = heapq.nsmallest(MAX_SUGGESTIONS, scored, key=lambda item: (-item[0], item[1]))
     return [principal for similarity, principal in best if similarity >= MIN_SIMILARITY]

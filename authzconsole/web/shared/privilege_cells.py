@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from urllib.parse import urlencode
 
 from django.contrib.auth.models import Group
+from django.db.models import QuerySet
 from django.urls import reverse
 from django.utils.timezone import localtime
 
@@ -12,7 +13,7 @@ from authzconsole.web.shared.links import address_url
 from authzconsole.web.shared.times.periods import fields_of_period, period_badge, privilege_periods
 from entities.models import Entity, State
 from entities.vocabulary import Privilege
-from grants.models import GRANT_TABLES, GroupGrant, User, UserGrant, privilege_of
+from grants.models import THROUGH_GROUPS, GroupGrant, User, UserGrant, privilege_of, type_of
 from grants.validity import in_force
 
 LETTERS = {Privilege.READ: "R", Privilege.WRITE: "W", Privilege.EXECUTE: "X", Privilege.ADMIN: "A"}
@@ -143,13 +144,16 @@ def _group_text(privilege: Privilege, groups: Sequence[str]) -> str:
 
 def group_privileges(entity: Entity, user_ids: Iterable[int]) -> dict[int, dict[Privilege, list[str]]]:
     """Return the groups through which each user holds each privilege on the entity now. Runs one query."""
-    members = {"group__memberships__user__in": list(user_ids), **in_force("group__memberships__")}
-    rows = GroupGrant.objects.filter(content_object=entity, **members, **in_force()).order_by("group__name")
+    of_users = {f"{THROUGH_GROUPS.subject}__in": list(user_ids)}
+    return _group_names(THROUGH_GROUPS.rows(content_object=entity, **of_users), by=THROUGH_GROUPS.subject)
+
+
+def _group_names(grants: QuerySet, *, by: str) -> dict[int, dict[Privilege, list[str]]]:
+    """Return the names of the groups by the value of a column and by privilege. Runs one query."""
     privileges: dict[int, dict[Privilege, list[str]]] = {}
-    for user_id, permission_id, group_name in rows.values_list(
-        "group__memberships__user", "permission_id", "group__name"
-    ):
-        privileges.setdefault(user_id, {}).setdefault(privilege_of(permission_id), []).append(group_name)
+    rows = grants.order_by("group__name").values_list(by, "permission_id", "group__name")
+    for key, permission_id, group_name in rows:
+        privileges.setdefault(key, {}).setdefault(privilege_of(permission_id), []).append(group_name)
     return privileges
 
 
@@ -159,24 +163,15 @@ def held_privileges(principal: User | Group, entity_ids: Iterable[int]) -> dict[
     Runs two queries for a user, one for a group.
     """
     ids = list(entity_ids)
-    model, column = GRANT_TABLES["user" if isinstance(principal, User) else "group"]
-    rows = model.objects.filter(**{column: principal.pk, "content_object__in": ids}, **in_force())
+    rows = type_of(principal).grants_to(principal).filter(content_object__in=ids, **in_force())
     direct: dict[int, set[Privilege]] = {}
     for entity_id, permission_id in rows.values_list("content_object_id", "permission_id"):
         direct.setdefault(entity_id, set()).add(privilege_of(permission_id))
-    groups = _privileges_through_groups(principal, ids) if isinstance(principal, User) else {}
+    groups: dict = {}
+    if isinstance(principal, User):
+        through_groups = THROUGH_GROUPS.rows(content_object__in=ids, **{THROUGH_GROUPS.subject: principal})
+        groups = _group_names(through_groups, by="content_object_id")
     return {
         entity_id: HeldPrivileges(frozenset(direct.get(entity_id, ())), groups.get(entity_id, {}))
         for entity_id in ids
     }
-
-
-def _privileges_through_groups(user: User, entity_ids: list[int]) -> dict[int, dict[Privilege, list[str]]]:
-    privileges: dict[int, dict[Privilege, list[str]]] = {}
-    of_user = {"group__memberships__user": user, **in_force("group__memberships__"), **in_force()}
-    rows = GroupGrant.objects.filter(content_object__in=entity_ids, **of_user).order_by("group__name")
-    for entity_id, permission_id, group_name in rows.values_list(
-        "content_object_id", "permission_id", "group__name"
-    ):
-        privileges.setdefault(entity_id, {}).setdefault(privilege_of(permission_id), []).append(group_name)
-    return privileges

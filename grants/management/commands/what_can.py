@@ -7,8 +7,7 @@ from django.core.management.base import CommandError
 from entities.vocabulary import kind_by_name
 from grants.access.what_can import all_permissions
 from grants.management.access_command import AccessCommand
-from grants.principal_names import parse_principal
-from grants.principal_rows import principals_by_name
+from grants.principal_names import parse_principal, principals_by_name
 
 
 class Command(AccessCommand):

@@ -12,7 +12,7 @@ from entities.vocabulary import ANY, CONTAINER_KINDS, Privilege
 from grants.effects.holders import NUMBERS
 from grants.effects.masks import UserMasks
 from grants.effects.nodes import NODE_COLUMNS, Node, order_of
-from grants.models import GRANT_TABLES, User, permission_ids
+from grants.models import PRINCIPAL_TYPES, User, permission_ids
 from grants.policies.grammar import Scope
 from grants.querysets import effective_memberships
 from grants.validity import in_force
@@ -138,11 +138,11 @@ def _load_stage(
     nodes = {row[0]: Node(*row) for row in rows}
     numbers = {pk: NUMBERS[privilege] for privilege, pk in permission_ids().items()}
     held: dict[int, list[int]] = {}
-    for principal_type, (model, column) in GRANT_TABLES.items():
+    for principal_type, row in PRINCIPAL_TYPES.items():
         grants = (
-            model.objects.filter(**where, **in_force())
+            row.grants.filter(**where, **in_force())
             .order_by()
-            .values_list("content_object_id", "permission_id", column)
+            .values_list("content_object_id", "permission_id", row.id_column)
         )
         for pk, permission, principal in grants.iterator(chunk_size=ROWS_PER_READ):
             if bits := subjects.bits.get((principal_type, principal)):

@@ -17,9 +17,8 @@ from entities.vocabulary import CONTAINER_KINDS, KINDS, Privilege, privilege_by_
 from grants.change_set import Grant, Revoke
 from grants.errors import PlanError
 from grants.models import (
-    GRANT_TABLES,
     GRANT_VERBS,
-    NAME_COLUMNS,
+    PRINCIPAL_TYPES,
     Plan,
     PlanBreadth,
     PlanItem,
@@ -28,8 +27,7 @@ from grants.models import (
 )
 from grants.plans.create import PlanDraft, PlanOrigin, plan_source
 from grants.plans.sources.recipes import read_address
-from grants.principal_names import format_principal, parse_principal
-from grants.principal_rows import principals_by_name
+from grants.principal_names import format_principal, parse_principal, principals_by_name
 from grants.stored_changes import stored_grants
 from grants.validity import VALIDITY_COLUMNS, Validity, format_time
 
@@ -186,10 +184,10 @@ def existing_grant_count(change: BulkChange, entities: QuerySet[Entity], *, max_
     for type_, name in map(parse_principal, change.principals):
         names.setdefault(type_, []).append(name)
     return sum(
-        GRANT_TABLES[type_][0]
-        .objects.filter(
+        PRINCIPAL_TYPES[type_]
+        .grants.filter(
             change.existing_condition,
-            **{f"{NAME_COLUMNS[type_]}__in": of_type},
+            **{f"{PRINCIPAL_TYPES[type_].name_path}__in": of_type},
             permission_id__in=permissions,
             content_object__in=entities.order_by().values("pk"),
         )[:max_counted]
@@ -308,9 +306,8 @@ def _new_grants(
     """Yield the privileges that the principal does not hold yet, or holds for another period."""
     kind, name = parse_principal(principal)
     privileges = change.privileges
-    grants = GRANT_TABLES[kind][0].objects.filter(
-        change.existing_condition, **{NAME_COLUMNS[kind]: name}, content_object_id=OuterRef("pk")
-    )
+    grants = PRINCIPAL_TYPES[kind].grants_to(name)
+    grants = grants.filter(change.existing_condition, content_object_id=OuterRef("pk"))
     columns = {
         f"holds_{privilege}": Exists(grants.filter(permission_id=permission_ids()[privilege]))
         for privilege in privileges
@@ -330,8 +327,9 @@ def _existing_grants(principal: str, change: BulkChange, entities: QuerySet[Enti
     kind, name = parse_principal(principal)
     # start from the grants of the principal, which are far fewer than the entities
     return stored_grants(
-        GRANT_TABLES[kind][0].objects.filter(
-            **{NAME_COLUMNS[kind]: name},
+        PRINCIPAL_TYPES[kind]
+        .grants_to(name)
+        .filter(
             permission_id__in=[permission_ids()[privilege] for privilege in change.privileges],
             content_object__in=entities.order_by().values("pk"),
         )

@@ -17,7 +17,7 @@ from entities.vocabulary import Privilege, clip
 from grants.change_set import Grant, Key, Revoke
 from grants.errors import GrantError, PlanError
 from grants.models import GRANT_VERBS, PlanVerb
-from grants.principal_rows import principals_by_name
+from grants.principal_names import principals_by_name
 from grants.tenant.lines import MemberReader
 from grants.tenant.reading import UNREADABLE, Fault, Faults, parse_line_json
 from grants.validity import VALIDITY_COLUMNS

@@ -9,11 +9,10 @@ from django.utils import timezone
 from entities.address import Address
 from grants.change_set import Grant
 from grants.errors import PlanError
-from grants.models import GRANT_TABLES, NAME_COLUMNS
+from grants.models import PRINCIPAL_TYPES
 from grants.plans.create import PlanDraft, PlanOrigin, plan_source
 from grants.plans.sources.recipes import read_address
-from grants.principal_names import format_principal, parse_principal
-from grants.principal_rows import principals_by_name
+from grants.principal_names import format_principal, parse_principal, principals_by_name
 from grants.stored_changes import stored_grants
 from grants.validity import not_over_condition
 
@@ -55,15 +54,16 @@ def grants_only_of(source: str, target: str, within: Address | None = None) -> I
     source_type, source_name = parse_principal(source)
     target_type, target_name = parse_principal(target)
     is_current = not_over_condition(timezone.now())
-    target_grants = GRANT_TABLES[target_type][0].objects.filter(
-        is_current,
-        **{NAME_COLUMNS[target_type]: target_name},
-        content_object_id=OuterRef("content_object_id"),
-        permission_id=OuterRef("permission_id"),
+    target_grants = (
+        PRINCIPAL_TYPES[target_type]
+        .grants_to(target_name)
+        .filter(
+            is_current,
+            content_object_id=OuterRef("content_object_id"),
+            permission_id=OuterRef("permission_id"),
+        )
     )
-    grants = GRANT_TABLES[source_type][0].objects.filter(
-        is_current, ~Exists(target_grants), **{NAME_COLUMNS[source_type]: source_name}
-    )
+    grants = PRINCIPAL_TYPES[source_type].grants_to(source_name).filter(is_current, ~Exists(target_grants))
     if within is not None:
         grants = grants.filter(**{f"{within.kind}__kind": within.kind, f"{within.kind}__key": within.key})
     return stored_grants(grants)

@@ -8,7 +8,7 @@ from django.utils import timezone
 
 from entities.address import Address
 from grants.change_set import Leave, Revoke, ending_of
-from grants.models import GRANT_TABLES, NAME_COLUMNS, Membership
+from grants.models import PRINCIPAL_TYPES, Membership
 from grants.plans.create import PlanDraft, PlanOrigin, plan_source
 from grants.plans.sources.recipes import read_address
 from grants.principal_names import parse_principal
@@ -40,8 +40,8 @@ class PeriodScope:
         kind, name = parse_principal(self.principal) if self.principal else ("", "")
         is_listed = condition & self._place()
         tables = {
-            type_: model.objects.filter(is_listed, **({NAME_COLUMNS[type_]: name} if kind else {}))
-            for type_, (model, _) in GRANT_TABLES.items()
+            type_: (row.grants_to(name) if kind else row.grants).filter(is_listed)
+            for type_, row in PRINCIPAL_TYPES.items()
             if kind in ("", type_)
         }
         if self.within is None:

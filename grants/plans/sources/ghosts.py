@@ -6,19 +6,17 @@ Planned grants are kept, because they will apply when their entity is live.
 
 from collections.abc import Iterator, Sequence
 
-from django.db.models import QuerySet
-
 from entities.address import Address
 from entities.models import State
 from entities.selectors import entities_at
 from entities.vocabulary import quantity
 from grants.change_set import ChangeSet, Revoke
 from grants.errors import PlanError
-from grants.models import GRANT_TABLES, NAME_COLUMNS
+from grants.models import GrantQuerySet, all_grants
 from grants.plans.create import PlanDraft, PlanOrigin, plan_source
 from grants.plans.sources.changes import change_set_plan
 from grants.plans.sources.recipes import read_address
-from grants.stored_changes import ENTITY_COLUMNS, stored_grants
+from grants.stored_changes import ENTITY_COLUMNS
 
 
 @plan_source(PlanOrigin.GHOSTS)
@@ -56,21 +54,19 @@ def selected_ghost_plan(grants: Sequence[Revoke]) -> PlanDraft:
     return change_set_plan.draft(ChangeSet.of(*grants), title)
 
 
-def _leftover_grants(principal_type: str, namespace: Address | None) -> QuerySet:
-    grants = GRANT_TABLES[principal_type][0].objects.filter(content_object__state=State.DELETED)
-    return (
-        grants
-        if namespace is None
-        else grants.filter(namespace__kind=namespace.kind, namespace__key=namespace.key)
+def _leftover_grants(namespace: Address | None) -> list[GrantQuerySet]:
+    of_namespace = (
+        {} if namespace is None else {"namespace__kind": namespace.kind, "namespace__key": namespace.key}
     )
+    return all_grants(content_object__state=State.DELETED, **of_namespace)
 
 
 def _note(namespace: Address | None) -> str:
     """Return why the plan revokes more grants than the ghost-grants analysis counts; empty if the numbers
     agree.
     """
-    of_inactive_users = _leftover_grants("user", namespace).filter(user__is_active=False)
-    total = of_inactive_users.count()
+    of_users, *_ = _leftover_grants(namespace)
+    total = of_users.filter(user__is_active=False).count()
     if not total:
         return ""
     return (
@@ -80,7 +76,6 @@ def _note(namespace: Address | None) -> str:
 
 
 def _revocations(namespace: Address | None) -> Iterator[Revoke]:
-    for principal_type, name_column in NAME_COLUMNS.items():
-        grants = _leftover_grants(principal_type, namespace)
-        ordered = grants.order_by(*ENTITY_COLUMNS, name_column, "permission_id")
-        yield from (Revoke(*grant.key) for grant in stored_grants(ordered))
+    for grants in _leftover_grants(namespace):
+        ordered = grants.order_by(*ENTITY_COLUMNS, grants.principal_type.name_path, "permission_id")
+        yield from (Revoke(*key) for key in ordered.grant_keys())

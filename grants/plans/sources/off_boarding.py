@@ -18,11 +18,10 @@ from entities.models import Entity, State
 from entities.vocabulary import KINDS, Privilege
 from grants.change_set import Change, Deactivate, Grant, Key, Leave, Revoke
 from grants.errors import PlanError
-from grants.models import GRANT_TABLES, NAME_COLUMNS, Plan, User, UserGrant, privilege_of
+from grants.models import PRINCIPAL_TYPES, Plan, User, UserGrant, privilege_of
 from grants.plans.create import MAX_PLAN_ITEMS, PlanDraft, PlanOrigin, plan_source
 from grants.plans.stranding import stranded_entities
-from grants.principal_names import format_principal, parse_principal
-from grants.principal_rows import principals_by_name
+from grants.principal_names import format_principal, parse_principal, principals_by_name
 from grants.principals.administrator_loss import stranded_if_removed
 from grants.stored_changes import stored_grants
 from grants.validity import VALIDITY_COLUMNS, Validity, not_over_condition
@@ -174,13 +173,13 @@ def _hand_over(held: Iterable[HeldEntity], choices: OffBoarding) -> Iterator[Cha
 def _grants_of_heirs(heirs: Collection[str], entity_ids: list[int]) -> dict[Key, Validity]:
     """Return the periods of the direct grants that have not ended, by the key of a Grant."""
     known: dict[Key, Validity] = {}
-    for type_, (model, _) in GRANT_TABLES.items():
+    for type_, row in PRINCIPAL_TYPES.items():
         names = [name for heir_type, name in map(parse_principal, heirs) if heir_type == type_]
         if names:
-            grants = model.objects.filter(
+            grants = row.grants.filter(
                 not_over_condition(timezone.now()),
                 content_object__pk__among=entity_ids,
-                **{f"{NAME_COLUMNS[type_]}__in": names},
+                **{f"{row.name_path}__in": names},
             )
             known |= {grant.key: grant.validity for grant in stored_grants(grants)}
     return known
