@@ -13,6 +13,7 @@ from authzconsole.web.accounts.reauthentication import recent_authentication_req
 from authzconsole.web.effects.forms import EffectPage
 from authzconsole.web.forms import ConsoleForm, FlagField, FormRefused, reason_field
 from authzconsole.web.shared.guard import request_author
+from authzconsole.web.shared.paging import url_with
 from authzconsole.web.shared.parameters import choice_parameter
 from authzconsole.web.shared.rendering import render_page, see_other, show_outcome
 from entities.vocabulary import KINDS, Kind
@@ -74,6 +75,7 @@ def policies_page(request: HttpRequest) -> HttpResponse:
             "other_generation": other,
             "kind": kind,
             "only_differences": only_differences,
+            "only_url": url_with(request, only=None if only_differences else "differences"),
             "tables": [table for table in tables if table["rows"]],
             "lifecycle": [_lifecycle(item) for item in displayed],
             "differences": sum(table["differences"] for table in tables),

@@ -21,8 +21,7 @@ pytestmark = pytest.mark.django_db
 
 def stranded_after_removal(removed) -> set[tuple[str, int, str]]:
     return {
-        (str(row.entity), row.admin_count, row.remaining_admin)
-        for row in loss_if_removed(removed).entities
+        (str(row.entity), row.admin_count, row.remaining_admin) for row in loss_if_removed(removed).entities
     }
 
 

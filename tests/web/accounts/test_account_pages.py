@@ -163,8 +163,8 @@ def test_a_console_only_account_is_not_a_principal(browse):
 def test_accounts_are_filtered_by_name_and_role(browse):
     client = browse("aud")
     for query, name in (("role=administrator", "ada"), ("find=gr", "grp")):
-        rows = client.get(f"/accounts/?{query}", follow=True).context["rows"]
-        assert [row["principal"].username for row in rows] == [name]
+        rows = client.get(f"/accounts/?{query}", follow=True).context["page"].rows
+        assert [row.username for row in rows] == [name]
     assert "/accounts/change/" not in page_html(client.get("/people/user:dee"))
     assert "/accounts/change/" in page_html(browse("ada").get("/people/user:dee"))
 
@@ -181,9 +181,7 @@ def test_the_full_name_is_edited_shown_and_found(browse):
     assert User.objects.get(username="dee").get_full_name() == "Dorothea van Dee"
     page = page_html(client.get("/people/user:dee"))
     assert "Dorothea van Dee." in page and 'value="Dorothea van Dee"' in page
-    assert [
-        row["principal"].username for row in client.get("/people/?find=dorothea dee").context["rows"]
-    ] == ["dee"]
+    assert [row.username for row in client.get("/people/?find=dorothea dee").context["page"].rows] == ["dee"]
     refused = client.post(url, {"change": "full-name", "full_name": "Dee\u202e"})
     assert refused.status_code == 400 and "invisible character" in page_html(refused)
     assert "The full name changes from Dorothea van Dee to empty." in page_html(

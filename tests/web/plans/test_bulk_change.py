@@ -273,7 +273,7 @@ def test_rows_of_the_ghost_report_can_be_selected_for_a_plan(browse, settings, t
     settings.SNAPSHOT_URI = str(tmp_path)
     run = ghost_report(tmp_path)
     html = browse("ada").get(f"/analyses/{run.pk}/").content.decode()
-    values = re.findall(r'name="grant" value="([^"]*)"', html)
+    values = [unescape(value) for value in re.findall(r'name="grant" value="([^"]*)"', html)]
     assert values == ["group:operators\tdataset:sales.forecast\tREAD", "user:dee\tdataset:sales.legacy\tREAD"]
     assert 'name="grant"' not in browse("aud").get(f"/analyses/{run.pk}/").content.decode()
     page = browse("ada").post(GHOSTS, {"selection": "yes", "run": run.pk, "grant": values}, follow=True)

@@ -67,7 +67,7 @@ def test_questions_and_forecasts_use_the_exact_name(name, browse):
     assert client.get("/entities/namespace:sales", {"deleter": name}).context["readiness"]["deleter"] == name
     assert client.get("/forecast/namespace:sales", {"deleter": name}).context["deleter"] == name
     users = client.get("/people/compare", {"one": name, "other": "dee"}).context["users"]
-    assert [user.name for user in users] == [name, "dee"]
+    assert [user.username for user in users] == [name, "dee"]
 
 
 def test_plans_use_the_exact_name(name, browse):
