@@ -233,13 +233,14 @@ def many_events(cast):
 def test_the_page_filters_and_pages(many_events, browse, htmx, django_assert_max_num_queries):
     client = browse("aud")
     page = client.get("/journal/security-events?kind=denial")
-    assert len(page.context["rows"]) == 50 and "&lt;b&gt;118" in page.content.decode()
+    assert len(page.context["page"].rows) == 50 and "&lt;b&gt;118" in page.content.decode()
     older = client.get(page.context["page"].next_url)
-    assert [row["event"].target for row in older.context["rows"]] == [
+    assert [event.target for event in older.context["page"].rows] == [
         f"<b>{number}" for number in range(18, -1, -2)
     ]
-    assert len(client.get(older.context["page"].previous_url).context["rows"]) == 50
-    assert len(client.get("/journal/security-events?kind=denial&account=user:user 1").context["rows"]) == 20
+    assert len(client.get(older.context["page"].previous_url).context["page"].rows) == 50
+    of_one = client.get("/journal/security-events?kind=denial&account=user:user 1").context["page"]
+    assert len(of_one.rows) == 20
     assert (
         "No matching events" in client.get("/journal/security-events?address=198.51.100.1").content.decode()
     )
