@@ -176,6 +176,14 @@ class SetActivity(AccountChange):
         )
 
 
+class UnknownChange(AccountChange):
+    """Refuse a change that does not exist, after the right to change the account is checked."""
+
+    def prepare(self) -> None:
+        super().prepare()
+        raise Http404("there is no such change")
+
+
 # by the field `change`
 CHANGES = {"role": SetRole, "email": SetEmail, "full-name": SetFullName, "activity": SetActivity}
 
@@ -183,10 +191,8 @@ CHANGES = {"role": SetRole, "email": SetEmail, "full-name": SetFullName, "activi
 @capability_required(Capability.MANAGE_ACCOUNTS, visible_to=[Capability.READ_ACCOUNTS])
 def change_account(request: HttpRequest, principal: str) -> HttpResponse:
     """Change the role, the names, the email or the activity of an account."""
-    name = ChangeForm.sent(request).cleaned_data["change"]
-    if name not in CHANGES:
-        raise Http404("there is no such change")
-    return CHANGES[name].as_view()(request, principal=principal)
+    change = CHANGES.get(ChangeForm.sent(request).cleaned_data["change"], UnknownChange)
+    return change.as_view()(request, principal=principal)
 
 
 @method_decorator(sensitive_variables("password"), name="perform")
