@@ -4,11 +4,9 @@ import os
 import shutil
 import sqlite3
 import subprocess
-from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 
 from django.db import connection, transaction
 from django.db.migrations.loader import MigrationLoader
@@ -21,6 +19,22 @@ _STATE_QUERIES = (
     "SELECT revision FROM grants_journalhead",
 )
 _DATA_TABLES = ("grants_journalline", "entities_entity", "grants_user", "grants_usergrant")
+# libpq reads these variables, so that no password is in the list of processes. The connection string of psycopg is
+# no alternative: its libpq may be newer than that of the programs, which refuse options that they do not know.
+_VARIABLES = {
+    "dbname": "PGDATABASE",
+    "user": "PGUSER",
+    "password": "PGPASSWORD",
+    "host": "PGHOST",
+    "hostaddr": "PGHOSTADDR",
+    "port": "PGPORT",
+    "sslmode": "PGSSLMODE",
+    "sslrootcert": "PGSSLROOTCERT",
+    "sslcert": "PGSSLCERT",
+    "sslkey": "PGSSLKEY",
+    "service": "PGSERVICE",
+    "passfile": "PGPASSFILE",
+}
 # everything in the schema that no extension owns
 _DROP_ALL = """
 DO $$ DECLARE item record; BEGIN
@@ -74,7 +88,6 @@ def _dump_postgresql(target: Path) -> DatabaseState:
             results.append(cursor.fetchall())
         cursor.execute("SELECT pg_export_snapshot()")
         [snapshot] = cursor.fetchone()
-        connection_option, environment = _connection_of_programs()
         _run_postgresql(
             "pg_dump",
             "--format=custom",
@@ -83,25 +96,12 @@ def _dump_postgresql(target: Path) -> DatabaseState:
             "--no-comments",
             f"--snapshot={snapshot}",
             f"--file={target}",
-            connection_option,
-            environment=environment,
         )
     migrations, revisions = results
     return DatabaseState("postgresql", [list(row) for row in migrations], revisions[0][0] if revisions else 0)
 
 
-def _connection_of_programs() -> tuple[str, dict[str, str]]:
-    """Return the option and the environment with which a program of PostgreSQL connects to the database. The
-    password is only in the environment, because everybody can read the options of a process.
-    """
-    connection.ensure_connection()
-    info = connection.connection.info
-    return f"--dbname={info.dsn} options='-c lock_timeout=60s'", {"PGPASSWORD": info.password}
-
-
-def _run_postgresql(
-    name: str, *arguments: str, environment: Mapping[str, str] = MappingProxyType({})
-) -> None:
+def _run_postgresql(name: str, *arguments: str) -> None:
     folder = machine.postgresql_folder()
     beside_server = str(folder / name) if folder and (folder / name).is_file() else None
     program = beside_server or shutil.which(name)
@@ -109,12 +109,12 @@ def _run_postgresql(
         raise BackupError(
             f"{name} is missing: install the client programs of PostgreSQL (postgresql-client on Debian)"
         )
+    parameters = connection.get_connection_params()
+    environment = {**os.environ, "PGOPTIONS": "-c lock_timeout=60s"} | {
+        variable: str(parameters[option]) for option, variable in _VARIABLES.items() if parameters.get(option)
+    }
     done = subprocess.run(
-        [program, *arguments],
-        env=os.environ | environment,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
+        [program, *arguments], env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True
     )
     if done.returncode != 0:
         raise BackupError(f"{name} failed: {done.stderr.strip()}")
@@ -163,8 +163,6 @@ def replace_database(copy: Path, folder: Path) -> None:
         ):
             source.backup(target)
         return
-    connection_option, environment = _connection_of_programs()
-    connection.close()
     drop, script = folder / "drop.sql", folder / "restore.sql"
     drop.write_text(_DROP_ALL)
     _run_postgresql(
@@ -178,6 +176,4 @@ def replace_database(copy: Path, folder: Path) -> None:
         "--set=ON_ERROR_STOP=1",
         f"--file={drop}",
         f"--file={script}",
-        connection_option,
-        environment=environment,
     )
