@@ -152,7 +152,7 @@ def with_periods(name: str) -> Callable[[Outcome], list[ShownChange]]:
 
 
 class ChangeEndpoint(Endpoint):
-    """An endpoint whose changes can be tried with a dry run.
+    """An endpoint that makes changes, or only shows them in a dry run.
 
     The body or the query of its operations has the members of ForecastRequestSerializer.
     """

@@ -430,7 +430,7 @@ class ListForm(ConsoleForm):
 
     list_type: ClassVar[type[List]]
 
-    def listed(self, account: User, **filters: object) -> List:
+    def filtered_list(self, account: User, **filters: object) -> List:
         """Return the list with the filters of the form, of which `filters` replace some."""
         is_valid = self.is_valid()
         values = {name: value for name, value in (self.cleaned_data | filters).items() if value}

@@ -170,7 +170,7 @@ def _effect_at_time(job: Job, values: Mapping[str, Any], digest: str) -> LargeEf
         )
         if stranded
         else None,
-        # not in summaries of version 1.1, whose rows are files
+        # version 1.1 stored the rows in files and not their number
         values.get("rows_number"),
     )
 

@@ -2,9 +2,8 @@
 
 Grants are django-guardian's direct-foreign-key models on `entities.Entity`, one row for each principal,
 privilege and entity. A new type of principal is an entry in PRINCIPAL_TYPES with its model and its table of
-grants. A new way in which a principal gets grants, such as a membership, is an entry in GRANT_SOURCES. Whoever
-reads grants of all types iterates over PRINCIPAL_TYPES, and whoever reads the effective grants of a subject
-reads all of its sources.
+grants. A new way to get grants, such as a membership, is an entry in GRANT_SOURCES. To read the grants of all
+types, iterate over PRINCIPAL_TYPES. To read the effective grants of a subject, read all of its sources.
 """
 
 from collections.abc import Collection, Iterator

@@ -64,7 +64,7 @@ class ChangedBits:
 
 
 def changed_bits(unit: Unit, rules: CompiledRules, directory: Directory) -> Iterator[ChangedBits]:
-    """Evaluate all rules for every user whose answers may change."""
+    """Evaluate all rules. Yield the users whose answers change, as bits."""
     facts = [FactBits(unit, fact, directory) for fact in rules.facts]
     no_facts = [NO_BITS for _ in facts]
     is_evaluated = np.full(

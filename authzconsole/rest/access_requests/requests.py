@@ -302,8 +302,8 @@ class AccessRequestWithdrawal(Step):
 class ApproverList(ListEndpoint):
     """List the approvers of namespaces.
 
-    The groups whose members decide about access requests for a namespace and everything in it, besides
-    administrators. For administrators and auditors.
+    Approvers are members of a group. They decide about access requests for a namespace and its contents.
+    Administrators may decide too. Administrators and auditors may read this list.
     """
 
     route, url_name = "approvers", "rest-approvers"

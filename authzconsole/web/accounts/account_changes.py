@@ -44,7 +44,7 @@ ROLE_DESCRIPTIONS = {
 
 
 class AccountChange(ConfirmationPage):
-    """Change an account whose console role includes no right that the signed-in account lacks."""
+    """Change an account. Refuse it if the account has a right that the signed-in account lacks."""
 
     def prepare(self) -> None:
         self.user = account_or_404(self.kwargs["principal"])

@@ -23,7 +23,7 @@ class ThrottledForm:
 
     wait_seconds = 0
 
-    def limited(self, response: HttpResponse) -> HttpResponse:
+    def limit_response(self, response: HttpResponse) -> HttpResponse:
         """Return the response with 429 and Retry-After while attempts are refused."""
         if self.wait_seconds:
             response.status_code, response["Retry-After"] = 429, str(self.wait_seconds)

@@ -55,7 +55,7 @@ class ProofForm(PasswordAttemptForm, forms.Form):
         self.request = request
 
     @property
-    def submitted(self) -> list[tuple[str, str]]:
+    def sent_fields(self) -> list[tuple[str, str]]:
         """Return the submitted fields, except the token of the form and the proof."""
         return [
             (name, value)
@@ -144,7 +144,7 @@ def _confirm_or_ask(request: HttpRequest) -> HttpResponse | None:
     """
     form = ProofForm(request)
     if not form.has_proof or not form.is_valid():
-        return form.limited(_form_response(form, status=403))
+        return form.limit_response(_form_response(form, status=403))
     record_authentication(request, "password")
     return None
 

@@ -24,7 +24,7 @@ class RetryAfterMixin:
     """Respond with 429 and Retry-After while the PasswordAttemptForm of the view refuses attempts."""
 
     def form_invalid(self, form: PasswordAttemptForm) -> HttpResponse:
-        return form.limited(super().form_invalid(form))
+        return form.limit_response(super().form_invalid(form))
 
 
 class SignInForm(PasswordAttemptForm, AuthenticationForm):

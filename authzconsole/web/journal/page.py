@@ -110,9 +110,9 @@ class JournalForm(ListForm):
     since = TimeFilterField()
     until = TimeFilterField(is_end=True)
 
-    def listed(self, account: User, **filters: object) -> JournalLines:
+    def filtered_list(self, account: User, **filters: object) -> JournalLines:
         principal = self.cleaned_data["principal"] if self.is_valid() else ""
-        return super().listed(account, principal=with_default_type(principal), **filters)
+        return super().filtered_list(account, principal=with_default_type(principal), **filters)
 
     @property
     def time_inputs(self) -> dict[str, str]:
@@ -137,7 +137,7 @@ class JournalForm(ListForm):
 @capability_required(*JournalLines.readers)
 def journal_page(request: HttpRequest) -> HttpResponse:
     form = JournalForm(request.GET)
-    rows = form.listed(request.user).rows()
+    rows = form.filtered_list(request.user).rows()
     is_folded = not form.texts and request.GET.get("lines") != "all"
     search = _search_window(request, form, rows) if "text" in form.texts and form.is_valid() else None
     lines = lines_outside_plans(rows) if is_folded else rows if search is None else search.rows
@@ -168,7 +168,7 @@ def journal_page(request: HttpRequest) -> HttpResponse:
 @capability_required(*JournalLines.readers)
 def download_journal(request: HttpRequest, extension: str) -> HttpResponse:
     """Stream all lines that match the filters of the URL, newest first."""
-    return list_file(JournalForm(request.GET).listed(request.user), extension)
+    return list_file(JournalForm(request.GET).filtered_list(request.user), extension)
 
 
 @require_safe
@@ -208,7 +208,7 @@ def _search_window(request: HttpRequest, form: JournalForm, rows: QuerySet[Journ
     if before is None and after is not None:
         first, last = after + 1, after + MAX_LINES_SEARCHED
     else:
-        newest = form.listed(request.user, text="").rows()
+        newest = form.filtered_list(request.user, text="").rows()
         newest = newest if before is None else newest.filter(place__lt=before)
         last = newest.values_list("place", flat=True).first() or 0
         first = max(1, last - MAX_LINES_SEARCHED + 1)

@@ -29,7 +29,7 @@ class EventForm(ListForm):
 @capability_required(*SecurityEvents.readers)
 def security_event_page(request: HttpRequest) -> HttpResponse:
     form = EventForm(request.GET)
-    listed = form.listed(request.user)
+    listed = form.filtered_list(request.user)
     is_section = requested_section(request) == SECTION
     return render_page(
         request,
@@ -47,4 +47,4 @@ def security_event_page(request: HttpRequest) -> HttpResponse:
 @capability_required(*SecurityEvents.readers)
 def download_security_events(request: HttpRequest, extension: str) -> HttpResponse:
     """Stream all events that match the filters of the URL, newest first."""
-    return list_file(EventForm(request.GET).listed(request.user), extension)
+    return list_file(EventForm(request.GET).filtered_list(request.user), extension)

@@ -172,7 +172,7 @@ def test_only_administrators_create_apply_and_discard_plans(role):
 
 @pytest.mark.parametrize("role", ["auditor", "ordinary"])
 def test_only_administrators_create_plans_from_a_source(role):
-    """Nobody else learns anything from the arguments, which are not read before."""
+    """The author is checked before the arguments are read, so errors in them reveal nothing."""
     author = author_with(role)
     others = change_set_plan, file_plan, members_plan, selected_ghost_plan, answer_plan, regrant_plan
     for source in (*SOURCES.values(), *others):

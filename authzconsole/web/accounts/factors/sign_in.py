@@ -75,7 +75,7 @@ class SecondFactorSignIn(AuthenticateView):
             },
             status=400 if fault else 200,
         )
-        return self.form.limited(response) if self.form else response
+        return self.form.limit_response(response) if self.form else response
 
 
 @method_decorator([login_not_required, sensitive_post_parameters("credential")], name="dispatch")
