@@ -87,8 +87,7 @@ def test_a_limit_of_zero_has_no_next_token(api, strategy, what):
 
 
 def test_an_empty_token_requests_the_first_page(api):
-    first = search(api, page={"limit": 2, "token": ""})
-    assert first.json() == search(api, page={"limit": 2}).json() and ids(first) == KEYS[:2]
+    assert ids(search(api, page={"limit": 2, "token": ""})) == KEYS[:2]
 
 
 @pytest.mark.parametrize(
