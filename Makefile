@@ -15,7 +15,7 @@ help:  ## list these targets
 run:  ## install what is missing and start the console at http://127.0.0.1:8000 (PORT=8123 make run: elsewhere)
 	@$(OPS).run
 
-test:  ## install what is missing and run every test, on SQLite and on PostgreSQL
+test:  ## install what is missing and run every test
 	@$(OPS).suite $(TEST_OPTIONS)
 
 test-quick:  ## run the tests of the rules, the addresses and one page of each area, in a minute

@@ -11,7 +11,7 @@ from authzconsole.ops.address import free_port
 from entities.address import address_of, parse_address
 from entities.kinds_file import register_kinds
 from entities.vocabulary import KINDS
-from tests.passes import TESTS_WITHOUT_PASS, add_marks, passes_of
+from tests.passes import WITHOUT_ONE_PASS, add_marks, has_one_pass
 from tests.support.migrated_database import copy_template, save_template
 from tests.support.workers import run_celery_worker, run_redis
 
@@ -22,12 +22,13 @@ os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
-    """Mark the tests, and remember those that no pass runs: before pytest deselects the tests of other
-    passes.
+    """Mark the tests, and remember those that no pass or too many passes run.
+
+    It must happen before pytest deselects the tests of other passes.
     """
     for item in items:
         add_marks(item)
-    config.stash[TESTS_WITHOUT_PASS] = [item.nodeid for item in items if not passes_of(item)]
+    config.stash[WITHOUT_ONE_PASS] = [item.nodeid for item in items if not has_one_pass(item)]
 
 
 def pytest_collection_finish(session):

@@ -1,6 +1,6 @@
 """Decide in which passes of `make test` a test runs.
 
-Add the marks `spark`, `database`, `page`, `interface` and `quick`, and find the passes that select them.
+Add the marks `spark`, `database`, `sqlite` and `quick`, and find the passes that select them.
 """
 
 from functools import cache
@@ -9,25 +9,25 @@ from pathlib import Path
 import pytest
 from _pytest.mark.expression import Expression
 
-from authzconsole.ops.suite import FULL, INTERFACE_FOLDERS, PAGE_FOLDERS, QUICK_PATHS, Pass
+from authzconsole.ops.suite import FULL, QUICK_PATHS, Pass
 
 TESTS = Path(__file__).parent
 DATABASE_FIXTURES = {"db", "transactional_db", "live_server"}
-# Tests that call every page or endpoint, that compare their SQL with a reference, or that need SQLite.
+# Tests that use the database on PostgreSQL and on SQLite: they compare the SQL of the rules with a reference, or
+# need SQLite.
 ON_BOTH_DATABASES = (
-    "tests/api/test_past.py",
-    "tests/api/test_query_counts.py",
-    "tests/api/test_scenario.py",
-    "tests/api/test_search_complete.py",
+    "tests/analytics/runs/test_bad_storage.py",
+    "tests/analytics/runs/test_database_faults.py",
     "tests/api/test_tokens.py",
-    "tests/rest/test_access.py",
+    "tests/grants/access",
+    "tests/grants/evaluation",
+    "tests/grants/test_querysets.py",
+    "tests/ops/test_database_role.py",
+    "tests/server",
     "tests/web/shared/test_database_busy.py",
-    "tests/web/test_access.py",
-    "tests/web/test_areas.py",
-    "tests/web/test_page_lists.py",
 )
 NOT_QUICK = ("spark", "browser", "worker", "slow")
-TESTS_WITHOUT_PASS: pytest.StashKey[list[str]] = pytest.StashKey()
+WITHOUT_ONE_PASS: pytest.StashKey[list[str]] = pytest.StashKey()
 
 
 def add_marks(item: pytest.Item) -> None:
@@ -35,28 +35,16 @@ def add_marks(item: pytest.Item) -> None:
         item.add_marker("spark")
     if item.get_closest_marker("django_db") or DATABASE_FIXTURES.intersection(item.fixturenames):
         item.add_marker("database")
-        if is_about_pages(item.path):
-            item.add_marker("page")
-        if is_about_interfaces(item.path):
-            item.add_marker("interface")
+        if _is_below(item.path, ON_BOTH_DATABASES):
+            item.add_marker("sqlite")
     if _is_below(item.path, QUICK_PATHS) and not any(item.get_closest_marker(name) for name in NOT_QUICK):
         item.add_marker("quick")
 
 
-def is_about_pages(path: Path) -> bool:
-    """Return whether the tests of a file are about pages.
-
-    If they use the database, they run on PostgreSQL only.
-    """
-    return _is_below(path, PAGE_FOLDERS) and not _is_below(path, ON_BOTH_DATABASES)
-
-
-def is_about_interfaces(path: Path) -> bool:
-    """Return whether the tests of a file are about an interface.
-
-    If they use the database, they run on PostgreSQL only.
-    """
-    return _is_below(path, INTERFACE_FOLDERS) and not _is_below(path, ON_BOTH_DATABASES)
+def has_one_pass(item: pytest.Item) -> bool:
+    """Return whether a test runs, and at most once on each database. Call `add_marks` first."""
+    databases = [test_pass.database for test_pass in passes_of(item)]
+    return bool(databases) and len(databases) == len(set(databases))
 
 
 def passes_of(item: pytest.Item) -> list[Pass]:

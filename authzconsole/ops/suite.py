@@ -111,31 +111,26 @@ QUICK_PATHS = (
     "tests/ops/test_settings.py",
     "tests/ops/test_suite.py",
 )
-# Tests of pages, interfaces and files: what they add to the services below does not depend on the database.
-PAGE_FOLDERS = ("tests/web",)
-INTERFACE_FOLDERS = (
-    "tests/analytics/results",
-    "tests/api",
-    "tests/directory",
-    "tests/observability",
-    "tests/rest",
-    "tests/scim",
-)
-# Tests with Spark or a browser use the database through the same code as the others. Spark tests therefore
-# run on SQLite only, and browser tests on PostgreSQL only. So do the tests of pages, REST, AuthZEN and SCIM:
-# the services below them run on both databases, and so do the tests that call every page and every endpoint,
-# except for what the quick tests repeat on SQLite. Tests without a database run once, on SQLite. The pass
-# `sqlite` collects all tests, so that one of them can check that each test belongs to a pass
-# (tests/ops/test_passes.py). Passes with paths collect less, because collecting all takes 15 seconds.
+# The product stores data in PostgreSQL; SQLite is for trying it out. Tests that use the database therefore run on
+# PostgreSQL, in three passes by folder. On SQLite run the quick tests, those of the SQL that evaluates the rules
+# (tests/passes.py marks them `sqlite`), those with Spark, and all tests without a database. The pass `sqlite`
+# collects all tests, so that one of them can check that each test belongs to a pass (tests/ops/test_passes.py).
+# Passes with paths collect less, because collecting all takes 15 seconds.
 QUICK = Pass("quick", "sqlite", "quick", QUICK_PATHS)
+ON_POSTGRESQL = "database and not spark and not browser"
+SERVICE_FOLDERS = tuple(
+    f"tests/{name}"
+    for name in ("analytics", "benchmarks", "demo", "deploy", "entities", "grants", "ops", "server")
+)
+INTERFACE_FOLDERS = tuple(f"tests/{name}" for name in ("api", "directory", "observability", "rest", "scim"))
 # the longest pass first, so that the last ones end at about the same time
 FULL = (
-    Pass("sqlite", "sqlite", "not spark and not browser and not page and not interface and not quick"),
-    Pass("postgresql", "postgresql", "database and not spark and not browser and not page and not interface"),
+    Pass("postgresql", "postgresql", ON_POSTGRESQL, SERVICE_FOLDERS),
     Pass("spark", "sqlite", "spark", ("tests/analytics", "tests/browser")),
+    Pass("pages", "postgresql", ON_POSTGRESQL, ("tests/web",)),
     Pass("browser", "postgresql", "browser and not spark", ("tests/browser",)),
-    Pass("interfaces", "postgresql", "interface and not spark and not browser", INTERFACE_FOLDERS),
-    Pass("pages", "postgresql", "page and not spark and not browser", PAGE_FOLDERS),
+    Pass("interfaces", "postgresql", ON_POSTGRESQL, INTERFACE_FOLDERS),
+    Pass("sqlite", "sqlite", "(sqlite or not database) and not spark and not browser and not quick"),
     QUICK,
 )
 QUICK_IN_PARALLEL = replace(QUICK, processes=2)
