@@ -20,11 +20,10 @@ from authzconsole.evidence.services import request_evidence
 from authzconsole.lists.journal import EvidenceList, EvidenceSerializer
 from authzconsole.rest.framework.callers import check_journal_reader
 from authzconsole.rest.framework.endpoint import Endpoint, Resource
-from authzconsole.rest.framework.lists import ListEndpoint
+from authzconsole.rest.framework.lists import ListEndpoint, ZipRenderer
 from authzconsole.rest.framework.locations import evidence_location
 from authzconsole.rest.framework.operations import FILE, LOCATION, operation
 from authzconsole.rest.framework.problems import Problem
-from authzconsole.rest.framework.renderers import ZipRenderer
 from grants.history.errors import AsOfError
 from grants.history.moments import parse_as_of, revision_time
 from grants.models import JobState

@@ -1,14 +1,20 @@
 """The REST resource `plans`: create, read, apply, discard, undo and renew plans."""
 
+from collections.abc import Mapping
+
 from django.db import transaction
-from django.http import Http404
 from rest_framework.response import Response
 
-from analytics.analyses import AnalysisError, AnalysisName
-from analytics.models import AnalysisRun
-from analytics.regrant_plans import regrant_plan
-from analytics.results.manifest import ReportChanged
-from analytics.storage import StorageError
+from authzconsole.common.fields import (
+    Boolean,
+    Integer,
+    List,
+    NameText,
+    StrictSerializer,
+    Text,
+    reason_field,
+)
+from authzconsole.common.periods import PeriodSerializer
 from authzconsole.lists.plans import (
     PlanDetailSerializer,
     PlanItems,
@@ -21,29 +27,102 @@ from authzconsole.rest.framework.endpoint import Endpoint, Resource, created_res
 from authzconsole.rest.framework.lists import ListEndpoint
 from authzconsole.rest.framework.locations import plan_location
 from authzconsole.rest.framework.operations import operation
-from authzconsole.rest.framework.problems import Problem
 from authzconsole.rest.grants import (
-    MAX_ITEMS,  # noqa: F401 (a docstring names it)
+    MAX_ITEMS,
+    ChangeItemSerializer,
+    GrantItemSerializer,
     GrantLists,
 )
-from authzconsole.rest.plan_serializers import (
-    ApplySerializer,
-    CloseGapSerializer,
-    CopySerializer,
-    DiscardSerializer,
-    KeepSerializer,
-    MakePlanSerializer,
-    PlanEnvelope,
-    memberships_of,
-)
-from grants.change_set import Activate, ChangeSet, Deactivate
+from grants.change_set import Activate, ChangeSet, Deactivate, Join, Leave
 from grants.changes import Shown
-from grants.models import JobState, Plan
+from grants.models import Plan
 from grants.plans.apply import apply_plan, discard_plan, inverse_plan
+from grants.plans.create import MAX_TITLE_LENGTH, PlanOrigin
 from grants.plans.renew import renew_plan
 from grants.plans.sources.changes import change_set_plan
-from grants.plans.sources.copy import copy_plan
-from grants.plans.sources.readiness import readiness_plan
+from grants.principal_names import MAX_REASON_CHARACTERS
+from grants.validity import Validity
+
+ORIGINS = tuple(origin.value for origin in PlanOrigin)
+
+
+def memberships_of(data: Mapping) -> ChangeSet:
+    """Return the changes in the lists `join` and `leave` of a request."""
+    return ChangeSet.of(
+        *(Join(item["user"], item["group"], item.get("validity", Validity())) for item in data["join"]),
+        *(Leave(item["user"], item["group"]) for item in data["leave"]),
+    )
+
+
+class MembershipItemSerializer(StrictSerializer):
+    """A user in a group, both by name."""
+
+    user = NameText(help_text="The name of the user.")
+    group = NameText(help_text="The name of the group.")
+
+
+class NewMembershipSerializer(MembershipItemSerializer, PeriodSerializer):
+    """A user in a group, both by name, in a period. An existing membership gets this period."""
+
+
+class MakePlanSerializer(StrictSerializer):
+    """The changes of a new plan, at least one. `grant` and `revoke` together, and each other list, have at
+    most 1,000 items."""
+
+    grant = GrantItemSerializer(many=True, required=False, max_length=MAX_ITEMS)  # type: ignore[call-arg]
+    revoke = ChangeItemSerializer(many=True, required=False, max_length=MAX_ITEMS)  # type: ignore[call-arg]
+    join = NewMembershipSerializer(many=True, required=False, default=list, max_length=MAX_ITEMS)  # type: ignore[call-arg]
+    leave = MembershipItemSerializer(many=True, required=False, default=list, max_length=MAX_ITEMS)  # type: ignore[call-arg]
+    activate = List(
+        child=NameText(), required=False, default=list, max_length=MAX_ITEMS, help_text="Names of users."
+    )
+    deactivate = List(
+        child=NameText(), required=False, default=list, max_length=MAX_ITEMS, help_text="Names of users."
+    )
+    title = Text(
+        required=False,
+        allow_blank=True,
+        default="",
+        max_length=MAX_TITLE_LENGTH,
+        help_text="The title of the plan; by default it says what the plan changes.",
+    )
+    base_revision = Integer(
+        required=False, help_text="The revision that the items are based on; by default the newest."
+    )
+
+
+class PlanEnvelope(MakePlanSerializer):
+    """A `MakePlanSerializer` with unvalidated items.
+
+    `GrantLists` validates each item, so that every error is reported.
+    """
+
+    grant = List(required=False, default=list)
+    revoke = List(required=False, default=list)
+
+
+class ApplySerializer(StrictSerializer):
+    """The reason for applying the plan, and what is known about its effect."""
+
+    reason = Text(
+        max_length=MAX_REASON_CHARACTERS,
+        help_text="The reason; it is written to the journal with every change.",
+    )
+    effect = Text(
+        required=False,
+        max_length=64,
+        help_text="The digest of the effect that was read before (`plans_effect`).",
+    )
+    confirm_beyond = Boolean(
+        required=False, default=False, help_text="Whether the plan may give permissions beyond its purpose."
+    )
+
+
+class DiscardSerializer(StrictSerializer):
+    """The reason for discarding the plan."""
+
+    reason = reason_field()
+
 
 PLAN = Resource.numbered("The number of the plan.", lambda request: Plan.objects.all())
 
@@ -86,74 +165,6 @@ class PlanList(ListEndpoint):
                 data.get("base_revision"),
             )
         return created_plan_response(plan)
-
-
-class CopiedPlans(Endpoint):
-    route, url_name = "plans/copy", "rest-plans-copy"
-
-    @operation(
-        "plans_copy",
-        check_administrator,
-        {201: PlanSerializer},
-        body=CopySerializer,
-    )
-    def post(self) -> Response:
-        """Create a plan that copies grants.
-
-        Copies the direct grants of the source that the target does not have. Returns 409 if there is
-        nothing to copy.
-        """
-        return created_plan_response(copy_plan.create(self.author, **self.data))
-
-
-class ReadinessPlans(Endpoint):
-    route, url_name = "plans/readiness", "rest-plans-readiness"
-
-    @operation(
-        "plans_close_gap",
-        check_administrator,
-        {201: PlanSerializer},
-        body=CloseGapSerializer,
-    )
-    def post(self) -> Response:
-        """Create a plan that lets a user delete a namespace.
-
-        The plan has the smallest set of missing grants. Returns 409 if nothing is missing.
-        """
-        return created_plan_response(readiness_plan.create(self.author, **self.data))
-
-
-class ImpactPlans(Endpoint):
-    route, url_name = "plans/policy-impact", "rest-plans-impact"
-
-    @operation(
-        "plans_keep",
-        check_administrator,
-        {201: PlanSerializer},
-        body=KeepSerializer,
-        errors=[404, 410],
-    )
-    def post(self) -> Response:
-        """Create a plan that keeps permissions across generations.
-
-        Uses a finished run of policy-impact. The grants keep what users may do when the other generation
-        becomes active, and give nothing else; with `prefer` set to `fewest`, the plan has the smallest
-        set of grants after which no user loses an operation on a live entity. All grants go to the users
-        who would lose permissions. Permissions that the rule engine does not confirm are left out;
-        `recipe.left_out` is their number. Returns 409 if data or the report changed since the run, if
-        nothing is lost, or if the plan would be too large.
-        """
-        data = self.data
-        run = AnalysisRun.objects.filter(pk=data.pop("run")).first()
-        if run is None:
-            raise Http404
-        try:
-            return created_plan_response(regrant_plan.create(self.author, run=run, **data))
-        except ReportChanged:
-            raise
-        except (AnalysisError, StorageError) as error:
-            has_no_report = run.state != JobState.DONE or run.type != AnalysisName.POLICY_IMPACT
-            raise Problem(409 if has_no_report else 410, str(error)) from None
 
 
 class PlanDetail(Endpoint):

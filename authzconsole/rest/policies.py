@@ -1,18 +1,21 @@
-"""The REST resource `policies`: generations, their policies with requirement and source, and the active
-generation.
+"""The REST resources `policies` and `decisions`: generations, their policies with requirement and source, the active
+generation, and the answers of the AuthZEN endpoints with an explanation.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from django.db import transaction
 from rest_framework import serializers
 from rest_framework.response import Response
 
+from authzconsole.api.evaluation import MAX_EVALUATIONS, evaluate_request  # noqa: F401 (a docstring names it)
 from authzconsole.common import output
+from authzconsole.common.api_caller import Caller, caller_of_token
 from authzconsole.common.fields import Boolean, Choice, KindText, StrictSerializer, reason_field
 from authzconsole.common.past import PastQuery
 from authzconsole.lists.grants import PRIVILEGES
+from authzconsole.models import TokenScope
 from authzconsole.rest.dry_runs import (
     ChangeEndpoint,
     ForecastRequestSerializer,
@@ -23,13 +26,10 @@ from authzconsole.rest.framework.callers import (
     changeable_with,
     check_recent_authentication,
 )
-from authzconsole.rest.framework.endpoint import Endpoint
-from authzconsole.rest.framework.etags import check_match, etag_of
+from authzconsole.rest.framework.endpoint import Endpoint, check_match, etag_of, reads_past
 from authzconsole.rest.framework.operations import ETAG, IF_MATCH, operation, path_parameter
-from authzconsole.rest.framework.past import reads_past
 from authzconsole.rest.framework.problems import Problem
-from authzconsole.rest.framework.requirements import RequirementJson
-from entities.vocabulary import KINDS
+from entities.vocabulary import KINDS, Privilege
 from grants.active_generation import (
     active_generation,
     latest_proposal,
@@ -38,12 +38,39 @@ from grants.active_generation import (
 )
 from grants.change_set import ActivateGeneration
 from grants.changes import ChangeSet
+from grants.evaluation.engine import MAX_LISTED_ENTITIES  # noqa: F401 (a docstring names it)
 from grants.journal import lock_journal
 from grants.policies.catalogue import GENERATIONS, UnknownGeneration, generation_by_name
-from grants.policies.grammar import Expression, fold
+from grants.policies.grammar import Algebra, Expression, Parameter, Scope, fold
 from grants.policies.policy import Generation, Policy
 from grants.policies.wording import rule_in_words
 from grants.roles.capabilities import Capability
+
+
+class RequirementJson(Algebra[dict]):
+    """The tree of a requirement as JSON."""
+
+    def has(self, privileges: tuple[Privilege, ...], scope: Scope) -> dict:
+        return {"node": "has", "privileges": list(map(str, privileges)), "scope": scope.value}
+
+    def has_at_or_below(self) -> dict:
+        return {"node": "has-at-or-below"}
+
+    def has_on_all_live(self, privilege: Privilege, kind: str | None) -> dict:
+        return {"node": "has-on-all-live", "privileges": [str(privilege)], "kind": kind}
+
+    def always(self) -> dict:
+        return {"node": "always"}
+
+    def all_of(self, parts: Iterable[dict]) -> dict:
+        return {"node": "all-of", "parts": list(parts)}
+
+    def any_of(self, parts: Iterable[dict]) -> dict:
+        return {"node": "any-of", "parts": list(parts)}
+
+    def given(self, parameter: Parameter, then: Callable[[], dict]) -> dict:
+        return {"node": "given", "parameter": parameter.value, "parts": [then()]}
+
 
 OPERATIONS = list(dict.fromkeys(operation for kind in KINDS.values() for operation in kind.operations))
 NODES = ("has", "has-at-or-below", "has-on-all-live", "always", "all-of", "any-of", "given")
@@ -251,3 +278,61 @@ def _matching_policies(
             policy = generation.policy(kind_row.name, name)
             if policy is not None and kind in (None, kind_row.name) and operation in (None, name):
                 yield policy
+
+
+def _schema(name: str) -> dict:
+    """Return the reference to a schema in fixed_openapi.yaml."""
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+class Decisions(Endpoint):
+    route, url_name = "decisions", "rest-decisions"
+    scopes = {"POST": TokenScope.DECIDE}
+
+    @operation(
+        "decisions_ask",
+        any_account,
+        {200: _schema("DecisionAnswer")},
+        schema={"application/json": _schema("Decisions")},
+    )
+    def post(self) -> Response:
+        """Ask for an explained decision.
+
+        Accepts the requests of the AuthZEN Authorization API, with one question or up to
+        {MAX_EVALUATIONS:,}. A token with the scope `decide` of an administrator, auditor or service
+        account can ask about any subject. A token with the scope `self`, and an account with the role
+        `ordinary` and its tokens, can only ask about the account itself. Unknown members are ignored, as
+        AuthZEN requires. The explanations of a request with several questions list at most
+        {MAX_LISTED_ENTITIES:,} missing grants together.
+        """
+        caller = (
+            caller_of_token(self.request.auth)
+            if self.request.auth
+            else Caller(
+                active_generation().name,
+                self.request.user.can_see_all,
+                self.request.user.username,
+                self.request.user,
+            )
+        )
+        return Response(evaluate_request(caller, _with_explain(self.raw_body(allows_surrogates=False))))
+
+
+def _with_explain(body: dict) -> dict:
+    """Return the body with `explain` set in every context.
+
+    Malformed members are kept, because parsing refuses them.
+    """
+    body = _set_explain(body, body.get("context", {}))
+    if isinstance(items := body.get("evaluations"), list):
+        body = body | {
+            "evaluations": [
+                _set_explain(item, item["context"]) if isinstance(item, dict) and "context" in item else item
+                for item in items
+            ]
+        }
+    return body
+
+
+def _set_explain(item: dict, context: object) -> dict:
+    return item | {"context": context | {"explain": True}} if isinstance(context, dict) else item

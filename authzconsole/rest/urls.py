@@ -9,55 +9,39 @@ from django.views.decorators.csrf import csrf_exempt
 
 from authzconsole.rest import (
     access,
+    access_requests,
     analyses,
     break_glass,
-    bulk_plans,
-    decisions,
+    effects,
     entities,
     evidence,
-    forecasts,
     grants,
     journal,
+    people,
+    plan_creation,
     plans,
     policies,
-    schedules,
+    reviews,
     webhooks,
 )
-from authzconsole.rest.access_requests import delegation, requests
-from authzconsole.rest.effects import change_effects, kept_not, plan_effects
 from authzconsole.rest.framework.endpoint import Endpoint, unknown_path
 from authzconsole.rest.openapi import openapi, redoc, root, swagger
-from authzconsole.rest.people import groups, memberships, users
-from authzconsole.rest.people import plans as people_plans
-from authzconsole.rest.reviews import campaigns, items, managers, usage
 
 AREAS = (
     access,
+    access_requests,
     analyses,
     break_glass,
-    bulk_plans,
-    campaigns,
-    change_effects,
-    decisions,
-    delegation,
+    effects,
     entities,
     evidence,
-    forecasts,
     grants,
-    groups,
-    items,
     journal,
-    kept_not,
-    managers,
-    memberships,
-    people_plans,
-    plan_effects,
+    people,
+    plan_creation,
     plans,
     policies,
-    requests,
-    schedules,
-    usage,
-    users,
+    reviews,
     webhooks,
 )
 _ENDPOINTS = [

@@ -31,7 +31,7 @@ from authzconsole.rest.framework.endpoint import Endpoint, Resource
 from authzconsole.rest.framework.lists import ListEndpoint
 from authzconsole.rest.framework.locations import webhook_location
 from authzconsole.rest.framework.operations import operation
-from authzconsole.rest.people.users import OutcomeSerializer
+from authzconsole.rest.people import OutcomeSerializer
 from grants.journal import ACTIONS, current_revision
 from grants.roles.capabilities import Capability
 

@@ -1,15 +1,20 @@
 """The base class of REST endpoints.
 
-It checks the scope, and validates query parameters and bodies strictly.
+It checks the scope, and validates query parameters and bodies strictly. An ETag covers the whole representation of a
+resource: it refuses a change that is based on outdated data, and saves content that the caller already has.
 """
 
+import hashlib
+import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, wraps
 from typing import Any, ClassVar
 
 from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponseNotModified
+from django.http.response import HttpResponseBase
 from django.urls import URLPattern
 from django.urls import path as url_path
 from drf_spectacular.utils import OpenApiParameter
@@ -20,14 +25,80 @@ from rest_framework.views import APIView
 
 from authzconsole.common.fields import MAX_INTEGER, StrictSerializer
 from authzconsole.common.output import Output
+from authzconsole.common.past import moment_of_query
 from authzconsole.common.request_body import MAX_BODY_BYTES, read_json_object
 from authzconsole.models import TokenScope
 from authzconsole.rest.fixed_openapi import FIXED
-from authzconsole.rest.framework.callers import author_of
-from authzconsole.rest.framework.etags import check_match, etag_of, is_known
+from authzconsole.rest.framework.callers import author_of, check_journal_reader
 from authzconsole.rest.framework.operations import ETAG, EmptySerializer, Operation, path_parameter
 from authzconsole.rest.framework.problems import Problem, problem_response
+from grants.history import NOW, at_moment
 from grants.journal import Author
+
+
+def reads_past(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Call the method of an endpoint with the state and time that `as_of` and `at` name. It must return plain
+    data.
+
+    Only administrators and auditors may use them, because the grants of another time do not decide what an
+    account may see now.
+    """
+
+    @wraps(method)
+    def read(self) -> Any:
+        moment = moment_of_query(self.query)
+        if moment == NOW:
+            self.find_object(self.kwargs)
+            return method(self)
+        check_journal_reader(self.request)
+        with at_moment(moment):
+            self.find_object(self.kwargs)
+            content = method(self)
+            return content if isinstance(content, HttpResponseBase) else self.response(content)
+
+    read.reads_past = True  # type: ignore[attr-defined]
+    return read
+
+
+_TAG = re.compile(r'(?:W/)?"[\x21\x23-\x7e\x80-\xff]*"')
+
+
+def etag_of(*values: object) -> str:
+    digest = hashlib.sha256(json.dumps(values, default=str).encode()).hexdigest()
+    return f'"{digest[:32]}"'
+
+
+def check_match(request: Request, etag: str, *, is_required: bool = True) -> None:
+    """Raise Problem: 428 if If-Match is required and missing, 412 if it does not match, or if If-None-Match
+    matches.
+    """
+    if is_known(request, etag):
+        raise Problem(412, "the resource has an ETag of If-None-Match", headers={"ETag": etag})
+    header = request.headers.get("If-Match")
+    if header is None:
+        if is_required:
+            raise Problem(
+                428, "send If-Match with the ETag that you read, so that no change made since then is lost"
+            )
+        return
+    if header.strip() != "*" and etag not in _TAG.findall(header):
+        raise Problem(
+            412,
+            "the resource has changed since you read it: read it again and repeat the change with the new ETag",
+            headers={"ETag": etag},
+        )
+
+
+def is_known(request: Request, etag: str) -> bool:
+    """Return whether If-None-Match contains the ETag.
+
+    Weak and strong tags are equal here (RFC 9110, section 13.1.2).
+    """
+    header = request.headers.get("If-None-Match")
+    if header is None:
+        return False
+    return header.strip() == "*" or etag in (tag.removeprefix("W/") for tag in _TAG.findall(header))
+
 
 METHODS_WITH_BODY = ("POST", "PUT", "PATCH")
 # headers of a response that a 304 has too (RFC 9110, section 15.4.5)

@@ -1,5 +1,9 @@
-"""The REST resource `users`."""
+"""The REST resources `users`, `groups`, `members` and `memberships`.
 
+Grants are in `authzconsole.rest.grants`, changes of one account's sign-in in `authzconsole.web.accounts`.
+"""
+
+from django.contrib.auth.models import Group
 from django.db import transaction
 from rest_framework import serializers
 from rest_framework.request import Request
@@ -16,13 +20,17 @@ from authzconsole.common.fields import (
     reason_field,
 )
 from authzconsole.common.past import PastQuery
-from authzconsole.lists.people import USER_READERS, Users, UserSerializer
+from authzconsole.common.periods import VALID_FROM, VALID_UNTIL, PeriodSerializer
+from authzconsole.lists.people import USER_READERS, Groups, GroupSerializer, Members, Users, UserSerializer
 from authzconsole.rest.dry_runs import (
     ChangeEndpoint,
     ChangeForecastSerializer,
+    ChangeSetOptions,
+    DryRunSerializer,
     ForecastQuery,
     ForecastRequestSerializer,
     ResourceForecastSerializer,
+    with_periods,
 )
 from authzconsole.rest.framework.callers import (
     any_account,
@@ -30,28 +38,31 @@ from authzconsole.rest.framework.callers import (
     check_administrator,
     check_recent_authentication,
 )
-from authzconsole.rest.framework.endpoint import Resource, created_response
-from authzconsole.rest.framework.etags import check_match, etag_of
+from authzconsole.rest.framework.endpoint import Resource, check_match, created_response, etag_of, reads_past
 from authzconsole.rest.framework.lists import ListEndpoint
-from authzconsole.rest.framework.locations import user_location
+from authzconsole.rest.framework.locations import group_location, user_location
 from authzconsole.rest.framework.operations import ETAG, IF_MATCH, operation
-from authzconsole.rest.framework.past import reads_past
 from authzconsole.rest.framework.problems import Problem
+from authzconsole.rest.grants import MAX_ITEMS
+from authzconsole.rest.plans import MembershipItemSerializer, NewMembershipSerializer, memberships_of
 from entities.text import storage_fault
-from grants.change_set import Activate, Deactivate, MakePrincipal, RemovePrincipal
+from grants.change_set import Activate, Deactivate, Join, Leave, MakePrincipal, RemovePrincipal
 from grants.changes import ChangeSet, apply
+from grants.errors import ChangeRefused
 from grants.journal import Author, lock_journal
 from grants.models import Role, User
-from grants.principals.renaming import rename_user
+from grants.principals.renaming import rename_group, rename_user
 from grants.principals.services import (
     MAX_EMAIL_CHARACTERS,
     MAX_FULL_NAME_CHARACTERS,
+    add_group,
     add_user,
     set_full_name,
     set_user_email,
     set_user_role,
 )
 from grants.roles.capabilities import Capability
+from grants.validity import Validity
 
 
 class ChangedUserSerializer(ResourceForecastSerializer, UserSerializer):
@@ -314,3 +325,241 @@ def _user_etag(user: User) -> str:
 
 def _user_response(user: User) -> Response:
     return Response(UserSerializer.data_of(user), headers={"ETag": _user_etag(user)})
+
+
+def _visible_group(request: Request, name: str) -> Group | None:
+    """Return the group; None if it does not exist, or if the caller may not see it."""
+    return None if storage_fault(name) else Groups(request.user).select().filter(name=name).first()
+
+
+GROUP = Resource(
+    "name",
+    "The name of the group. It is the whole rest of the path. Percent-encode reserved characters.",
+    _visible_group,
+)
+
+
+class NewGroupSerializer(StrictSerializer):
+    """A new group without members."""
+
+    name = NameText(help_text="The name of the group.")
+    reason = reason_field()
+
+
+class GroupList(ListEndpoint):
+    """List groups.
+
+    Sorted by name. Accounts with the role `ordinary` find only their groups.
+    """
+
+    route, url_name = "groups", "rest-groups"
+    operation_id = "groups_list"
+    rows = Groups
+
+    @operation(
+        "groups_create",
+        check_administrator,
+        {201: GroupSerializer},
+        body=NewGroupSerializer,
+    )
+    def post(self) -> Response:
+        """Add a group.
+
+        Adds an empty group.
+        """
+        data = self.data
+        outcome = add_group(author=self.author, name=data["name"])
+        if not outcome.has_changed:
+            raise Problem(409, outcome.sentence)
+        return created_response({"name": data["name"]}, group_location(data["name"]))
+
+
+class ChangedGroupSerializer(ResourceForecastSerializer, GroupSerializer):
+    """The changed group."""
+
+
+class GroupChangeSerializer(ForecastRequestSerializer):
+    """The new name of a group."""
+
+    name = NameText(help_text="The new name. Grants and memberships follow.")
+    reason = reason_field()
+
+
+class GroupDetail(ChangeEndpoint):
+    route, url_name = "groups/<path:name>", "rest-group"
+    resource = GROUP
+    found_after_body = ("PATCH",)
+
+    @operation(
+        "groups_retrieve",
+        any_account,
+        GroupSerializer,
+        query=PastQuery,
+    )
+    @reads_past
+    def get(self) -> object:
+        """Read a group.
+
+        Accounts with the role `ordinary` can only read their groups.
+        """
+        return self.object
+
+    @operation(
+        "groups_change",
+        check_administrator,
+        ChangedGroupSerializer,
+        body=GroupChangeSerializer,
+    )
+    def patch(self) -> Response:
+        """Rename a group.
+
+        The journal keeps the old name. A dry run returns the group as it would be and the effect, which
+        is always empty.
+        """
+        new_name = self.data["name"]
+        self.find_object(self.kwargs)
+        _, members = self.make(
+            ChangeSet(),
+            lambda: rename_group(author=self.author, name=self.kwargs["name"], new_name=new_name),
+        )
+        return Response({"name": new_name} | (members if self.is_dry_run else {}))
+
+    @operation(
+        "groups_remove",
+        check_administrator,
+        ForecastOutcomeSerializer,
+        query=RemovalQuery,
+    )
+    def delete(self) -> Response:
+        """Remove a group.
+
+        Removes the group with its memberships. Groups with grants are refused (409) unless
+        `revoke_grants` is true. A dry run reports the effect on permissions.
+        """
+        principal = f"group:{self.kwargs['name']}"
+        return self.outcome(
+            RemovePrincipal(principal, self.query["revoke_grants"]), f"{principal} would be removed"
+        )
+
+
+class MemberQuery(ForecastQuery):
+    group = NameText()
+    user = NameText()
+    reason = reason_field()
+
+
+class NewMemberSerializer(ForecastRequestSerializer, PeriodSerializer):
+    """A user who becomes a member of a group, in a period. An existing membership gets this period."""
+
+    group = NameText(help_text="The name of the group.")
+    user = NameText(help_text="The name of the user.")
+    reason = reason_field()
+
+
+class MembershipChangesSerializer(ChangeSetOptions):
+    """Memberships that are added and removed together or not at all."""
+
+    join = NewMembershipSerializer(many=True, required=False, default=list, max_length=MAX_ITEMS)  # type: ignore[call-arg]
+    leave = MembershipItemSerializer(many=True, required=False, default=list, max_length=MAX_ITEMS)  # type: ignore[call-arg]
+
+
+class ChangedMembershipSerializer(output.Output):
+    user = output.Text(source="change.user")
+    group = output.Text(source="change.group")
+    valid_from, valid_until = VALID_FROM, VALID_UNTIL
+
+
+class MembershipChanges(output.Output):
+    joined = ChangedMembershipSerializer(many=True, get=with_periods("joined"))
+    left = ChangedMembershipSerializer(many=True, get=with_periods("left"))
+    changed_periods = ChangedMembershipSerializer(
+        many=True,
+        get=with_periods("changed_periods"),
+        help_text="Existing memberships that got another period.",
+    )
+
+
+class MembershipOutcomeSerializer(DryRunSerializer, MembershipChanges):
+    """The memberships that were changed, or for a dry run would be changed."""
+
+
+class MemberList(ChangeEndpoint, ListEndpoint):
+    """List memberships.
+
+    Memberships of a group, of a user, or all. Accounts with the role `ordinary` find only their
+    memberships.
+    """
+
+    route, url_name = "members", "rest-members"
+    operation_id = "members_list"
+    rows = Members
+
+    @operation(
+        "members_add",
+        check_administrator,
+        ForecastOutcomeSerializer,
+        body=NewMemberSerializer,
+    )
+    def post(self) -> object:
+        """Add a member.
+
+        Adding an existing member with the same period changes nothing; with another one it changes the
+        period. A dry run reports the effect on permissions.
+        """
+        data = self.data
+        return self.change(Join(data["user"], data["group"], data.get("validity", Validity())), "would be in")
+
+    @operation(
+        "members_remove",
+        check_administrator,
+        ForecastOutcomeSerializer,
+        query=MemberQuery,
+    )
+    def delete(self) -> object:
+        """Remove a member.
+
+        Removing a user who is not a member changes nothing. A dry run reports the effect on permissions.
+        """
+        return self.change(Leave(self.query["user"], self.query["group"]), "would no longer be in")
+
+    def change(self, change: Join | Leave, would: str) -> Response:
+        try:
+            return self.outcome(change, f"user:{change.user} {would} group:{change.group}")
+        except ChangeRefused as refusal:
+            (error,) = refusal.errors
+            errors = [{"field": error.field, "message": error.message}] if error.field else []
+            raise Problem(400, error.message, errors=errors) from None
+
+
+class MembershipChangeSet(ChangeEndpoint):
+    route, url_name = "memberships", "rest-memberships"
+
+    @operation(
+        "memberships_change",
+        check_administrator,
+        MembershipOutcomeSerializer,
+        body=MembershipChangesSerializer,
+    )
+    def post(self) -> Response:
+        """Add and remove members.
+
+        Accepts up to {MAX_ITEMS:,} memberships in both lists together. They are changed as a whole or not
+        at all. Every error names its list and index. A dry run reports the effect as a plan does, with
+        the entities that would be stranded.
+        """
+        change_set = memberships_of(self.data)
+        if not len(change_set):
+            raise Problem(400, "nothing to change: put items into `join` or `leave`")
+        if len(change_set) > MAX_ITEMS:
+            raise Problem(400, f"the request contains {len(change_set):,} items; the limit is {MAX_ITEMS:,}")
+        try:
+            outcome, members = self.change_set_outcome(change_set)
+        except ChangeRefused as refusal:
+            errors = [
+                {"list": error.verb, "index": error.index, "message": error.message}
+                for error in refusal.errors
+            ]
+            raise Problem(
+                400, f"{len(errors):,} items are invalid, so nothing was changed", errors=errors
+            ) from None
+        return Response(members | MembershipChanges.data_of(outcome))

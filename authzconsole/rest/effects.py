@@ -1,27 +1,34 @@
-"""The effect of a plan on permissions: totals, and every changed decision as a file."""
+"""The effect of changes and of plans on permissions: totals, every changed decision as a file, and what a plan
+that keeps permissions across generations does not keep.
+
+The effect is computed in `grants.effects`, at once or in a run. Plans themselves are in `authzconsole.rest.plans`.
+"""
 
 from datetime import datetime
 
 from rest_framework import serializers
 from rest_framework.response import Response
 
-from authzconsole.common.fields import Choice, StrictSerializer, Text
+from authzconsole.common.fields import Choice, List, StrictSerializer, Text
 from authzconsole.common.periods import PeriodTime
-from authzconsole.lists.plans import EffectRows
+from authzconsole.lists.plans import EffectRows, KeptNotRows
+from authzconsole.rest.dry_runs import PermissionEffectSerializer, effect_as_json, preview_as_json
 from authzconsole.rest.framework.callers import check_administrator, check_can_see_all
 from authzconsole.rest.framework.endpoint import Endpoint
-from authzconsole.rest.framework.lists import FORMULAS, Download
+from authzconsole.rest.framework.lists import FORMULAS, Download, ListEndpoint
 from authzconsole.rest.framework.locations import run_location
 from authzconsole.rest.framework.operations import LOCATION, operation
-from authzconsole.rest.permission_effects import (
-    PermissionEffectSerializer,
-    effect_as_json,
-)
+from authzconsole.rest.framework.problems import Problem
 from authzconsole.rest.plans import PLAN
+from grants.active_generation import active_generation
+from grants.change_set import UnknownChange, change_from_json
+from grants.changes import ChangeSet, can_make, preview, request_change_effect
+from grants.effects.changes import MAX_CHANGES
 from grants.effects.effect import KnownEffect, RowFilter
 from grants.effects.large import LargeEffect, stored_effect
 from grants.errors import EffectTooLarge, PlanError
 from grants.models import Job, JobState, Plan, PlanState
+from grants.plans.create import PlanOrigin
 from grants.plans.permission_effect import (
     generation_of_plan,
     newest_plan_job,
@@ -206,3 +213,93 @@ class EffectRowFiles(Download):
                 newest_plan_job(plan, generation or generation_of_plan(plan).name), error, at
             )
         return EffectRows(self.request.user, {"plan": plan.pk, "where": RowFilter(**query)}, effect)
+
+
+MAX_PARTS = 6
+
+
+class ChangesSerializer(StrictSerializer):
+    """Changes that are not made yet."""
+
+    changes = List(
+        child=List(child=Text(max_length=600, allow_blank=True), min_length=2, max_length=MAX_PARTS),
+        min_length=1,
+        max_length=MAX_CHANGES,
+        help_text=(
+            'The changes: `["delete",ADDRESS]`, `["register",ADDRESS]` or `["register",ADDRESS,CREATOR]`, '
+            '`["grant",PRINCIPAL,ADDRESS,PRIVILEGE]` and `["revoke",…]`, `["join",USER,GROUP]` and `["leave",…]`, '
+            '`["activate",USER]` and `["deactivate",USER]`, `["remove",PRINCIPAL]`, `["principal",USER]` or `["generation",NAME]`. '
+            "A grant and a membership can be followed by the beginning and the end of their period; an empty text is no limit."
+        ),
+    )
+    generation = Choice(
+        choices=list(GENERATIONS), required=False, help_text="By default the active generation."
+    )
+
+
+class ChangeEffects(Endpoint):
+    route, url_name = "effects", "rest-effects"
+
+    @operation(
+        "effects_compute",
+        check_administrator,
+        {200: PermissionEffectSerializer, 202: ComputingSerializer},
+        body=ChangesSerializer,
+        parameters=[LOCATION],
+    )
+    def post(self) -> Response:
+        """Compute the effect of changes.
+
+        Returns the effect of changes without making them. An effect above the limits of the console is
+        computed by a run: this returns 202 and requests the run, unless one is waiting or running. Repeat
+        the request until it returns 200. A dry run of the same change then has the effect too. The result
+        of a run is returned as long as the data does not change. For administrators.
+        """
+        body = self.data
+        name = body.get("generation") or active_generation().name
+        try:
+            change_set = ChangeSet.of(*map(change_from_json, body["changes"]))
+            shown = preview(change_set, GENERATIONS[name])
+            if shown.effect is not None:
+                return Response(preview_as_json(shown))
+            if not can_make(self.request.user, change_set):
+                raise Problem(403, "your account may not make these changes")
+            return computing_response(
+                request_change_effect(
+                    changes=change_set, generation=name, author=self.author, requested_by=self.request.user
+                )
+            )
+        except UnknownChange as error:
+            raise Problem(400, f"`changes`: {error}") from None
+
+
+class PlanKeptNot(ListEndpoint):
+    """List what a plan does not keep.
+
+    The permissions of the generation before that users do not have afterwards with the plan, for the current
+    data. Sorted by namespace, kind, entity, operation and user. Returns 409 for plans that do not keep
+    permissions across generations, and for plans that are not proposed. For administrators and auditors.
+    """
+
+    route, url_name = "plans/<int:number>/kept-not", "rest-plan-kept-not"
+    operation_id = "plans_kept_not"
+    files_id, files_route = "plans_kept_not_rows", "plans/<int:number>/kept-not/rows"
+    files = {
+        "csv": f"The same rows as in JSON Lines. {FORMULAS}",
+        "jsonl": "One object per line: `user`, `entity`, `operation` and `why`.",
+    }
+    rows = KeptNotRows
+    resource = PLAN
+    errors = (409,)
+
+    def read_list(self) -> KeptNotRows:
+        check_keeps_permissions(self.object)
+        return super().read_list()
+
+
+def check_keeps_permissions(plan: Plan) -> None:
+    """Raise Problem (409) unless it is a proposed plan of regrants."""
+    if plan.origin != PlanOrigin.POLICY_IMPACT:
+        raise Problem(409, f"{plan} does not keep permissions across generations")
+    if not plan.is_proposed:
+        raise Problem(409, f"{plan} was {plan.state}: the list is computed for plans that can be applied")

@@ -1,0 +1,445 @@
+"""REST endpoints that create plans from other recipes than a change set.
+
+They copy grants, let a user delete a namespace, keep permissions across generations, off-board a user, give a user
+the access of another one, change many entities at once, clean up ghost grants, or read a file of changes.
+"""
+
+from django.http import Http404
+from rest_framework import serializers
+from rest_framework.response import Response
+
+from analytics.analyses import AnalysisError, AnalysisName
+from analytics.models import AnalysisRun
+from analytics.regrant_plans import regrant_plan
+from analytics.results.manifest import ReportChanged
+from analytics.storage import StorageError
+from authzconsole.common.fields import (
+    AddressText,
+    Boolean,
+    Choice,
+    Integer,
+    KindText,
+    List,
+    NameText,
+    PrincipalText,
+    StrictSerializer,
+    Text,
+    privilege_list,
+)
+from authzconsole.common.periods import PeriodSerializer
+from authzconsole.common.request_body import MAX_DOCUMENT_CHARACTERS, MAX_IMPORT_BYTES
+from authzconsole.lists.plans import (
+    PlanSerializer,
+)
+from authzconsole.rest.framework.callers import check_administrator
+from authzconsole.rest.framework.endpoint import Endpoint
+from authzconsole.rest.framework.operations import operation
+from authzconsole.rest.framework.problems import Problem
+from authzconsole.rest.plans import created_plan_response
+from grants.models import GRANT_VERBS, JobState, PlanVerb
+from grants.plans.create import MAX_TITLE_LENGTH
+from grants.plans.regrants.compute import Prefer
+from grants.plans.sources.bulk import (
+    MAX_PRINCIPALS,
+    MAX_SELECTED,
+    parse_bulk_change,
+    selection_plan,
+    subtree_plan,
+)
+from grants.plans.sources.change_file import COLUMNS, BadChangeFile
+from grants.plans.sources.copy import copy_plan
+from grants.plans.sources.file import file_plan
+from grants.plans.sources.ghosts import ghost_plan
+from grants.plans.sources.like import like_plan
+from grants.plans.sources.off_boarding import OffBoarding, off_boarding_plan
+from grants.plans.sources.readiness import readiness_plan
+from grants.policies.catalogue import GENERATIONS
+from grants.tenant.reading import Fault
+
+MAX_HEIRS = 20
+MAX_HAND_OVERS = 1_000
+
+
+class HandOverSerializer(StrictSerializer):
+    """Who receives an entity, or everything on and inside a namespace."""
+
+    entity = AddressText(help_text="The address of the entity or of the namespace.")
+    inside = Boolean(
+        required=False,
+        default=False,
+        help_text="Everything on and inside this namespace that no other item names.",
+    )
+    to = List(
+        child=PrincipalText(),
+        min_length=1,
+        max_length=MAX_HEIRS,
+        help_text="The users and groups that receive it.",
+    )
+
+    def validate(self, data: dict) -> dict:
+        if data["inside"] and data["entity"].kind != "namespace":
+            raise serializers.ValidationError({"inside": ["this requires the address of a namespace"]})
+        return data
+
+
+class OffBoardingSerializer(StrictSerializer):
+    """What ends for a user, and who receives the entities."""
+
+    user = NameText(help_text="The user who leaves.")
+    deactivate = Boolean(
+        required=False, default=True, help_text="Deactivate the user, which ends tokens and sessions."
+    )
+    leave_groups = Boolean(required=False, default=True, help_text="Remove all memberships.")
+    revoke_grants = Boolean(
+        required=False,
+        default=True,
+        help_text="Revoke all direct grants, also on planned and deleted addresses.",
+    )
+    hand_over = HandOverSerializer(many=True, required=False, default=list, max_length=MAX_HAND_OVERS)  # type: ignore[call-arg]
+    stranded_to = List(
+        child=PrincipalText(),
+        required=False,
+        default=list,
+        max_length=MAX_HEIRS,
+        help_text="The users and groups that receive all other entities that would be stranded.",
+    )
+    accept_no_administrator = Boolean(
+        required=False,
+        default=False,
+        help_text="Create the plan even if it leaves live entities without an active administrator.",
+    )
+
+
+class LikeSerializer(StrictSerializer):
+    """Give one user the groups and direct grants of another."""
+
+    source = NameText(help_text="The user who has the access.")
+    target = NameText(help_text="The user who gets it.")
+    remove = Boolean(
+        required=False,
+        default=False,
+        help_text="Also remove the groups and direct grants that only the target "
+        "has, so that the users do not differ.",
+    )
+
+
+class OffBoardingPlans(Endpoint):
+    route, url_name = "plans/off-boarding", "rest-plans-off-boarding"
+
+    @operation(
+        "plans_off_board",
+        check_administrator,
+        {201: PlanSerializer},
+        body=OffBoardingSerializer,
+    )
+    def post(self) -> Response:
+        """Create a plan that off-boards a user.
+
+        Hands over entities, revokes all direct grants, removes all memberships, and deactivates the user.
+        An entity is handed over with the privileges that the user holds on it, and with ADMIN if it would
+        be stranded. Returns 409 if an entity would have no active administrator and
+        `accept_no_administrator` is false, or if nothing would change.
+        """
+        data = self.data
+        hand_over = data.pop("hand_over")
+        heirs = {
+            name: {str(item["entity"]): item["to"] for item in hand_over if item["inside"] is is_inside}
+            for name, is_inside in (("entity_heirs", False), ("namespace_heirs", True))
+        }
+        choices = OffBoarding(stranded_heirs=data.pop("stranded_to"), **heirs, **data)
+        return created_plan_response(off_boarding_plan.create(self.author, choices))
+
+
+class LikePlans(Endpoint):
+    route, url_name = "plans/like", "rest-plans-like"
+
+    @operation(
+        "plans_like",
+        check_administrator,
+        {201: PlanSerializer},
+        body=LikeSerializer,
+    )
+    def post(self) -> Response:
+        """Create a plan that gives a user the access of another user.
+
+        Adds the memberships and direct grants that only the source has. Returns 409 if there are none.
+        """
+        return created_plan_response(like_plan.create(self.author, **self.data))
+
+
+class ForManySerializer(PeriodSerializer):
+    """A bulk change, either on everything in `within` or on the listed `entities`.
+
+    Only a grant has a period.
+    """
+
+    verb = Choice(
+        choices=[verb.value for verb in GRANT_VERBS],
+        help_text="Whether the privileges are granted or revoked.",
+    )
+    principals = List(
+        child=PrincipalText(),
+        min_length=1,
+        max_length=MAX_PRINCIPALS,
+        help_text="Principals, written `user:NAME` or `group:NAME`.",
+    )
+    privileges = privilege_list()
+    within = AddressText(
+        required=False,
+        help_text="The instance, a namespace or an application: all live entities inside "
+        "it; to revoke, also planned and deleted ones.",
+    )
+    kinds = List(
+        child=KindText(),
+        required=False,
+        max_length=1_000,
+        help_text="With `within`: only these kinds; by default all.",
+    )
+    itself = Boolean(
+        required=False, help_text="With `within`: include the container itself; true by default."
+    )
+    entities = List(
+        child=AddressText(),
+        required=False,
+        min_length=1,
+        max_length=MAX_SELECTED,
+        help_text="Live entities, instead of `within`.",
+    )
+
+    def validate(self, data: dict) -> dict:
+        if ("within" in data) is ("entities" in data):
+            raise serializers.ValidationError("send either `within` or `entities`, not both")
+        if "entities" in data and (
+            dependent_members := [name for name in ("kinds", "itself") if name in data]
+        ):
+            raise serializers.ValidationError(
+                {name: ["this requires `within`"] for name in dependent_members}
+            )
+        data = super().validate(data)
+        if data["validity"].is_limited and data["verb"] != PlanVerb.GRANT:
+            raise serializers.ValidationError(
+                "only a grant has a period: leave out `valid_from` and `valid_until`"
+            )
+        return data
+
+
+class GhostsSerializer(StrictSerializer):
+    """The namespace to clean up; by default all."""
+
+    namespace = AddressText(required=False, help_text="Only grants on this namespace and inside it.")
+
+
+class ChangeFileSerializer(StrictSerializer):
+    """A file with changes, as text."""
+
+    document = Text(
+        max_length=MAX_DOCUMENT_CHARACTERS,
+        help_text=f"CSV with the header {','.join(COLUMNS)}, or JSON Lines with these members, one change per line. "
+        "`valid_from` and `valid_until` can be added.",
+    )
+    title = Text(
+        required=False,
+        allow_blank=True,
+        default="",
+        max_length=MAX_TITLE_LENGTH,
+        help_text="The title of the plan; by default it says what the plan changes.",
+    )
+
+
+class PlansForMany(Endpoint):
+    route, url_name = "plans/many", "rest-plans-many"
+
+    @operation(
+        "plans_many",
+        check_administrator,
+        {201: PlanSerializer},
+        body=ForManySerializer,
+    )
+    def post(self) -> Response:
+        """Create a plan for many entities.
+
+        Grants or revokes the same privileges for the same principals on every live entity in a container,
+        or on the listed entities. Items that would change nothing are skipped. Returns 409 if nothing
+        would change, or if the plan would be too large.
+        """
+        data, author = self.data, self.author
+        change = parse_bulk_change(
+            **{name: data[name] for name in ("verb", "principals", "privileges", "validity")}
+        )
+        if "entities" in data:
+            plan = selection_plan.create(author, change=change, addresses=data["entities"])
+        else:
+            where = {name: data[name] for name in ("within", "kinds", "itself") if name in data}
+            plan = subtree_plan.create(author, change=change, **where)
+        return created_plan_response(plan)
+
+
+class GhostPlans(Endpoint):
+    route, url_name = "plans/ghosts", "rest-plans-ghosts"
+
+    @operation(
+        "plans_remove_ghosts",
+        check_administrator,
+        {201: PlanSerializer},
+        body=GhostsSerializer,
+    )
+    def post(self) -> Response:
+        """Create a plan that cleans up ghost grants.
+
+        Revokes every grant on a deleted address. Grants on planned addresses are kept. Returns 409 if
+        there are no such grants, or if the plan would be too large.
+        """
+        return created_plan_response(ghost_plan.create(self.author, **self.data))
+
+
+class FilePlans(Endpoint):
+    route, url_name = "plans/import", "rest-plans-import"
+    max_body_bytes = MAX_IMPORT_BYTES
+
+    @operation(
+        "plans_import",
+        check_administrator,
+        {201: PlanSerializer},
+        body=ChangeFileSerializer,
+    )
+    def post(self) -> Response:
+        """Create a plan from a file of changes.
+
+        The document is sent as text. Every bad line is an error, and the first hundred are listed in
+        full: `index` is the line number, from 1, and `field` the column. Repeated changes count once;
+        `recipe.note` of the plan says so. Returns 409 if nothing would change, or if the plan would be
+        too large.
+        """
+        data = self.data
+        try:
+            plan = file_plan.create(self.author, raw=data["document"].encode(), title=data["title"])
+        except BadChangeFile as error:
+            raise Problem(400, str(error), errors=list(map(_fault_as_json, error.faults))) from None
+        return created_plan_response(plan)
+
+
+def _fault_as_json(fault: Fault) -> dict:
+    field = {"field": fault.field} if fault.field else {}
+    return {"list": "document", "index": fault.line, **field, "message": fault.reason}
+
+
+class CopySerializer(StrictSerializer):
+    """A principal that gets the grants of another one."""
+
+    source = PrincipalText(help_text="The principal that has the grants.")
+    target = PrincipalText(help_text="The principal that gets them.")
+    within = AddressText(
+        required=False, help_text="Only grants on this namespace or application, or inside it."
+    )
+
+
+class CloseGapSerializer(StrictSerializer):
+    """A namespace, and a user who lacks grants to delete it."""
+
+    namespace = AddressText(help_text="The address of the namespace.")
+    user = NameText(help_text="The user who should be able to delete it.")
+    principal = PrincipalText(
+        required=False,
+        help_text="The principal that gets the grants: the user (default), or a group of the user.",
+    )
+    generation = Choice(
+        choices=list(GENERATIONS), required=False, help_text="By default the active generation."
+    )
+
+
+class NamespaceText(AddressText):
+    """The address of a namespace; the validated value is its name."""
+
+    def run_validation(self, data=serializers.empty):
+        address = super().run_validation(data)
+        if address.kind != "namespace":
+            raise serializers.ValidationError(
+                "this must be the address of a namespace, such as namespace:sales"
+            )
+        return address.key
+
+
+class KeepSerializer(StrictSerializer):
+    """A report about a change of the generation, and a part of the permissions that users would lose."""
+
+    run = Integer(help_text="The number of a finished run of policy-impact.")
+    user = NameText(required=False, help_text="Only permissions that this user would lose.")
+    group = NameText(required=False, help_text="Only permissions that members of this group would lose.")
+    namespace = NamespaceText(
+        required=False, help_text="Only permissions inside this namespace; its address."
+    )
+    prefer = Choice(
+        choices=list(Prefer),
+        required=False,
+        default=Prefer.NARROWEST.value,
+        help_text="`narrowest` (default): the grants give nothing else, and permissions that cannot be kept in this "
+        "way are left out. `fewest`: keep everything, with the fewest grants.",
+    )
+
+
+class CopiedPlans(Endpoint):
+    route, url_name = "plans/copy", "rest-plans-copy"
+
+    @operation(
+        "plans_copy",
+        check_administrator,
+        {201: PlanSerializer},
+        body=CopySerializer,
+    )
+    def post(self) -> Response:
+        """Create a plan that copies grants.
+
+        Copies the direct grants of the source that the target does not have. Returns 409 if there is
+        nothing to copy.
+        """
+        return created_plan_response(copy_plan.create(self.author, **self.data))
+
+
+class ReadinessPlans(Endpoint):
+    route, url_name = "plans/readiness", "rest-plans-readiness"
+
+    @operation(
+        "plans_close_gap",
+        check_administrator,
+        {201: PlanSerializer},
+        body=CloseGapSerializer,
+    )
+    def post(self) -> Response:
+        """Create a plan that lets a user delete a namespace.
+
+        The plan has the smallest set of missing grants. Returns 409 if nothing is missing.
+        """
+        return created_plan_response(readiness_plan.create(self.author, **self.data))
+
+
+class ImpactPlans(Endpoint):
+    route, url_name = "plans/policy-impact", "rest-plans-impact"
+
+    @operation(
+        "plans_keep",
+        check_administrator,
+        {201: PlanSerializer},
+        body=KeepSerializer,
+        errors=[404, 410],
+    )
+    def post(self) -> Response:
+        """Create a plan that keeps permissions across generations.
+
+        Uses a finished run of policy-impact. The grants keep what users may do when the other generation
+        becomes active, and give nothing else; with `prefer` set to `fewest`, the plan has the smallest
+        set of grants after which no user loses an operation on a live entity. All grants go to the users
+        who would lose permissions. Permissions that the rule engine does not confirm are left out;
+        `recipe.left_out` is their number. Returns 409 if data or the report changed since the run, if
+        nothing is lost, or if the plan would be too large.
+        """
+        data = self.data
+        run = AnalysisRun.objects.filter(pk=data.pop("run")).first()
+        if run is None:
+            raise Http404
+        try:
+            return created_plan_response(regrant_plan.create(self.author, run=run, **data))
+        except ReportChanged:
+            raise
+        except (AnalysisError, StorageError) as error:
+            has_no_report = run.state != JobState.DONE or run.type != AnalysisName.POLICY_IMPACT
+            raise Problem(409 if has_no_report else 410, str(error)) from None

@@ -1,1 +1,0 @@
-"""REST resources of access reviews: campaigns, their items and answers, and the use of entities."""
