@@ -22,8 +22,7 @@ from authzconsole.web.forms import (
     PrincipalField,
     TextField,
 )
-from authzconsole.web.plans.plan_pages import plan_url
-from authzconsole.web.plans.sections import activation_context
+from authzconsole.web.plans.plan_pages import activation_context, plan_url
 from authzconsole.web.reports.results import run_or_404
 from authzconsole.web.shared.guard import address_or_404, request_author
 from authzconsole.web.shared.links import entity_tab_url

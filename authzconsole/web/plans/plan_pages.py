@@ -1,38 +1,65 @@
-"""The list of plans, and the page of one plan with its effect and items.
-
-The views that create, apply, discard, undo and renew plans are in `plan_actions`.
+"""The list of plans, and the page of one plan: its effect on permissions, what it does not keep, the activation for which
+it is made, its items, and the forms that apply, discard, undo, renew and copy.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from itertools import islice
 from urllib.parse import urlencode
 
+from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from analytics.analyses import AnalysisName
-from authzconsole.web.forms import AddressField, ConsoleForm, FormPage, NameInput, PrincipalField, optional
-from authzconsole.web.plans.sections import (
-    activation_of_plan,
-    confirmation_context,
-    kept_not_section,
-    permissions_section,
+from analytics.runs.services import cancel_run
+from authzconsole.web.effects.runs import effect_run_context, effect_url
+from authzconsole.web.effects.section import DOWNLOAD_TITLES, filter_query, section_context
+from authzconsole.web.effects.wording import button_numbers, effect_sentence, sentence_part
+from authzconsole.web.forms import (
+    AddressField,
+    ConsoleForm,
+    FlagField,
+    ForAdministrators,
+    FormPage,
+    NameInput,
+    OptionalChoiceField,
+    PrincipalField,
+    TextField,
+    optional,
 )
 from authzconsole.web.shared.guard import capability_required, request_author
-from authzconsole.web.shared.links import address_link_to, entity_url, principal_link_from_text
-from authzconsole.web.shared.paging import paginate_sequence, url_with_query
+from authzconsole.web.shared.links import principal_link
+from authzconsole.web.shared.paging import numbered_page, page_number, paginate_sequence
 from authzconsole.web.shared.parameters import choice_parameter, text_parameter
-from authzconsole.web.shared.rendering import render_page, requested_section
-from entities.address import parse_address
-from entities.vocabulary import KINDS
+from authzconsole.web.shared.rendering import render_page, requested_section, see_other
+from entities.vocabulary import KINDS, quantity
 from grants.authority.four_eyes import application_fault
-from grants.models import GRANT_VERBS, Plan, PlanItem, PlanState
+from grants.change_set import ActivateGeneration, as_text
+from grants.changes import Shown
+from grants.effects.effect import TOO_LARGE, KnownEffect
+from grants.effects.large import stored_effect
+from grants.errors import EffectTooLarge, PlanError, StaleBase
+from grants.models import Plan, PlanState
+from grants.plans.apply import apply_plan, discard_plan, inverse_plan
 from grants.plans.create import PlanOrigin
 from grants.plans.effect import PrincipalEffect, PrincipalEffects, Tally, change_count, plan_counts
-from grants.plans.renew import can_renew
+from grants.plans.permission_effect import (
+    generation_of_plan,
+    newest_plan_job,
+    plan_consequences,
+    plan_effect,
+    request_plan_effect,
+)
+from grants.plans.regrants.kept_not import kept_not_of_plan
+from grants.plans.renew import can_renew, renew_plan
+from grants.plans.sources.copy import copy_plan
 from grants.plans.staleness import invalidating_line, line_summary
 from grants.plans.stranding import stranded_entities
+from grants.policies.catalogue import GENERATIONS
+from grants.policies.times import format_time
 from grants.roles.capabilities import Capability
 
 PLANS_PER_PAGE = 25
@@ -59,22 +86,6 @@ ORIGIN_LABELS = {
 }
 
 
-class PlanItemSequence(Sequence):
-    """The items of a plan as a sequence. Positions have no gaps, so all pages cost the same."""
-
-    def __init__(self, plan: Plan):
-        self._plan = plan
-
-    def __len__(self) -> int:
-        counts = plan_counts(self._plan)
-        return change_count(counts) + counts["already"]
-
-    def __getitem__(self, bounds: slice) -> list[PlanItem]:
-        return list(
-            self._plan.items.filter(position__gt=bounds.start, position__lte=bounds.stop).order_by("position")
-        )
-
-
 class CopyForm(ConsoleForm):
     """A copy of the direct grants of one principal to another."""
 
@@ -96,18 +107,18 @@ class PlanList(FormPage):
     def get_context_data(self, **context) -> dict:
         state = choice_parameter(self.request, "state", PlanState.values)
         rows = Plan.objects.filter(**{"state": state} if state else {}).order_by("-pk")
-        page = paginate_sequence(self.request, rows, max_rows=PLANS_PER_PAGE, name="page")
+        page = paginate_sequence(self.request, rows, max_rows=PLANS_PER_PAGE)
         return super().get_context_data(**context) | {
             "page": page,
-            "rows": [_plan_summary(plan) for plan in page.rows],
+            "rows": [(plan, origin_label(plan)) for plan in page.rows],
             "state": state,
             "states": PlanState.values,
             "can_change": self.request.user.can_administer,
         }
 
 
-def _plan_summary(plan: Plan) -> dict:
-    return {"plan": plan, "origin": ORIGIN_LABELS.get(plan.origin, plan.origin), "url": plan_url(plan)}
+def origin_label(plan: Plan) -> str:
+    return ORIGIN_LABELS.get(plan.origin, plan.origin)
 
 
 def plan_url(plan: Plan) -> str:
@@ -125,9 +136,8 @@ def _effects(request: HttpRequest, plan: Plan) -> dict:
 
 
 def _effect_row(effect: PrincipalEffect) -> dict:
-    link = principal_link_from_text(effect.principal)
     return {
-        "principal": link if effect.members is None else link.with_members(effect.members),
+        "principal": replace(principal_link(effect.principal), members=effect.members),
         "effect": effect,
         "gains": _tally_counts(effect.gains),
         "losses": _tally_counts(effect.losses),
@@ -142,31 +152,13 @@ def _tally_counts(tally: Tally) -> list[tuple]:
     for kind in KINDS.values():
         for (kind_name, privilege), total in tally.items():
             if kind_name == kind.name:
-                counts.setdefault(privilege, []).append(
-                    f"{total:,} {kind.title if total == 1 else kind.plural}"
-                )
+                counts.setdefault(privilege, []).append(quantity(total, kind.title, kind.plural))
     return [(privilege, ", ".join(counts[privilege])) for privilege in sorted(counts)]
 
 
 def _items(request: HttpRequest, plan: Plan) -> dict:
-    page = paginate_sequence(request, PlanItemSequence(plan), max_rows=ITEMS_PER_PAGE, name="items")
-    return {"page": page, "rows": [_item_row(item) for item in page.rows]}
-
-
-def _item_row(item: PlanItem) -> dict:
-    row = {"item": item, "principal": principal_link_from_text(item.principal)}
-    if item.verb in GRANT_VERBS:
-        return row | {"address_link": address_link_to(item.address), "privilege": item.privilege}
-    return row | {"group": principal_link_from_text(item.group) if item.group else None}
-
-
-# by the id of the section; its template is plans/_<id>.html
-SECTIONS: dict[str, Callable[[HttpRequest, Plan], dict | None]] = {
-    "permissions": permissions_section,
-    "kept_not": kept_not_section,
-    "effects": _effects,
-    "items": _items,
-}
+    rows = plan.items.order_by("position")
+    return {"page": paginate_sequence(request, rows, max_rows=ITEMS_PER_PAGE, name="items")}
 
 
 @require_safe
@@ -198,16 +190,14 @@ def render_plan(
         stale = stale or "A new end in this plan has passed. Renew the plan: it then revokes this access."
     sections = {name: section(request, plan) for name, section in SECTIONS.items()}
     total_stranded = stranded_count(plan)
-    stranded = [
-        {"address_link": address_link_to(row.address), "admins": row.admin_count}
-        for row in stranded_entities(plan, max_rows=MAX_STRANDED)
-    ]
+    counts = plan_counts(plan)
     return render_page(
         request,
         "plans/page.html",
         {
-            **_plan_summary(plan),
-            "figures": list(_figures(plan, total_stranded)),
+            "plan": plan,
+            "origin": origin_label(plan),
+            "counts": counts,
             "form": form,
             "reason": form["reason"].value() if form else text_parameter(request, "reason"),
             "can_change": request.user.can_administer,
@@ -215,15 +205,13 @@ def render_plan(
             "ended": has_ended and not stale,
             "stale": stale,
             "can_renew": can_renew(plan),
-            "changes": change_count(plan_counts(plan)),
+            "changes": change_count(counts),
             "change_phrases": list(change_phrases(plan)),
-            "periods_removed": plan_counts(plan)["periods_removed"],
             "total_stranded": total_stranded,
-            "stranded": stranded,
+            "stranded": stranded_entities(plan, max_rows=MAX_STRANDED),
             "stranded_more": max(0, total_stranded - MAX_STRANDED),
             "activation": activation_of_plan(plan),
             "undo_plan": plan.inverses.order_by("-pk").first(),
-            "next_step": _next_step(plan) if plan.state == PlanState.APPLIED else None,
             **sections,
             "to_confirm": confirmation_context(plan, sections["permissions"]) if plan.is_proposed else None,
         },
@@ -240,35 +228,6 @@ def _must_not_end(plan: Plan) -> bool:
 def stranded_count(plan: Plan) -> int:
     """Return how many entities would have fewer than two active administrators."""
     return plan.effect["stranded_none"] + plan.effect["stranded_one"]
-
-
-def _next_step(plan: Plan) -> dict | None:
-    """Return the next step after applying the plan: a link to check its purpose, or that of the plan that it
-    undoes.
-    """
-    origin_plan = plan.inverse_of or plan
-    recipe = origin_plan.recipe
-    match origin_plan.origin:
-        case "readiness":
-            namespace = parse_address(recipe["namespace"])
-            return {
-                "text": f"Check whether {recipe['user']} can delete {namespace} now",
-                "analysis": AnalysisName.DELETE_READINESS,
-                "url": f"{entity_url(namespace)}?{urlencode({'deleter': recipe['user']})}#readiness",
-                "generation": recipe["generation"],
-            }
-        case PlanOrigin.CHANGE_SET if "operation" in recipe:
-            question = {name: recipe[name] for name in ("subject", "operation", "entity", "generation")}
-            return {
-                "text": f"Ask again: may {question['subject']} {question['operation']} {question['entity']}?",
-                "url": url_with_query("ask", question),
-            }
-        case AnalysisName.POLICY_IMPACT if origin_plan is plan:
-            return {
-                "text": f"Activate generation {recipe['to_generation']}",
-                "url": reverse("generation-activate", args=[recipe["to_generation"]]),
-            }
-    return None
 
 
 CHANGE_NOUNS = {
@@ -288,33 +247,295 @@ def change_phrases(plan: Plan) -> Iterator[str]:
             yield f"{total:,} {CHANGE_NOUNS[name][total > 1]}"
 
 
-# by the name of a count: one and several of what is counted, and what happened or will happen to it
-FIGURES = {
-    "grants": ("grant", "grants", "added", "to add"),
-    "revokes": ("grant", "grants", "revoked", "to revoke"),
-    "principals": ("user or group", "users and groups", "affected", "affected"),
-    "joins": ("membership", "memberships", "added", "to add"),
-    "leaves": ("membership", "memberships", "ended", "to end"),
-    "activations": ("user", "users", "activated", "to activate"),
-    "deactivations": ("user", "users", "deactivated", "to deactivate"),
-    "periods_removed": ("period", "periods", "removed", "to remove"),
-    "already": ("item", "items", "already in place", "already in place"),
-    "planned": ("address", "addresses", "registered as planned", "registered as planned"),
-    "stranded": (
-        "entity",
-        "entities",
-        "with fewer than two administrators",
-        "with fewer than two administrators",
-    ),
+ROWS_PER_PAGE = 25
+
+
+def permissions_section(request: HttpRequest, plan: Plan) -> dict | None:
+    """Return the context of the section; None for a plan without a known effect.
+
+    An applied plan has the effect that it had when it was applied, if the data before it is known.
+    """
+    generation = choice_parameter(request, "generation", GENERATIONS) or generation_of_plan(plan).name
+    effect: KnownEffect | None
+    run_context, url = None, reverse("plan", args=[plan.pk])
+    try:
+        effect = plan_effect(plan, generation)
+    except EffectTooLarge as error:
+        if not plan.is_proposed:
+            return None
+        run = newest_plan_job(plan, generation)
+        effect = stored_effect(run)
+        run_context = effect_run_context(
+            request,
+            run,
+            effect,
+            error,
+            can_make=request.user.can_administer,
+            fields=[("generation", generation)],
+            compute_url=reverse("plan-effect", args=[plan.pk]),
+            cancel_url=reverse("plan-effect-cancel", args=[plan.pk]),
+        )
+    except PlanError:
+        return None
+    section = section_context(
+        request, effect, generation=generation, url=url, consequences=plan_consequences(plan)
+    )
+    downloads = {"downloads": _downloads(plan, generation, section)} if section.get("effect") else {}
+    note = "" if plan.is_proposed else "Computed with the data before the plan was applied."
+    own = generation_of_plan(plan).name
+    other = (
+        {"other_generation": own, "other_url": f"{url}?{urlencode({'generation': own})}"}
+        if own != generation
+        else {}
+    )
+    return section | downloads | other | {"run": run_context, "plan": plan, "note": note}
+
+
+def confirmation_context(plan: Plan, section: dict) -> dict:
+    """Return what the form that applies the plan says about its effect: the digest, and what must be
+    confirmed.
+
+    It is the effect in the generation of the plan. It names this generation if the section shows another one,
+    or if it is not the active one.
+    """
+    effect, own = section.get("whole"), generation_of_plan(plan).name
+    if section["generation"] != own:
+        try:
+            effect = plan_effect(plan)
+        except EffectTooLarge:
+            effect = stored_effect(newest_plan_job(plan, own))
+    if effect is None:
+        return {
+            "digest": TOO_LARGE,
+            "confirmation": "Apply the plan although its effect on permissions is not known",
+        }
+    gained = effect.max_gained_beyond
+    confirmation = (
+        f"Also give {quantity(gained, 'permission', 'permissions')} beyond its purpose" if gained else ""
+    )
+    sentence, numbers = effect_sentence(effect), button_numbers(effect.tally)
+    if {section["generation"], section["active"]} != {own}:
+        sentence, numbers = (
+            f"In {own}, the plan {sentence_part(sentence)}",
+            f"{numbers} in {own}" if numbers else "",
+        )
+    return {"digest": effect.digest, "confirmation": confirmation, "sentence": sentence, "numbers": numbers}
+
+
+def _downloads(plan: Plan, generation: str, section: dict) -> list[tuple[str, str]]:
+    at = {"at": format_time(section["effect"].at)} if section["time"] else {}
+    return [
+        (
+            title,
+            reverse(
+                f"rest-plan-effect-{extension}",
+                args=[plan.pk],
+                query={"generation": generation} | at | filter_query(section["where"]),
+            ),
+        )
+        for extension, title in DOWNLOAD_TITLES.items()
+    ]
+
+
+def kept_not_section(request: HttpRequest, plan: Plan) -> dict | None:
+    """Return the context of the section; None if the plan kept everything when it was created.
+
+    Only the namespaces of the rows up to the page are read.
+    """
+    stored = plan.recipe.get("kept_not", 0)
+    if not plan.is_proposed or not stored:
+        return None
+    number = page_number(request, "kept_not")
+    first_row = (number - 1) * ROWS_PER_PAGE
+    found = list(islice(kept_not_of_plan(plan, first_row), ROWS_PER_PAGE + 1))
+    page = numbered_page(
+        request,
+        found[:ROWS_PER_PAGE],
+        number=number,
+        total=max(stored, first_row + len(found)) if found else first_row,
+        max_rows=ROWS_PER_PAGE,
+        name="kept_not",
+    )
+    return {
+        "page": page,
+        "total": stored,
+        "before": plan.recipe["generation"],
+        "downloads": [
+            (title, reverse(f"rest-plan-kept-not-{extension}", args=[plan.pk]))
+            for extension, title in DOWNLOAD_TITLES.items()
+        ],
+    }
+
+
+# by the id of the section; its template is plans/_<id>.html
+SECTIONS: dict[str, Callable[[HttpRequest, Plan], dict | None]] = {
+    "permissions": permissions_section,
+    "kept_not": kept_not_section,
+    "effects": _effects,
+    "items": _items,
 }
-ALWAYS_SHOWN = ("grants", "revokes", "principals")
-BAD_FIGURES = ("periods_removed", "stranded")
 
 
-def _figures(plan: Plan, total_stranded: int) -> Iterator[tuple[int, str, str]]:
-    """Yield (figure, unit, meaning) of ALWAYS_SHOWN, then of all other figures above zero."""
-    counts = plan_counts(plan) | {"stranded": total_stranded}
-    for name, (one, several, done, to_do) in FIGURES.items():
-        if (figure := counts[name]) or name in ALWAYS_SHOWN:
-            words = done if plan.state == PlanState.APPLIED else to_do
-            yield figure, f"{one if figure == 1 else several} {words}", "bad" if name in BAD_FIGURES else ""
+def activation_of_plan(plan: Plan) -> dict | None:
+    """Return the context of `plans/_activation.html` for a plan; None if it is no plan of regrants."""
+    recipe = plan.recipe
+    if (
+        plan.origin != PlanOrigin.POLICY_IMPACT
+        or not {recipe["generation"], recipe["to_generation"]} <= GENERATIONS.keys()
+    ):
+        return None
+    return activation_context(
+        recipe["generation"], recipe["to_generation"], recipe.get("activation"), has_plan=True
+    )
+
+
+def activation_context(
+    before: str, after: str, counts: Mapping[str, int] | None, *, has_plan: bool = False
+) -> dict:
+    """Return the context of `plans/_activation.html`.
+
+    before, after: names of generations. counts: `Regrants.activation`; None if it is not known, as for plans
+    of older versions.
+    has_plan: whether the counts with the plan are those of one plan.
+    """
+    query = urlencode({"generation": before, "effect_change": "gained"})
+    context = {
+        "after": after,
+        "list_url": f"{effect_url([as_text(ActivateGeneration(GENERATIONS[after]))])}&{query}",
+    }
+    if counts is None:
+        return context | {
+            "sentence": f"Activating `{after}` may itself give permissions that `{before}` denies."
+        }
+    sentence = (
+        f"Activating `{after}` itself gives {quantity(counts['given'], 'permission', 'permissions')} that `{before}` "
+        f"denies, and takes {counts['taken']:,}."
+    )
+    if has_plan:
+        sentence += f" With this plan, it gives {counts['given_with_plan']:,} and takes {counts['taken_with_plan']:,}."
+    return context | {"sentence": sentence, "given": counts["given"]}
+
+
+UNCONFIRMED = (
+    "Nothing was changed. Confirm that entities will have fewer than two administrators, or discard the plan."
+)
+
+
+class PlanForm(ConsoleForm):
+    """What the forms on the page of a plan send: those that apply it, and those of its effect."""
+
+    reason = TextField()
+    strand = FlagField()
+    effect = TextField()
+    beyond = FlagField()
+    generation = OptionalChoiceField(choices=lambda: [(name, name) for name in GENERATIONS])
+
+
+class PlanAction(ForAdministrators, FormPage):
+    """Do something with a plan, and show a plan again."""
+
+    http_method_names = ("post",)
+    form_class = PlanForm
+
+    def prepare(self) -> None:
+        self.plan = plan_or_404(self.kwargs["pk"])
+
+    def render_to_response(self, context: Mapping, *, status: int = 200) -> HttpResponse:
+        # its state may have changed
+        return render_plan(self.request, plan_or_404(self.plan.pk), context["form"], status=status)
+
+
+class ApplyPlanForm(PlanForm):
+    refusal = "Nothing was changed"
+
+    def refuse(self, error: Exception) -> None:
+        # the page shows what changed since a stale plan was created
+        if not isinstance(error, StaleBase):
+            super().refuse(error)
+
+
+class ApplyPlan(PlanAction):
+    form_class = ApplyPlanForm
+
+    def perform(self, form: ApplyPlanForm) -> HttpResponse:
+        values, plan = form.cleaned_data, self.plan
+        if plan.is_proposed and stranded_count(plan) and not values["strand"]:
+            form.add_error(None, UNCONFIRMED)
+            return self.form_invalid(form)
+        shown = Shown(values["effect"], accepts_beyond=values["beyond"])
+        author = request_author(self.request, values["reason"])
+        applied = apply_plan(author=author, plan_id=plan.pk, shown=shown)
+        messages.success(self.request, f"Plan {applied.pk} is applied: {_change_summary(applied)}.")
+        return see_other(plan_url(applied))
+
+
+def _change_summary(plan: Plan) -> str:
+    return ", ".join(change_phrases(plan)) or "all items were already in place, and nothing changed"
+
+
+class DiscardPlan(PlanAction):
+    def perform(self, form: PlanForm) -> HttpResponse:
+        plan = discard_plan(author=request_author(self.request), plan_id=self.plan.pk)
+        messages.success(self.request, f"Plan {plan.pk} is discarded.")
+        return see_other(plan_url(plan))
+
+
+class UndoPlan(PlanAction):
+    def perform(self, form: PlanForm) -> HttpResponse:
+        plan = inverse_plan.create(request_author(self.request), self.plan.pk)
+        text = (
+            f"This plan reverts the changes of plan {plan.inverse_of_id}. Nothing changes until you apply it."
+        )
+        messages.success(self.request, text)
+        return see_other(plan_url(plan))
+
+
+class RenewPlan(PlanAction):
+    """Replace a stale plan. The reason that was entered for it is prefilled for the new plan."""
+
+    def perform(self, form: PlanForm) -> HttpResponse:
+        plan = renew_plan(author=request_author(self.request), plan_id=self.plan.pk)
+        text = "This plan was renewed from the current grants. Review it before you apply it."
+        messages.success(self.request, text)
+        reason = form.cleaned_data["reason"]
+        return see_other(f"{plan_url(plan)}?{urlencode({'reason': reason})}" if reason else plan_url(plan))
+
+
+class ComputePlanEffect(PlanAction):
+    """Request the run that computes the effect of a plan above the limits."""
+
+    def perform(self, form: PlanForm) -> HttpResponse:
+        generation = form.cleaned_data["generation"]
+        request_plan_effect(
+            plan=self.plan,
+            generation=generation,
+            author=request_author(self.request),
+            requested_by=self.request.user,
+        )
+        query = f"?{urlencode({'generation': generation})}#permissions" if generation else ""
+        return see_other(f"{plan_url(self.plan)}{query}")
+
+
+class CancelPlanEffect(PlanAction):
+    """Cancel the run that computes the effect of a plan."""
+
+    capabilities = (Capability.RUN_ANALYSES,)
+
+    def perform(self, form: PlanForm) -> HttpResponse:
+        generation = form.cleaned_data["generation"] or generation_of_plan(self.plan).name
+        run = newest_plan_job(self.plan, generation)
+        if run is not None and cancel_run(run=run, author=request_author(self.request)):
+            messages.info(self.request, "The computation of the effect is being cancelled.")
+        else:
+            messages.info(self.request, "The effect is not being computed. Nothing changed.")
+        return see_other(f"{plan_url(self.plan)}?{urlencode({'generation': generation})}#permissions")
+
+
+class CopyGrants(ForAdministrators, PlanList):
+    """Create a plan that copies the direct grants of one principal to another."""
+
+    http_method_names = ("post",)
+
+    def perform(self, form: CopyForm) -> HttpResponse:
+        plan = copy_plan.create(request_author(self.request), **form.cleaned_data)
+        return see_other(plan_url(plan))

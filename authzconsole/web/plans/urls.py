@@ -4,17 +4,18 @@ from django.urls import path
 
 from authzconsole.web.plans.bulk_change import NewBulkPlan, NewGhostPlan
 from authzconsole.web.plans.import_changes import ImportChanges, sample_change_file
-from authzconsole.web.plans.plan_actions import (
+from authzconsole.web.plans.plan_choices import ChooseAnswerPlan, ChooseImpactPlan, ChooseReadinessPlan
+from authzconsole.web.plans.plan_pages import (
     ApplyPlan,
     CancelPlanEffect,
     ComputePlanEffect,
     CopyGrants,
     DiscardPlan,
+    PlanList,
     RenewPlan,
     UndoPlan,
+    plan_page,
 )
-from authzconsole.web.plans.plan_choices import ChooseAnswerPlan, ChooseImpactPlan, ChooseReadinessPlan
-from authzconsole.web.plans.plan_pages import PlanList, plan_page
 
 urlpatterns = [
     path("plans/", PlanList.as_view(), name="plans"),

@@ -359,12 +359,10 @@ class AnswerReview(FormPage):
             "fields": form.selection_fields(),
             "sources": [(ItemSource(source).label, count) for source, count in preview.by_source.items()],
             "back": self._back(form),
-            "is_shorten": verb == Answer.SHORTEN,
-            "is_revoke": verb == Answer.REVOKE,
-            "is_assign": verb == ASSIGN,
             "can_assign": can_assign,
-            "is_too_large": preview.count > MAX_BULK_ITEMS,
-            "too_large": f"At most {MAX_BULK_ITEMS:,} items can be answered at once. Use a narrower filter.",
+            "too_large": f"At most {MAX_BULK_ITEMS:,} items can be answered at once. Use a narrower filter."
+            if preview.count > MAX_BULK_ITEMS
+            else "",
         }
         return render_page(self.request, "reviews/answer.html", context, status=status)
 

@@ -1,6 +1,6 @@
 """The list of reviews, the page of a review with its items, and the downloads."""
 
-from django.db.models import Q, QuerySet
+from django.db.models import Q
 from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import reverse
 from django.views.decorators.http import require_safe
@@ -12,25 +12,20 @@ from authzconsole.evidence.bundles import bundle_chunks
 from authzconsole.reviews.item_rows import items_response, stream_items
 from authzconsole.web.forms import ConsoleForm
 from authzconsole.web.shared.guard import capability_required
-from authzconsole.web.shared.links import PrincipalLink, address_link_to
-from authzconsole.web.shared.paging import Page, paginate_sequence, url_with
-from authzconsole.web.shared.parameters import choice_parameter, number_parameter, text_parameter
+from authzconsole.web.shared.paging import keyset_page, paginate_sequence
+from authzconsole.web.shared.parameters import choice_parameter, text_parameter
 from authzconsole.web.shared.rendering import render_page, requested_section
 from authzconsole.web.shared.times.periods import exact_time
 from entities.vocabulary import KINDS, Privilege
 from grants.evidence.signing import public_key
 from grants.journal import read_only_reason
-from grants.models import JobState, Plan, User, privilege_of
+from grants.models import JobState, Plan, privilege_of
 from grants.models.reviews import (
     Answer,
     Campaign,
     CampaignState,
     ItemSource,
-    Recurrence,
-    Removal,
-    ReviewerRule,
     ReviewItem,
-    UnansweredRule,
 )
 from grants.reviews.evidence_lines import evidence_lines
 from grants.reviews.finishing import reason_without_plan, summary
@@ -84,7 +79,7 @@ FILE_TYPES = {"csv": "text/csv", "jsonl": "application/x-ndjson"}
 def review_list(request: HttpRequest) -> HttpResponse:
     """List the reviews that the account sees: all, or those in which it has items."""
     rows = visible_campaigns(request.user).order_by("-pk")
-    page = paginate_sequence(request, rows, max_rows=REVIEWS_PER_PAGE, name="page")
+    page = paginate_sequence(request, rows, max_rows=REVIEWS_PER_PAGE)
     totals = visible_totals(request.user, page.rows)
     return render_page(
         request,
@@ -93,7 +88,7 @@ def review_list(request: HttpRequest) -> HttpResponse:
             "columns": COLUMNS,
             "page": page,
             "can_start": request.user.can_administer,
-            "rows": [{"review": row, "url": review_url(row), "totals": totals[row.pk]} for row in page.rows],
+            "rows": [(row, totals[row.pk]) for row in page.rows],
         },
     )
 
@@ -180,7 +175,7 @@ def render_review(
     """
     filter_ = item_filter(request, campaign)
     items = matching_items(visible_items(request.user, campaign), filter_).select_related("reviewer")
-    page = _page_of(request, items)
+    page = keyset_page(request, items, "place", max_rows=ITEMS_PER_PAGE)
     load_current_removal(page.rows, campaign)
     totals = visible_totals(request.user, [campaign])[campaign.pk]
     details = _details(campaign) if request.user.can_see_all else {}
@@ -190,18 +185,11 @@ def render_review(
     context = {
         "review": campaign,
         "page": page,
-        "rows": [item_row(item, request.user) for item in page.rows],
+        "rows": [item_row(item) for item in page.rows],
         "form": form,
         "totals": totals,
         "filter": filter_,
-        "answer_choices": [
-            (
-                value,
-                "No answer" if value == OPEN and not campaign.is_open else label,
-                url_with(request, answer=value, after=None, before=None),
-            )
-            for value, label in ANSWER_CHOICES
-        ],
+        "answer_choices": ANSWER_CHOICES,
         "answer": filter_.answer or ALL,
         "flags": [(name, label, getattr(filter_, name)) for name, label in FLAG_LABELS],
         "kinds": list(KINDS),
@@ -218,7 +206,9 @@ def render_review(
             for extension, label in (("csv", "CSV"), ("jsonl", "JSON Lines"))
         ],
         "states": CampaignState,
-        "preparation": preparation_context(request.user, campaign),
+        "waiting_reason": waiting_reason("The preparation")
+        if request.user.can_see_all and _is_waiting(campaign)
+        else "",
         "is_prepared": campaign.state not in (CampaignState.PREPARING, CampaignState.FAILED),
         "can_cancel": request.user.can_administer and campaign.state in CANCELLABLE,
         "is_working": campaign.state in WORKING,
@@ -236,6 +226,12 @@ def render_review(
         # the items and the buttons are outside of the section
         response["HX-Refresh"] = "true"
     return response
+
+
+def _is_waiting(campaign: Campaign) -> bool:
+    """Return whether the preparation has not begun."""
+    is_preparing = campaign.state == CampaignState.PREPARING and campaign.job is not None
+    return is_preparing and campaign.job.state == JobState.WAITING
 
 
 def filter_fields(filter_: ItemFilter) -> list[tuple[str, str]]:
@@ -256,9 +252,6 @@ def _details(campaign: Campaign) -> dict:
         "plans": plans,
         "is_to_apply": any(plan.is_proposed for plan in plans),
         "scope": str(parse_scope(campaign.scope)),
-        "rule": ReviewerRule(campaign.reviewer_rule).label,
-        "unanswered": UnansweredRule(campaign.unanswered).label.lower(),
-        "recurrence": Recurrence(campaign.recurrence).label,
         "summary": summary(campaign) if campaign.figures else "",
         "reason_without_plan": reason_without_plan(campaign),
         "public_key": public_key() if campaign.path and not read_only_reason() else "",
@@ -269,65 +262,12 @@ def _can_answer(request: HttpRequest, total: int) -> bool:
     return request.user.can(Capability.APPROVE) or (not request.user.can_see_all and total > 0)
 
 
-def _page_of(request: HttpRequest, items: QuerySet[ReviewItem]) -> Page:
-    """Return the items after or before the number in the URL. Runs one query; all pages cost the same."""
-    after, before = (number_parameter(request, name) for name in ("after", "before"))
-    if after is None and before is not None:
-        rows = list(items.filter(place__lt=before).order_by("-place")[: ITEMS_PER_PAGE + 1])
-        has_previous, has_next = len(rows) > ITEMS_PER_PAGE, True
-        rows = rows[:ITEMS_PER_PAGE][::-1]
-    else:
-        rows = list(
-            (items if after is None else items.filter(place__gt=after)).order_by("place")[
-                : ITEMS_PER_PAGE + 1
-            ]
-        )
-        has_previous, has_next = after is not None, len(rows) > ITEMS_PER_PAGE
-        rows = rows[:ITEMS_PER_PAGE]
-    return Page(
-        rows,
-        f"{len(rows):,} on this page",
-        len(rows),
-        url_with(request, before=rows[0].pk, after=None) if has_previous and rows else "",
-        url_with(request, after=rows[-1].pk, before=None) if has_next and rows else "",
-    )
-
-
-def item_row(item: ReviewItem, account: User) -> dict:
-    """Return an item with links that the account can open."""
-    is_group = item.source == ItemSource.GROUP
+def item_row(item: ReviewItem) -> dict:
     return {
         "item": item,
-        "principal": PrincipalLink("group" if is_group else "user", item.principal_name),
-        "group": PrincipalLink("group", item.group_name) if item.group_name else None,
-        "address_link": address_link_to(item.address, is_linked=account.can_see_all)
-        if item.address
-        else None,
         "privilege": privilege_of(item.permission_id).value if item.permission_id else "",
-        "label": f"{item.principal}, {item.target}",
         "evidence": list(evidence_lines(item, time_text=exact_time)),
-        "has_answer": item.answer != Answer.OPEN,
-        "is_removed": item.removal != Removal.NONE,
-        "answer": Answer(item.answer).label,
     }
-
-
-def preparation_context(account: User, campaign: Campaign) -> dict | None:
-    """Return the context of `reviews/_preparation.html`; None for reviewers, and for a review that is not
-    being prepared.
-
-    While the preparation waits, it runs one query and two calls of Redis.
-    """
-    if campaign.state != CampaignState.PREPARING or not account.can_see_all:
-        return None
-    return {
-        "waiting_reason": waiting_reason("The preparation") if _is_waiting(campaign) else "",
-        "item_count": campaign.item_count,
-    }
-
-
-def _is_waiting(campaign: Campaign) -> bool:
-    return campaign.job is not None and campaign.job.state == JobState.WAITING
 
 
 REVIEWERS_PER_PAGE = 50
@@ -344,7 +284,7 @@ def reviewer_list(request: HttpRequest, pk: int) -> HttpResponse:
     shares = largest_open_shares(campaign)
     if text:
         shares = shares.filter(reviewer__username__icontains=text)
-    page = paginate_sequence(request, shares, max_rows=REVIEWERS_PER_PAGE, name="page")
+    page = paginate_sequence(request, shares, max_rows=REVIEWERS_PER_PAGE)
     return render_page(
         request,
         "reviews/reviewers.html",

@@ -1,6 +1,6 @@
 """Links to entities and principals, for the templates `shared/display/address.html` and `principal.html`."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from urllib.parse import quote
 
 from django.contrib.auth.models import Group
@@ -52,9 +52,6 @@ class PrincipalLink:
     def url(self) -> str:
         """The page of the principal, which only accounts that see everything can open; empty without a link."""
         return principal_url("person", self.address) if self.is_linked else ""
-
-    def with_members(self, members: int) -> "PrincipalLink":
-        return replace(self, members=members)
 
 
 def address_link_to(target: Entity | Address | AddressLink | str, *, is_linked: bool = True) -> AddressLink:

@@ -17,6 +17,8 @@ from authzconsole.web.shared.parameters import name_parameter, number_parameter
 from entities.address import AddressError, parse_address
 
 ADDRESS_ORDER = ("kind", "key")
+# the columns with numbers by which lists are sorted
+NUMBERS = ("pk", "place")
 MAX_PAGE_NUMBER = 1_000_000
 
 
@@ -62,7 +64,7 @@ def keyset_page(
 
     All pages cost the same, because a page starts from a row instead of an offset.
 
-    order: ADDRESS_ORDER; or one unique column, with names in ascending or numbers in descending order.
+    order: ADDRESS_ORDER; or one unique column, with names in ascending order, or NUMBERS in any order.
     total: the number of all rows, if it is known. prefix: of the query parameters `after` and `before`.
     """
     following, preceding = f"{prefix}after", f"{prefix}before"
@@ -96,7 +98,7 @@ def _row_in_url(request: HttpRequest, name: str, order: Sequence[str]) -> tuple 
         except AddressError:
             return None
         return address.kind, address.key
-    if order[0].startswith("-"):
+    if order[0].lstrip("-") in NUMBERS:
         value = number_parameter(request, name)
     return None if value is None else (value,)
 

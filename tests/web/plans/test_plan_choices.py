@@ -191,7 +191,7 @@ def test_the_pages_say_what_the_activation_itself_gives_and_takes_with_and_witho
 
 
 def test_a_plan_lists_what_it_does_not_keep_on_its_page_and_over_rest(impact, browse, htmx, monkeypatch):
-    monkeypatch.setattr("authzconsole.web.plans.sections.ROWS_PER_PAGE", 8)
+    monkeypatch.setattr("authzconsole.web.plans.plan_pages.ROWS_PER_PAGE", 8)
     plan = Plan.objects.get()
     client, expected = browse("ada"), [row._asdict() for row in kept_not_of_plan(plan)]
     assert len(expected) == plan.recipe["kept_not"] > 16
@@ -203,7 +203,7 @@ def test_a_plan_lists_what_it_does_not_keep_on_its_page_and_over_rest(impact, br
         and "kept_not=2" in text
     )
     second = client.get(f"/plans/{plan.pk}/?kept_not=2", headers=htmx("kept_not"))
-    assert [row["why"] for row in second.context["kept_not"]["rows"]] == [
+    assert [row.why for row in second.context["kept_not"]["page"].rows] == [
         row["why"] for row in expected[8:16]
     ]
     assert "Nothing is listed" in page_html(client.get(f"/plans/{plan.pk}/?kept_not=999"))

@@ -235,9 +235,9 @@ def test_items_are_paged(browse):
     plan = create_plan_from_changes(author=COMMAND, grant=grants)
     positions = []
     for number in (1, 2, 3):
-        page = browse("aud").get(f"/plans/{plan.pk}/?items={number}").context["items"]
-        positions += [row["item"].position for row in page["rows"]]
-    assert positions == list(range(1, 121)) and page["page"].total == 120 and not page["page"].next_url
+        page = browse("aud").get(f"/plans/{plan.pk}/?items={number}").context["items"]["page"]
+        positions += [item.position for item in page.rows]
+    assert positions == list(range(1, 121)) and page.total == 120 and not page.next_url
 
 
 def test_the_number_of_queries_does_not_grow_with_the_data(browse):
