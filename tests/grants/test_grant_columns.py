@@ -16,7 +16,6 @@ from grants.grant_attributes import GrantAttributes
 from grants.models import GroupGrant, JournalLine, UserGrant
 from grants.tenant.lines import ATTRIBUTE_READERS
 from grants.validity import VALIDITY_COLUMNS
-from tests.support.authors import COMMAND
 from tests.support.cast import create_sample_tenant
 from tests.support.changes import change_grants
 from tests.support.pages import post_as_shown
@@ -76,7 +75,7 @@ def test_every_attribute_has_a_sample_and_a_reader():
 
 @each_attribute
 def test_the_journal_line_of_a_grant_has_its_attributes(cast, name):
-    change_grants(author=COMMAND, grant=[("user:out", ORDERS, "READ")], attributes={name: SAMPLES[name]})
+    change_grants(grant=[("user:out", ORDERS, "READ")], attributes={name: SAMPLES[name]})
     assert SAMPLES[name] in _journalled_values()
     assert str(getattr(UserGrant.objects.get(user=cast["out"]), name)) == SAMPLES[name]
 
@@ -134,7 +133,7 @@ def test_the_form_of_the_page_sends_its_attributes(administrator_client, cast, n
 
 @each_attribute
 def test_the_pages_that_list_grants_show_its_attributes(administrator_client, name):
-    change_grants(author=COMMAND, grant=[("user:out", ORDERS, "READ")], attributes={name: SAMPLES[name]})
+    change_grants(grant=[("user:out", ORDERS, "READ")], attributes={name: SAMPLES[name]})
     for url in (f"/entities/{ORDERS}", "/people/user:out"):
         page = administrator_client.get(url).content.decode()
         holders = page.split('id="history"')[0]

@@ -31,7 +31,7 @@ def author():
             ("user:B", ORDERS, WRITE),
             ("user:a", ORDERS, ADMIN),
             ("group:analysts", ORDERS, EXECUTE),
-            ("user:a", parse_address("stream:sales.clicks"), READ),
+            ("user:a", "stream:sales.clicks", READ),
         ],
     )
     return author

@@ -26,9 +26,8 @@ from grants.journal import (
 )
 from grants.journal_queries import journal_lines
 from grants.models import JournalHead, JournalLine, User
-from grants.principals.services import add_user
 from tests.support.authors import COMMAND, administrator, all_grants
-from tests.support.changes import change_grants
+from tests.support.changes import add_grant, add_user, change_grants
 
 pytestmark = pytest.mark.django_db
 
@@ -67,10 +66,10 @@ def test_an_empty_journal_is_valid():
 
 
 def test_the_journal_of_real_changes_is_valid():
-    add_user(author=COMMAND, name="alice")
+    add_user("alice")
     grants = [("user:alice", parse_address("dataset:sales.orders"), Privilege.READ)]
     for verb in ("grant", "revoke", "grant"):
-        change_grants(author=COMMAND, **{verb: grants})
+        change_grants(**{verb: grants})
     assert verify() == "The journal is intact: 7 lines, revision 7.\nThe tables contain what it says.\n"
 
 
@@ -335,9 +334,7 @@ def test_verification_keeps_one_batch_in_memory_and_reads_it_once(five, django_a
 def test_lines_are_filtered_by_their_fields(five):
     User.objects.create(username="alice")
     author = administrator()
-    change_grants(
-        author=author, grant=[("user:alice", parse_address("dataset:sales.orders"), Privilege.READ)]
-    )
+    add_grant("user:alice", "dataset:sales.orders", Privilege.READ, author=author)
     assert [line.revision for line in journal_lines()] == [9, 8, 7, 6, 5, 4, 3, 2, 1]
     assert [line.action for line in journal_lines(actor=author.name)] == ["grant", "plan", "plan", "plan"]
     assert [line.action for line in journal_lines(entity="dataset:sales.orders")] == ["grant", "plan"]
@@ -378,10 +375,7 @@ def test_concurrent_changes_form_one_chain_without_gaps():
         def grants():
             for number in range(15):
                 # All threads plan the same new addresses: without the lock, two would insert one.
-                change_grants(
-                    author=COMMAND,
-                    grant=[(f"user:{name}", parse_address(f"dataset:shared.{number}"), Privilege.READ)],
-                )
+                add_grant(f"user:{name}", f"dataset:shared.{number}", Privilege.READ)
 
         return grants
 
@@ -398,11 +392,7 @@ def test_one_of_two_identical_concurrent_grants_changes_nothing():
     outcomes = []
 
     def job():
-        outcomes.append(
-            change_grants(
-                author=COMMAND, grant=[("user:alice", parse_address("dataset:a.b"), Privilege.READ)]
-            )
-        )
+        outcomes.append(add_grant("user:alice", "dataset:a.b", Privilege.READ))
 
     assert in_threads(job, job, job) == []
     assert sorted(outcome.has_changed for outcome in outcomes) == [False, False, True]

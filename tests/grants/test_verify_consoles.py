@@ -7,8 +7,8 @@ from django.core.management import CommandError, call_command
 
 from grants.journal import Author
 from grants.models import Role, User
-from grants.principals.services import add_user
 from grants.verification.replay import first_fault
+from tests.support.changes import add_user
 
 pytestmark = pytest.mark.django_db
 
@@ -21,7 +21,7 @@ def test_an_empty_console_and_the_demo_tenant_verify():
 
 @pytest.mark.django_db(transaction=True)
 def test_the_verification_reads_one_state_outside_of_a_transaction():
-    add_user(author=Author("the tests"), name="alice")
+    add_user("alice", author=Author("the tests"))
     assert first_fault() is None
     User.objects.filter(username="alice").update(role=Role.ADMINISTRATOR)
     with pytest.raises(CommandError, match="the console role of user:alice"):

@@ -37,20 +37,23 @@ from grants.models import (
     UserGrant,
 )
 from grants.principals.renaming import rename_group
-from grants.principals.services import add_group, add_user, set_user_role
+from grants.principals.services import set_user_role
 from grants.requests.approvers import set_namespace_approvers
 from grants.tenant.import_document import import_tenant
 from grants.verification.anchor import anchor_journal
 from grants.verification.anchor_places import AnchorError
 from tests.support.changes import (
     activate_generation,
+    add_group,
     add_member,
+    add_user,
     change_grants,
     delete_entity,
     recreate_entity,
     register_entity,
     remove_group,
     remove_member,
+    revoke_grant,
     set_user_active,
 )
 from tests.support.factors import add_app, add_passkey, remove_factor, replace_recovery_codes
@@ -102,27 +105,22 @@ def tenant(made_tenant, db):
 
 def make_tenant():
     for name in ("alice", "bob"):
-        add_user(author=OPERATOR, name=name)
-    add_user(author=OPERATOR, name="root", role=Role.ADMINISTRATOR, is_principal=False)
-    add_user(author=OPERATOR, name="robot", active=False, role=Role.AUDITOR, is_service=True)
+        add_user(name)
+    add_user("root", role=Role.ADMINISTRATOR, is_principal=False)
+    add_user("robot", active=False, role=Role.AUDITOR, is_service=True)
     set_user_role(author=OPERATOR, name="bob", role=Role.AUDITOR)
-    set_user_active(author=OPERATOR, name="bob", active=False)
-    add_group(author=OPERATOR, name="readers")
+    set_user_active("bob", active=False)
+    add_group("readers")
     for name in ("alice", "bob"):
-        add_member(author=OPERATOR, user=name, group="readers")
-    remove_member(author=OPERATOR, user="bob", group="readers")
+        add_member(name, "readers")
+    remove_member("bob", "readers")
     for address in ("namespace:sales", "dataset:sales.orders", "dataset:sales.gone"):
-        register_entity(
-            author=OPERATOR, address=parse_address(address), creator="user:alice", generation="existing"
-        )
-    delete_entity(author=OPERATOR, address=parse_address("dataset:sales.gone"), generation="final")
+        register_entity(address, creator="user:alice", generation="existing")
+    delete_entity("dataset:sales.gone", generation="final")
     orders, planned = parse_address("dataset:sales.orders"), parse_address("dataset:sales.planned")
-    change_grants(
-        author=OPERATOR,
-        grant=[("group:readers", orders, Privilege.READ), ("user:alice", planned, Privilege.READ)],
-    )
-    change_grants(author=OPERATOR, revoke=[("user:alice", planned, Privilege.READ)])
-    delete_entity(author=OPERATOR, address=planned)
+    change_grants(grant=[("group:readers", orders, Privilege.READ), ("user:alice", planned, Privilege.READ)])
+    revoke_grant("user:alice", planned, Privilege.READ)
+    delete_entity(planned)
     tokens = [
         create_token(
             author=OPERATOR, owner="root", name="x (number 9)", scopes=["read", "decide"], days=9
@@ -130,7 +128,7 @@ def make_tenant():
         for _ in range(2)
     ]
     revoke_token(author=OPERATOR, number=tokens[1].pk)
-    activate_generation(author=OPERATOR, name="existing")
+    activate_generation("existing")
     for group in ("readers", "", "readers"):
         set_namespace_approvers(author=OPERATOR, namespace=parse_address("namespace:sales"), group=group)
     add_factors()
@@ -173,8 +171,8 @@ def add_factors():
 
 def test_every_kind_of_change_verifies(tenant):
     assert verify().endswith(AGREES)
-    delete_entity(author=OPERATOR, address=parse_address("namespace:sales"), generation="final")
-    recreate_entity(author=OPERATOR, address=parse_address("namespace:sales"))
+    delete_entity("namespace:sales", generation="final")
+    recreate_entity("namespace:sales")
     assert verify().endswith(AGREES)
 
 
@@ -308,7 +306,7 @@ def test_the_attack_a_change_without_a_line_is_detected(tenant, attack, message)
 def test_approvers_verify_after_their_group_was_renamed_and_removed(tenant):
     rename_group(author=OPERATOR, name="readers", new_name="approvers")
     assert verify().endswith(AGREES)
-    remove_group(author=OPERATOR, name="approvers", revokes_grants=True)
+    remove_group("approvers", revokes_grants=True)
     assert not NamespaceApprovers.objects.exists() and verify().endswith(AGREES)
 
 
@@ -374,7 +372,7 @@ def object_store(settings, monkeypatch):
 def test_the_head_is_anchored_once_and_compared(tenant, anchor):
     call_command("anchor_journal", stdout=io.StringIO())
     anchor_journal()
-    add_group(author=OPERATOR, name="more")
+    add_group("more")
     anchor_journal()
     records = [json.loads(line) for line in anchor.read_text().splitlines()]
     head = JournalHead.objects.get()
@@ -386,7 +384,7 @@ def test_the_head_is_anchored_once_and_compared(tenant, anchor):
 def test_the_attack_an_old_copy_of_the_database_is_detected(tenant, anchor):
     """A complete older state, with a valid signature of its head, contradicts only the anchor."""
     old = JournalHead.objects.get()
-    add_group(author=OPERATOR, name="more")
+    add_group("more")
     anchor_journal()
     JournalLine.objects.filter(revision__gt=old.revision).delete()
     Group.objects.filter(name="more").delete()
@@ -394,7 +392,7 @@ def test_the_attack_an_old_copy_of_the_database_is_detected(tenant, anchor):
     assert f"has an anchor of line {old.revision + 1}, but the journal ends at line {old.revision}" in fault()
     with pytest.raises(AnchorError, match="but the journal ends at line"):
         anchor_journal()
-    add_group(author=OPERATOR, name="other")
+    add_group("other")
     assert f"line {old.revision + 1} differs from its anchor" in fault()
     with pytest.raises(AnchorError, match="another hash"):
         anchor_journal()
@@ -408,7 +406,7 @@ def test_a_broken_anchor_file_is_named(tenant, anchor):
 def test_an_object_store_keeps_one_object_per_head_and_is_compared(tenant, object_store):
     old = JournalHead.objects.get()
     anchor_journal()
-    add_group(author=OPERATOR, name="more")
+    add_group("more")
     anchor_journal()
     anchor_journal()
     objects = object_store.get_file_info(FileSelector("audit/console", recursive=True))

@@ -1,4 +1,7 @@
-"""Make changes in one line: the verbs of change sets as functions."""
+"""Make changes in one line: the verbs of change sets, plans and principals as functions.
+
+The author is a command by default. Addresses may be texts.
+"""
 
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
@@ -20,15 +23,19 @@ from grants.change_set import (
     RemovePrincipal,
     Revoke,
 )
-from grants.changes import ChangeSet, Outcome, apply
+from grants.changes import ChangeSet, Outcome, Shown, apply
 from grants.changes.memberships import changed_members
 from grants.grant_attributes import GrantAttributes
 from grants.journal import Author
 from grants.models import ActiveGeneration, Plan, User
+from grants.plans import apply as plan_services
+from grants.plans import renew
 from grants.plans.sources.changes import change_set_plan
 from grants.policies.catalogue import generation_by_name
 from grants.principal_names import format_principal
+from grants.principals import services
 from grants.validity import Validity
+from tests.support.authors import COMMAND
 
 Spec = tuple
 
@@ -44,16 +51,20 @@ def grants_and_revocations(grant: Iterable[Spec] = (), revoke: Iterable[Spec] = 
 def _grant_key(principal: str | User | Group, address: Address | str, privilege: Privilege | str) -> tuple:
     return (
         principal if isinstance(principal, str) else format_principal(principal),
-        address if isinstance(address, Address) else parse_address(address),
+        _address(address),
         privilege_by_name(privilege),
     )
 
 
+def _address(address: Address | str) -> Address:
+    return address if isinstance(address, Address) else parse_address(address)
+
+
 def change_grants(
     *,
-    author: Author,
     grant: Iterable[Spec] = (),
     revoke: Iterable[Spec] = (),
+    author: Author = COMMAND,
     base_revision: int | None = None,
     attributes: dict | None = None,
 ) -> Outcome:
@@ -65,11 +76,19 @@ def change_grants(
     )
 
 
+def add_grant(*spec, author: Author = COMMAND) -> Outcome:
+    return change_grants(grant=[spec], author=author)
+
+
+def revoke_grant(*spec, author: Author = COMMAND) -> Outcome:
+    return change_grants(revoke=[spec], author=author)
+
+
 def change_memberships(
     *,
-    author: Author,
     join: Iterable[Join] = (),
     leave: Iterable[Leave] = (),
+    author: Author = COMMAND,
     base_revision: int | None = None,
 ) -> Outcome:
     return apply(ChangeSet.of(*join, *leave), author=author, base_revision=base_revision)
@@ -77,7 +96,7 @@ def change_memberships(
 
 def create_plan_from_changes(
     *,
-    author: Author,
+    author: Author = COMMAND,
     grant: Iterable[Spec] = (),
     revoke: Iterable[Spec] = (),
     join: Iterable[Join] = (),
@@ -96,55 +115,90 @@ def create_plan_from_changes(
     return change_set_plan.create(author, ChangeSet.of(*changes), **options)
 
 
-def add_member(*, author: Author, user: str, group: str, validity: Validity | None = None) -> Outcome:
+def apply_plan(plan: Plan, *, author: Author = COMMAND, shown: Shown | None = None) -> Plan:
+    return plan_services.apply_plan(author=author, plan_id=plan.pk, shown=shown)
+
+
+def discard_plan(plan: Plan, *, author: Author = COMMAND) -> Plan:
+    return plan_services.discard_plan(author=author, plan_id=plan.pk)
+
+
+def create_inverse(plan: Plan, *, author: Author = COMMAND) -> Plan:
+    return plan_services.inverse_plan.create(author=author, plan_id=plan.pk)
+
+
+def renew_plan(plan: Plan, *, author: Author = COMMAND) -> Plan:
+    return renew.renew_plan(author=author, plan_id=plan.pk)
+
+
+def add_user(name: str, *, author: Author = COMMAND, **fields) -> Outcome:
+    return services.add_user(author=author, name=name, **fields)
+
+
+def add_group(name: str, *, author: Author = COMMAND) -> Outcome:
+    return services.add_group(author=author, name=name)
+
+
+def add_member(
+    user: str, group: str, validity: Validity | None = None, *, author: Author = COMMAND
+) -> Outcome:
     return apply(ChangeSet.of(Join(user, group, validity or Validity())), author=author)
 
 
-def remove_member(*, author: Author, user: str, group: str) -> Outcome:
+def remove_member(user: str, group: str, *, author: Author = COMMAND) -> Outcome:
     return apply(ChangeSet.of(Leave(user, group)), author=author)
 
 
 def change_members(
-    *, author: Author, group: str, added: Collection[int] = (), removed: Collection[int] = ()
+    group: str, *, added: Collection[int] = (), removed: Collection[int] = (), author: Author = COMMAND
 ) -> Outcome:
     return apply(changed_members(group, added=added, removed=removed), author=author)
 
 
-def set_user_active(*, author: Author, name: str, active: bool) -> Outcome:
+def set_user_active(name: str, *, active: bool, author: Author = COMMAND) -> Outcome:
     return apply(ChangeSet.of(Activate(name) if active else Deactivate(name)), author=author)
 
 
-def remove_user(*, author: Author, name: str, revokes_grants: bool = False) -> Outcome:
+def remove_user(name: str, *, revokes_grants: bool = False, author: Author = COMMAND) -> Outcome:
     return apply(ChangeSet.of(RemovePrincipal(f"user:{name}", revokes_grants)), author=author)
 
 
-def remove_group(*, author: Author, name: str, revokes_grants: bool = False) -> Outcome:
+def remove_group(name: str, *, revokes_grants: bool = False, author: Author = COMMAND) -> Outcome:
     return apply(ChangeSet.of(RemovePrincipal(f"group:{name}", revokes_grants)), author=author)
 
 
-def activate_generation(*, author: Author, name: str) -> Outcome:
+def activate_generation(name: str, *, author: Author = COMMAND) -> Outcome:
     return apply(ChangeSet.of(ActivateGeneration(generation_by_name(name))), author=author)
 
 
-def register_entity(*, generation: str | None = None, author: Author, **fields) -> Outcome:
+def register_entity(
+    address: Address | str, *, generation: str | None = None, author: Author = COMMAND, **fields
+) -> Outcome:
     with active(generation):
-        return apply(ChangeSet.of(_live(Register, **fields)), author=author)
+        return apply(ChangeSet.of(_live(Register, address, **fields)), author=author)
 
 
-def recreate_entity(*, generation: str | None = None, author: Author, **fields) -> Outcome:
+def recreate_entity(
+    address: Address | str, *, generation: str | None = None, author: Author = COMMAND, **fields
+) -> Outcome:
     with active(generation):
-        return apply(ChangeSet.of(_live(Recreate, **fields)), author=author)
+        return apply(ChangeSet.of(_live(Recreate, address, **fields)), author=author)
 
 
-def delete_entity(*, generation: str | None = None, author: Author, address: Address) -> Outcome:
+def delete_entity(
+    address: Address | str, *, generation: str | None = None, author: Author = COMMAND
+) -> Outcome:
     with active(generation):
-        return apply(ChangeSet.of(Delete(address)), author=author)
+        return apply(ChangeSet.of(Delete(_address(address))), author=author)
 
 
 def _live(
-    state: type[Register | Recreate], address: Address, creator: str | User = "", description: str = ""
+    state: type[Register | Recreate],
+    address: Address | str,
+    creator: str | User = "",
+    description: str = "",
 ) -> Register | Recreate:
-    return state(address, format_principal(creator) if creator else "", description)
+    return state(_address(address), format_principal(creator) if creator else "", description)
 
 
 @contextmanager

@@ -10,8 +10,7 @@ from entities.address import parse_address
 from entities.models import State
 from entities.vocabulary import READ, WRITE
 from grants.journal import Author, current_revision
-from grants.principals.services import add_user
-from tests.support.changes import change_grants, register_entity
+from tests.support.changes import add_grant, add_user, register_entity, revoke_grant
 from tests.support.random_tenants import Tenant, store_tenant
 
 pytestmark = pytest.mark.django_db
@@ -110,11 +109,11 @@ def test_errors_are_named(arguments, message):
 
 def test_the_commands_list_an_earlier_state():
     author = Author("ada")
-    add_user(author=author, name="dora")
-    register_entity(author=author, address=parse_address("dataset:sales.new"))
-    change_grants(author=author, grant=[("user:dora", parse_address("dataset:sales.new"), READ)])
+    add_user("dora", author=author)
+    register_entity("dataset:sales.new", author=author)
+    add_grant("user:dora", "dataset:sales.new", READ, author=author)
     revision = current_revision()
-    change_grants(author=author, revoke=[("user:dora", parse_address("dataset:sales.new"), READ)])
+    revoke_grant("user:dora", "dataset:sales.new", READ, author=author)
     who, what = (
         ["who_can", "dataset:sales.new", "--operation", "read"],
         ["what_can", "user:dora", "--kind", "dataset"],

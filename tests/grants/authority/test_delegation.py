@@ -15,11 +15,17 @@ from grants.authority.rights import approvers_of, can_change_some_grants, can_se
 from grants.errors import ChangeRefused, GrantError, NotAdministrator
 from grants.journal import Author
 from grants.models import GroupGrant, JournalLine, Membership, User, UserGrant
-from grants.principals.services import add_group
 from grants.validity import Validity
 from tests.support.authors import database_state
-from tests.support.cast import HR, SALES, SETUP, create_sample_tenant
-from tests.support.changes import add_member, change_grants, set_user_active
+from tests.support.cast import HR, SALES, create_sample_tenant
+from tests.support.changes import (
+    add_grant,
+    add_group,
+    add_member,
+    change_grants,
+    revoke_grant,
+    set_user_active,
+)
 
 pytestmark = pytest.mark.django_db
 
@@ -56,7 +62,7 @@ def test_nobody_is_a_delegate_by_default(cast, settings):
 
 
 def test_holders_of_admin_are_delegates_on_the_entity_and_inside_it(cast):
-    change_grants(author=SETUP, grant=[("group:operators", "application:sales.shop", "ADMIN")])
+    add_grant("group:operators", "application:sales.shop", "ADMIN")
     addresses = [
         parse_address(text)
         for text in (
@@ -81,15 +87,15 @@ def test_holders_of_admin_are_delegates_on_the_entity_and_inside_it(cast):
 
 
 def test_a_delegate_of_the_instance_changes_grants_everywhere(cast):
-    change_grants(author=SETUP, grant=[("user:dee", "instance:cdap", "ADMIN")])
+    add_grant("user:dee", "instance:cdap", "ADMIN")
     assert is_delegate(cast["dee"], SALARIES)
-    assert change_grants(author=author_of(cast["dee"]), grant=[("user:out", SALARIES, READ)]).granted
+    assert add_grant("user:out", SALARIES, READ, author=author_of(cast["dee"])).granted
 
 
 @pytest.mark.parametrize("end", ["over", "later", "deleted", "inactive", "revoked", "left"])
 def test_only_grants_and_memberships_in_force_on_live_entities_make_a_delegate(end, cast):
     grp, now = cast["grp"], timezone.now()
-    change_grants(author=SETUP, grant=[("group:operators", ORDERS, ADMIN)])
+    add_grant("group:operators", ORDERS, ADMIN)
     assert is_delegate(grp, ORDERS) and is_approver(grp, ORDERS, READ)
     match end:
         case "over":
@@ -99,10 +105,10 @@ def test_only_grants_and_memberships_in_force_on_live_entities_make_a_delegate(e
         case "deleted":
             Entity.objects.filter(key=ORDERS.key).update(state=State.DELETED)
         case "inactive":
-            set_user_active(author=SETUP, name="grp", active=False)
+            set_user_active("grp", active=False)
             grp.refresh_from_db()
         case "revoked":
-            change_grants(author=SETUP, revoke=[("group:operators", ORDERS, ADMIN)])
+            revoke_grant("group:operators", ORDERS, ADMIN)
         case "left":
             Membership.objects.all().delete()
     assert not is_delegate(grp, ORDERS) and not is_approver(grp, ORDERS, READ)
@@ -126,22 +132,22 @@ def test_a_delegate_grants_and_revokes_and_the_journal_says_by_delegation(cast):
         ("grant", "by delegation"),
     ]
     until = timezone.now().replace(microsecond=0) + timedelta(days=2)
-    change_grants(author=author, grant=[("user:out", ORDERS, READ, Validity(None, until))])
+    add_grant("user:out", ORDERS, READ, Validity(None, until), author=author)
     assert "by delegation" in JournalLine.objects.latest("revision").detail
 
 
 def test_a_delegate_gives_nothing_to_itself(cast):
     ned = cast["ned"]
-    add_group(author=SETUP, name="later")
+    add_group("later")
     for group in ("operators", "later"):
-        add_member(author=SETUP, user="ned", group=group)
+        add_member("ned", group)
     Membership.objects.filter(group__name="later").update(valid_from=timezone.now() + timedelta(days=1))
     for principal in ("user:ned", "group:operators", "group:later"):
         assert "to itself" in refusal_message(
             ned, grant=[("user:out", ORDERS, READ), (principal, ORDERS, READ)]
         )
-        change_grants(author=SETUP, grant=[(principal, ORDERS, READ)])
-        assert change_grants(author=author_of(ned), revoke=[(principal, ORDERS, READ)]).revoked
+        add_grant(principal, ORDERS, READ)
+        assert revoke_grant(principal, ORDERS, READ, author=author_of(ned)).revoked
 
 
 def test_the_whole_change_set_is_refused_if_one_item_is_outside(cast):
@@ -154,7 +160,7 @@ def test_the_whole_change_set_is_refused_if_one_item_is_outside(cast):
     refusal_message(ned, revoke=[("user:dee", ORDERS, READ), ("user:dee", SALARIES, READ)])
     refusal_message(cast["dee"], grant=[("user:out", ORDERS, READ)])
     with pytest.raises(ChangeRefused):
-        change_grants(author=author_of(ned), grant=[("out", ORDERS, READ)])
+        add_grant("out", ORDERS, READ, author=author_of(ned))
 
 
 def test_limits_of_privileges_kinds_and_periods(cast, settings):
@@ -163,7 +169,7 @@ def test_limits_of_privileges_kinds_and_periods(cast, settings):
         assert "ADMIN can only" in refusal_message(ned, **{verb: [("user:dee", ORDERS, ADMIN)]})
     assert not is_approver(ned, ORDERS, ADMIN)
     settings.DELEGATION_PRIVILEGES = ["READ", "ADMIN"]
-    assert change_grants(author=author_of(ned), grant=[("user:dee", ORDERS, ADMIN)]).granted
+    assert add_grant("user:dee", ORDERS, ADMIN, author=author_of(ned)).granted
     assert "WRITE can only" in refusal_message(ned, grant=[("user:dee", ORDERS, "WRITE")])
     settings.DELEGATION_KINDS = ["dataset"]
     assert "grants on a namespace" in refusal_message(ned, grant=[("user:dee", "namespace:sales", READ)])
@@ -176,13 +182,13 @@ def test_limits_of_privileges_kinds_and_periods(cast, settings):
     too_long = Validity(start, start + timedelta(days=11))
     assert "within 10 days" in refusal_message(ned, grant=[("user:out", ORDERS, READ, too_long)])
     period = Validity(None, now + timedelta(days=9))
-    assert change_grants(author=author_of(ned), grant=[("user:out", ORDERS, READ, period)]).granted
-    assert change_grants(author=author_of(ned), revoke=[("user:out", ORDERS, READ)]).revoked
+    assert add_grant("user:out", ORDERS, READ, period, author=author_of(ned)).granted
+    assert revoke_grant("user:out", ORDERS, READ, author=author_of(ned)).revoked
 
 
 def test_a_delegate_changes_nothing_else(cast):
     with pytest.raises(NotAdministrator):
-        add_member(author=author_of(cast["ned"]), user="out", group="operators")
+        add_member("out", "operators", author=author_of(cast["ned"]))
 
 
 def test_the_check_of_a_change_set_runs_a_fixed_number_of_queries(cast, django_assert_num_queries):

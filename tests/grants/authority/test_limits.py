@@ -17,7 +17,7 @@ from grants.validity import Validity
 from grants.verification.replay import first_fault
 from tests.support.authors import COMMAND, author_with
 from tests.support.cast import create_sample_tenant
-from tests.support.changes import change_grants
+from tests.support.changes import add_grant
 
 pytestmark = pytest.mark.django_db
 ORDERS, SHOP = map(parse_address, ("dataset:sales.orders", "application:sales.shop"))
@@ -42,9 +42,12 @@ def set_limits(privileges=("READ", "WRITE"), kinds=None, max_days=0, author=None
 def fault_of(user: User, privilege="READ", address=ORDERS, days=5) -> str:
     until = timezone.now().replace(microsecond=0) + timedelta(days=days)
     try:
-        change_grants(
+        add_grant(
+            "user:out",
+            address,
+            privilege,
+            Validity(None, until),
             author=Author(user.username, user_id=user.pk),
-            grant=[("user:out", address, privilege, Validity(None, until))],
         )
     except GrantError as error:
         return str(error)

@@ -13,7 +13,6 @@ from grants.journal import Author, current_revision
 from grants.models import GroupGrant, JournalLine, Role, User, UserGrant
 from grants.policies.question import Question
 from tests.support.authors import (
-    COMMAND,
     administrator,
     all_grants,
     author_with,
@@ -21,7 +20,7 @@ from tests.support.authors import (
     entity_states,
     lines_after,
 )
-from tests.support.changes import change_grants
+from tests.support.changes import add_grant
 
 pytestmark = pytest.mark.django_db
 ORDERS = parse_address("dataset:sales.orders")
@@ -44,7 +43,7 @@ def test_a_grant_records_author_time_and_reason_and_changes_the_decision(orders)
     question = Question("user", "alice", "read", ORDERS, "final")
     assert not check(question).is_permitted
     author = administrator()
-    outcome = change_grants(author=author, grant=[("user:alice", ORDERS, READ)])
+    outcome = add_grant("user:alice", ORDERS, READ, author=author)
     assert (outcome.has_changed, outcome.sentence) == (True, "granted 1")
     assert [str(item) for item in outcome.granted] == ["READ on dataset:sales.orders for user:alice"]
     assert check(question).is_permitted
@@ -63,14 +62,14 @@ def test_a_grant_records_author_time_and_reason_and_changes_the_decision(orders)
 
 @pytest.mark.parametrize("privilege", Privilege)
 def test_each_privilege_is_a_separate_grant(orders, privilege):
-    change_grants(author=COMMAND, grant=[("user:alice", ORDERS, privilege)])
+    add_grant("user:alice", ORDERS, privilege)
     assert all_grants() == {("user:alice", "dataset:sales.orders", privilege)}
 
 
 def test_an_existing_grant_is_skipped_and_reported(orders):
-    change_grants(author=COMMAND, grant=[("user:alice", ORDERS, READ)])
+    add_grant("user:alice", ORDERS, READ)
     before = database_state()
-    outcome = change_grants(author=COMMAND, grant=[("user:alice", ORDERS, READ)])
+    outcome = add_grant("user:alice", ORDERS, READ)
     assert (outcome.has_changed, outcome.sentence, outcome.revision) == (False, "nothing changed", 1)
     assert outcome.unchanged == ("user:alice already holds READ on dataset:sales.orders: nothing changed",)
     assert database_state() == before
@@ -78,8 +77,8 @@ def test_an_existing_grant_is_skipped_and_reported(orders):
 
 def test_a_member_can_receive_a_privilege_that_its_group_already_has(orders):
     Group.objects.get().user_set.add(User.objects.get(username="alice"))
-    change_grants(author=COMMAND, grant=[("group:analysts", ORDERS, READ)])
-    assert change_grants(author=COMMAND, grant=[("user:alice", ORDERS, READ)]).has_changed
+    add_grant("group:analysts", ORDERS, READ)
+    assert add_grant("user:alice", ORDERS, READ).has_changed
     assert (UserGrant.objects.count(), GroupGrant.objects.count()) == (1, 1)
 
 
@@ -88,7 +87,7 @@ def test_a_principal_is_given_as_text_or_as_an_instance(orders):
         (User.objects.get(username="alice"), "READ"),
         (Group.objects.get(), "WRITE"),
     ):
-        change_grants(author=COMMAND, grant=[(principal, ORDERS, Privilege[privilege])])
+        add_grant(principal, ORDERS, Privilege[privilege])
     assert all_grants() == {
         ("user:alice", "dataset:sales.orders", "READ"),
         ("group:analysts", "dataset:sales.orders", "WRITE"),
@@ -96,9 +95,7 @@ def test_a_principal_is_given_as_text_or_as_an_instance(orders):
 
 
 def test_granting_on_an_unregistered_address_registers_it_and_its_containers_as_planned():
-    outcome = change_grants(
-        author=COMMAND, grant=[("user:alice", parse_address("program:sales.etl.spark.p"), READ)]
-    )
+    outcome = add_grant("user:alice", "program:sales.etl.spark.p", READ)
     assert (len(outcome.granted), len(outcome.planned)) == (1, 4)
     assert outcome.sentence.startswith("granted 1; 4 addresses are only planned: ")
     assert set(entity_states().values()) == {"planned"}
@@ -112,13 +109,13 @@ def test_granting_on_an_unregistered_address_registers_it_and_its_containers_as_
 @pytest.mark.parametrize("state", State.values)
 def test_a_registered_address_keeps_its_state(state):
     ensure_entities(states={ORDERS: state})
-    change_grants(author=COMMAND, grant=[("user:alice", ORDERS, READ)])
+    add_grant("user:alice", ORDERS, READ)
     assert entity_states()["dataset:sales.orders"] == state
     assert [line[0] for line in lines_after(0)] == ["grant"]
 
 
 def test_an_inactive_user_can_receive_grants_but_is_denied_until_active(orders):
-    change_grants(author=COMMAND, grant=[("user:ina", ORDERS, READ)])
+    add_grant("user:ina", ORDERS, READ)
     question = Question("user", "ina", "read", ORDERS, "final")
     assert not check(question).is_permitted
     User.objects.filter(username="ina").update(is_active=True)
@@ -127,7 +124,7 @@ def test_an_inactive_user_can_receive_grants_but_is_denied_until_active(orders):
 
 def test_an_account_becomes_a_principal_with_its_first_grant(orders):
     User.objects.create(username="root", is_principal=False)
-    change_grants(author=COMMAND, grant=[("user:root", ORDERS, READ)])
+    add_grant("user:root", ORDERS, READ)
     assert lines_after(0) == [
         ("principal-add", "user:root", "", "", ""),
         ("grant", "user:root", "dataset:sales.orders", "READ", ""),
@@ -157,14 +154,14 @@ def test_an_account_becomes_a_principal_with_its_first_grant(orders):
 def test_an_invalid_grant_is_refused_and_nothing_is_written(orders, principal, privilege, address, message):
     before = database_state()
     with pytest.raises(GrantError, match=message):
-        change_grants(author=COMMAND, grant=[(principal, address, privilege)])
+        add_grant(principal, address, privilege)
     assert database_state() == before
 
 
 @pytest.mark.parametrize("reason", ["\0", "\ud800", "r" * 2_001])
 def test_a_reason_that_cannot_be_stored_is_refused(orders, reason):
     with pytest.raises(GrantError, match="the reason cannot be stored"):
-        change_grants(author=Author("x", reason=reason), grant=[("user:alice", ORDERS, READ)])
+        add_grant("user:alice", ORDERS, READ, author=Author("x", reason=reason))
     assert all_grants() == set()
 
 
@@ -177,7 +174,7 @@ def test_only_an_active_administrator_can_grant(orders, role, active):
     with pytest.raises(
         NotAdministrator, match=f"`{author.name}` is not an active administrator of this console"
     ):
-        change_grants(author=author, grant=[("user:alice", ORDERS, READ)])
+        add_grant("user:alice", ORDERS, READ, author=author)
     assert database_state() == before
 
 
@@ -185,9 +182,9 @@ def test_a_superuser_without_the_administrator_role_cannot_grant(orders):
     author = author_with(Role.ORDINARY)
     User.objects.filter(pk=author.user_id).update(is_superuser=True, is_staff=True)
     with pytest.raises(NotAdministrator):
-        change_grants(author=author, grant=[("user:alice", ORDERS, READ)])
+        add_grant("user:alice", ORDERS, READ, author=author)
 
 
 def test_a_deleted_account_cannot_grant(orders):
     with pytest.raises(NotAdministrator):
-        change_grants(author=Author("gone", user_id=4_000_000), grant=[("user:alice", ORDERS, READ)])
+        add_grant("user:alice", ORDERS, READ, author=Author("gone", user_id=4_000_000))

@@ -10,7 +10,6 @@ from entities.models import Entity
 from entities.vocabulary import Privilege
 from grants.changes.grants import first_misplaced_grant
 from grants.models import GroupGrant, UserGrant
-from tests.support.authors import COMMAND
 from tests.support.changes import change_grants
 from tests.support.random_tenants import random_tenant, store_tenant
 
@@ -26,16 +25,15 @@ def tenant():
 
 def test_grants_saved_by_services_and_by_the_orm_have_the_containers_of_their_entities(tenant):
     granted = change_grants(
-        author=COMMAND,
         grant=[
-            ("user:user 0", parse_address(address), Privilege.READ)
+            ("user:user 0", address, Privilege.READ)
             for address in (
                 "program:new.app.workflow.w",
                 "dataset:new.d",
                 "namespace:other",
                 "kerberosprincipal:x@Y",
             )
-        ],
+        ]
     )
     assert granted.has_changed
     assert first_misplaced_grant() is None
@@ -46,8 +44,7 @@ def test_grants_saved_by_services_and_by_the_orm_have_the_containers_of_their_en
 def test_a_grant_with_wrong_containers_is_reported(tenant, model, column):
     program = parse_address("program:ns0.app0.workflow.w")
     change_grants(
-        author=COMMAND,
-        grant=[(principal, program, Privilege.READ) for principal in ("user:user 0", "group:group 0")],
+        grant=[(principal, program, Privilege.READ) for principal in ("user:user 0", "group:group 0")]
     )
     grant = model.objects.filter(**{f"{column}__isnull": False}).first()
     for wrong in (None, Entity.objects.get(kind="instance")):

@@ -15,7 +15,7 @@ from entities.vocabulary import Privilege
 from grants.changes import period_lines
 from grants.changes.period_lines import write_period_lines
 from grants.history.catch_up import catch_up
-from grants.journal import Author, current_revision
+from grants.journal import current_revision
 from grants.models import JournalLine, Membership, UserGrant
 from grants.models.history import UserGrantPeriod
 from grants.validity import Validity, format_time
@@ -24,7 +24,6 @@ from tests.support.changes import add_member, change_grants
 from tests.support.tenant_documents import entity, import_lines, user
 
 pytestmark = pytest.mark.django_db
-AUTHOR = Author("a command")
 ORDERS = parse_address("dataset:sales.orders")
 START = datetime.now(UTC).replace(microsecond=0) + timedelta(days=1)
 BEGIN, END = START + timedelta(hours=1), START + timedelta(hours=2)
@@ -44,14 +43,13 @@ def clock(monkeypatch):
 
 def give(valid_from=None, valid_until=None, privileges=(Privilege.READ,)):
     change_grants(
-        author=AUTHOR,
-        grant=[("user:ann", ORDERS, name, Validity(valid_from, valid_until)) for name in privileges],
+        grant=[("user:ann", ORDERS, name, Validity(valid_from, valid_until)) for name in privileges]
     )
     return current_revision()
 
 
 def test_each_period_that_begins_or_ends_has_one_line(clock):
-    add_member(author=AUTHOR, user="ann", group="staff", validity=Validity(None, END))
+    add_member("ann", "staff", Validity(None, END))
     revision = give(BEGIN, END)
     assert write_period_lines() == 0 and current_revision() == revision
     clock["now"] = BEGIN
@@ -79,7 +77,7 @@ def test_many_periods_that_end_together_are_written_in_small_transactions(clock,
     monkeypatch.setattr(period_lines, "LINES_PER_TRANSACTION", 2)
     sizes, write_batch = [], period_lines._write_batch
     monkeypatch.setattr(period_lines, "_write_batch", lambda: sizes.append(write_batch()) or sizes[-1])
-    add_member(author=AUTHOR, user="ann", group="staff", validity=Validity(None, END))
+    add_member("ann", "staff", Validity(None, END))
     revision = give(None, END, list(Privilege))
     clock["now"] = END + timedelta(seconds=5)
     assert write_period_lines() == 5 and max(sizes) == 2

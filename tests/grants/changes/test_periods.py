@@ -17,8 +17,6 @@ from grants.errors import ChangeRefused, GrantError, PlanError
 from grants.journal import Author, current_revision
 from grants.journal_details import parse_detail, period_detail
 from grants.models import GroupGrant, JournalLine, Membership, PlanItem, UserGrant
-from grants.plans.apply import apply_plan, inverse_plan
-from grants.plans.renew import renew_plan
 from grants.plans.sources.bulk import parse_bulk_change, subtree_plan
 from grants.plans.sources.change_file import BadChangeFile
 from grants.plans.sources.copy import copy_plan
@@ -27,12 +25,16 @@ from grants.plans.sources.like import like_plan
 from grants.principals.renaming import rename_group
 from grants.validity import Validity, format_time
 from tests.support.changes import (
+    add_grant,
     add_member,
+    apply_plan,
     change_grants,
     change_members,
     change_memberships,
+    create_inverse,
     create_plan_from_changes,
     remove_member,
+    renew_plan,
 )
 from tests.support.tenant_documents import (
     empty_database,
@@ -63,9 +65,7 @@ def tenant():
 
 
 def give(validity: Validity = NO_LIMITS, principal: str = "user:ann", reason: str = "close"):
-    return change_grants(
-        author=Author("a command", reason=reason), grant=[(principal, ORDERS, Privilege.READ, validity)]
-    )
+    return add_grant(principal, ORDERS, Privilege.READ, validity, author=Author("a command", reason=reason))
 
 
 def stored_validity(principal: str = "ann") -> Validity:
@@ -126,44 +126,39 @@ def test_a_grant_gets_another_period_with_one_line_that_names_both():
 def test_a_change_set_with_an_end_in_the_past_is_refused_as_a_whole():
     with pytest.raises(ChangeRefused, match="`valid_until`: .* is in the past"):
         change_grants(
-            author=AUTHOR,
-            grant=[("user:ann", ORDERS, Privilege.WRITE), ("user:ann", ORDERS, Privilege.READ, OVER)],
+            grant=[("user:ann", ORDERS, Privilege.WRITE), ("user:ann", ORDERS, Privilege.READ, OVER)]
         )
     with pytest.raises(ChangeRefused, match="repeats"):
         change_grants(
-            author=AUTHOR,
-            grant=[("user:ann", ORDERS, Privilege.READ), ("user:ann", ORDERS, Privilege.READ, UNTIL_SOON)],
+            grant=[("user:ann", ORDERS, Privilege.READ), ("user:ann", ORDERS, Privilege.READ, UNTIL_SOON)]
         )
     assert not UserGrant.objects.exists()
 
 
 def test_memberships_have_periods():
-    assert add_member(author=AUTHOR, user="ann", group="staff", validity=UNTIL_SOON).has_changed
+    assert add_member("ann", "staff", UNTIL_SOON).has_changed
     assert last_line("member-add").detail == f"valid ../{format_time(SOON)}; group:staff"
-    assert not add_member(author=AUTHOR, user="ann", group="staff", validity=UNTIL_SOON).has_changed
+    assert not add_member("ann", "staff", UNTIL_SOON).has_changed
     joins = [Join("ann", "staff", UNTIL_LATER), Join("bob", "staff")]
-    outcome = change_memberships(author=AUTHOR, join=joins)
+    outcome = change_memberships(join=joins)
     assert (outcome.sentence, membership("ann")) == ("changed the period of 1, 1 unchanged", UNTIL_LATER)
     assert_journal_agrees()
-    assert "without an end date" in add_member(author=AUTHOR, user="ann", group="staff").sentence
+    assert "without an end date" in add_member("ann", "staff").sentence
     with pytest.raises(ChangeRefused, match="in the past"):
-        add_member(author=AUTHOR, user="ann", group="staff", validity=OVER)
+        add_member("ann", "staff", OVER)
     with pytest.raises(ChangeRefused, match="in the past"):
-        change_memberships(author=AUTHOR, join=[Join("ann", "staff", OVER)])
+        change_memberships(join=[Join("ann", "staff", OVER)])
     rename_group(author=AUTHOR, name="staff", new_name="team")
-    add_member(author=AUTHOR, user="ann", group="team", validity=UNTIL_SOON)
+    add_member("ann", "team", UNTIL_SOON)
     assert_journal_agrees()
-    assert remove_member(author=AUTHOR, user="ann", group="team").has_changed
+    assert remove_member("ann", "team").has_changed
     assert_journal_agrees()
 
 
 def test_a_directory_ends_the_period_of_a_member_that_is_not_in_force():
-    change_memberships(
-        author=AUTHOR,
-        join=[Join("ann", "staff", BETWEEN), Join("bob", "staff", UNTIL_SOON)],
-    )
+    change_memberships(join=[Join("ann", "staff", BETWEEN), Join("bob", "staff", UNTIL_SOON)])
     ids = dict(Membership.objects.values_list("user__username", "user_id"))
-    changes = change_members(author=AUTHOR, group="staff", added=ids.values())
+    changes = change_members("staff", added=ids.values())
     assert ([change.user for change in changes.changes], membership("ann"), membership("bob")) == (
         ["ann"],
         NO_LIMITS,
@@ -175,9 +170,8 @@ def test_a_directory_ends_the_period_of_a_member_that_is_not_in_force():
 def test_undo_restores_periods_that_a_plan_changed_and_ended():
     give(UNTIL_SOON)
     give(BETWEEN, "group:staff")
-    add_member(author=AUTHOR, user="ann", group="staff", validity=UNTIL_SOON)
+    add_member("ann", "staff", UNTIL_SOON)
     plan = create_plan_from_changes(
-        author=AUTHOR,
         grant=[
             ("user:ann", ORDERS, Privilege.READ, UNTIL_LATER),
             ("user:ann", ORDERS, Privilege.WRITE, UNTIL_SOON),
@@ -190,11 +184,11 @@ def test_undo_restores_periods_that_a_plan_changed_and_ended():
         for name in ("changes_period", "old_valid_until")
     )
     assert (changes, before[0], before[3]) == ([True, False, False, True], SOON, SOON)
-    applied = apply_plan(author=AUTHOR, plan_id=plan.pk)
+    applied = apply_plan(plan, author=AUTHOR)
     assert (applied.effect["grants"], applied.effect["joins"]) == (2, 1)
     assert membership("ann") == NO_LIMITS and not GroupGrant.objects.exists()
     assert_journal_agrees()
-    apply_plan(author=AUTHOR, plan_id=inverse_plan.create(author=AUTHOR, plan_id=plan.pk).pk)
+    apply_plan(create_inverse(plan, author=AUTHOR), author=AUTHOR)
     assert (stored_validity(), GroupGrant.objects.get().validity, membership("ann")) == (
         UNTIL_SOON,
         BETWEEN,
@@ -202,35 +196,35 @@ def test_undo_restores_periods_that_a_plan_changed_and_ended():
     )
     assert_journal_agrees()
     with pytest.raises(PlanError, match="nothing to undo"):
-        inverse_plan.create(author=AUTHOR, plan_id=plan.pk)
+        create_inverse(plan, author=AUTHOR)
 
 
 def test_undo_also_restores_an_expired_period():
     give(UNTIL_SOON)
     make_over()
-    plan = create_plan_from_changes(author=AUTHOR, grant=[("user:ann", ORDERS, Privilege.READ)])
-    apply_plan(author=AUTHOR, plan_id=plan.pk)
-    apply_plan(author=AUTHOR, plan_id=inverse_plan.create(author=AUTHOR, plan_id=plan.pk).pk)
+    plan = create_plan_from_changes(grant=[("user:ann", ORDERS, Privilege.READ)])
+    apply_plan(plan, author=AUTHOR)
+    apply_plan(create_inverse(plan, author=AUTHOR), author=AUTHOR)
     assert stored_validity() == OVER
 
 
 def test_a_plan_whose_grants_ended_before_it_is_applied_is_refused_with_the_item():
-    plan = create_plan_from_changes(author=AUTHOR, grant=[("user:ann", ORDERS, Privilege.READ, UNTIL_SOON)])
+    plan = create_plan_from_changes(grant=[("user:ann", ORDERS, Privilege.READ, UNTIL_SOON)])
     assert plan.items.get().validity == UNTIL_SOON
     PlanItem.objects.update(valid_until=OVER.valid_until)
     with pytest.raises(
         PlanError, match=r"item 1 of plan \d+ cannot be applied: `valid_until`: .* is in the past"
     ):
-        apply_plan(author=AUTHOR, plan_id=plan.pk)
+        apply_plan(plan, author=AUTHOR)
     with pytest.raises(PlanError, match="ended"):
-        renew_plan(author=AUTHOR, plan_id=plan.pk)
+        renew_plan(plan, author=AUTHOR)
     assert not UserGrant.objects.exists()
 
 
 def test_copies_keep_periods_and_skip_expired_grants():
     give(UNTIL_SOON)
-    add_member(author=AUTHOR, user="ann", group="staff", validity=UNTIL_LATER)
-    remove_member(author=AUTHOR, user="bob", group="staff")
+    add_member("ann", "staff", UNTIL_LATER)
+    remove_member("bob", "staff")
     plan = copy_plan.create(author=AUTHOR, source="user:ann", target="user:bob")
     assert plan.items.get().validity == UNTIL_SOON
     like = like_plan.create(author=AUTHOR, source="ann", target="bob")
@@ -238,7 +232,7 @@ def test_copies_keep_periods_and_skip_expired_grants():
         ("join", UNTIL_LATER),
         ("grant", UNTIL_SOON),
     }
-    assert renew_plan(author=AUTHOR, plan_id=like.pk).items.filter(valid_until=SOON).count() == 1
+    assert renew_plan(like, author=AUTHOR).items.filter(valid_until=SOON).count() == 1
     make_over()
     with pytest.raises(PlanError, match="nothing to copy"):
         copy_plan.create(author=AUTHOR, source="user:ann", target="user:bob")
@@ -256,7 +250,7 @@ def test_a_bulk_plan_has_one_period_and_skips_grants_that_have_it():
         ("bob", "sales", SOON),
         ("bob", "sales.orders", SOON),
     ]
-    assert renew_plan(author=AUTHOR, plan_id=plan.pk).items.count() == 3
+    assert renew_plan(plan, author=AUTHOR).items.count() == 3
     with pytest.raises(GrantError, match="in the past"):
         parse_bulk_change(verb="grant", principals=["user:ann"], privileges=["READ"], validity=OVER)
 

@@ -8,8 +8,8 @@ from entities.models import Entity
 from entities.vocabulary import Privilege
 from grants.errors import GrantError, NotAdministrator
 from grants.models import Role, User
-from tests.support.authors import COMMAND, all_grants, author_with, database_state, lines_after
-from tests.support.changes import change_grants
+from tests.support.authors import all_grants, author_with, database_state, lines_after
+from tests.support.changes import add_grant, revoke_grant
 
 pytestmark = pytest.mark.django_db
 ORDERS = parse_address("dataset:sales.orders")
@@ -21,13 +21,13 @@ def grants():
     Group.objects.create(name="analysts")
     for principal in ("user:alice", "group:analysts"):
         for privilege in (Privilege.READ, Privilege.ADMIN):
-            change_grants(author=COMMAND, grant=[(principal, ORDERS, privilege)])
+            add_grant(principal, ORDERS, privilege)
 
 
 @pytest.mark.parametrize("principal", ["user:alice", "group:analysts"])
 def test_exactly_one_grant_is_revoked_and_journaled(principal):
     before = all_grants()
-    outcome = change_grants(author=COMMAND, revoke=[(principal, ORDERS, Privilege.READ)])
+    outcome = revoke_grant(principal, ORDERS, Privilege.READ)
     assert (outcome.has_changed, outcome.sentence) == (True, "revoked 1")
     assert [str(item) for item in outcome.revoked] == [f"READ on dataset:sales.orders for {principal}"]
     assert before - all_grants() == {(principal, "dataset:sales.orders", "READ")}
@@ -37,7 +37,7 @@ def test_exactly_one_grant_is_revoked_and_journaled(principal):
 @pytest.mark.parametrize("address", ["dataset:sales.orders", "dataset:sales.none"])
 def test_revoking_a_grant_that_does_not_exist_is_reported_and_changes_nothing(address):
     before = database_state()
-    outcome = change_grants(author=COMMAND, revoke=[("user:alice", parse_address(address), Privilege.WRITE)])
+    outcome = revoke_grant("user:alice", address, Privilege.WRITE)
     assert not outcome.has_changed
     assert outcome.unchanged == (f"user:alice does not hold WRITE on {address}: nothing changed",)
     assert database_state() == before
@@ -46,7 +46,7 @@ def test_revoking_a_grant_that_does_not_exist_is_reported_and_changes_nothing(ad
 def test_the_address_remains_registered_without_grants():
     for principal in ("user:alice", "group:analysts"):
         for privilege in (Privilege.READ, Privilege.ADMIN):
-            change_grants(author=COMMAND, revoke=[(principal, ORDERS, privilege)])
+            revoke_grant(principal, ORDERS, privilege)
     assert all_grants() == set()
     assert Entity.objects.get(kind="dataset").state == "planned"
 
@@ -54,7 +54,7 @@ def test_the_address_remains_registered_without_grants():
 def test_revoking_from_an_unknown_principal_is_an_error():
     before = database_state()
     with pytest.raises(GrantError, match=r"^user:nobody does not exist"):
-        change_grants(author=COMMAND, revoke=[("user:nobody", ORDERS, Privilege.READ)])
+        revoke_grant("user:nobody", ORDERS, Privilege.READ)
     assert database_state() == before
 
 
@@ -62,5 +62,5 @@ def test_an_auditor_cannot_revoke():
     author = author_with(Role.AUDITOR)
     before = database_state()
     with pytest.raises(NotAdministrator):
-        change_grants(author=author, revoke=[("user:alice", ORDERS, Privilege.READ)])
+        revoke_grant("user:alice", ORDERS, Privilege.READ, author=author)
     assert database_state() == before

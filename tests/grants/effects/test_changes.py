@@ -6,7 +6,7 @@ from entities.address import parse_address
 from entities.vocabulary import READ
 from grants.change_set import Grant, Revoke
 from grants.plans.items import changes_of_plan
-from tests.support.cast import SETUP, create_sample_tenant
+from tests.support.cast import create_sample_tenant
 from tests.support.changes import create_plan_from_changes
 
 pytestmark = pytest.mark.django_db
@@ -16,7 +16,7 @@ def test_a_plan_has_a_change_for_each_item_in_order():
     create_sample_tenant()
     orders = parse_address("dataset:sales.orders")
     plan = create_plan_from_changes(
-        author=SETUP, grant=[("group:operators", orders, READ)], revoke=[("user:dee", orders, READ)]
+        grant=[("group:operators", orders, READ)], revoke=[("user:dee", orders, READ)]
     )
     assert list(changes_of_plan(plan)) == [
         Grant("group:operators", orders, READ),

@@ -9,8 +9,8 @@ from grants.effects.effect import EffectRow, RowFilter, effect_of
 from grants.effects.masks import BitCounter, bits_of
 from grants.effects.purposes import AnswerQuestion, DeleteNamespace, KeepPermissions
 from grants.policies.catalogue import GENERATIONS
-from tests.support.cast import SETUP, create_sample_tenant
-from tests.support.changes import change_grants
+from tests.support.cast import create_sample_tenant
+from tests.support.changes import add_grant
 
 FINAL, EXISTING = GENERATIONS["final"], GENERATIONS["existing"]
 ORDERS, SALES = parse_address("dataset:sales.orders"), parse_address("namespace:sales")
@@ -81,7 +81,7 @@ def test_the_purpose_of_a_question_and_a_readiness_is_only_what_they_name(cast):
 
 
 def test_keeping_permissions_intends_what_the_other_generation_permits(cast):
-    change_grants(author=SETUP, grant=[("user:out", SALES, READ)])
+    add_grant("user:out", SALES, READ)
     effect = effect_of([Grant("user:out", ORDERS, READ)], FINAL, KeepPermissions(EXISTING))
     assert EffectRow("out", "dataset:sales.orders", "read", False, True, True) in list(effect.rows())
     wider = effect_of([Grant("user:out", ORDERS, WRITE)], FINAL, KeepPermissions(EXISTING))
@@ -132,7 +132,7 @@ def test_the_digest_changes_with_the_effect_only(cast):
     digest = effect_of([change], FINAL).digest
     assert effect_of([change, Grant("user:ina", ORDERS, WRITE)], FINAL).digest == digest
     assert effect_of([change], EXISTING).digest != digest
-    change_grants(author=SETUP, grant=[("user:out", parse_address("dataset:sales.customers"), READ)])
+    add_grant("user:out", "dataset:sales.customers", READ)
     # the namespace is visible already, so the same grant gives less
     assert effect_of([change], FINAL).digest != digest
 

@@ -16,13 +16,12 @@ from grants.effects.effect import effect_of
 from grants.errors import EffectUnconfirmed
 from grants.journal import Author
 from grants.models import GroupGrant, Plan, User, UserGrant, permission_ids
-from grants.plans.apply import apply_plan
 from grants.policies.catalogue import GENERATIONS
 from grants.querysets import memberships
 from grants.validity import VALIDITY_COLUMNS, Validity, at_time
 from tests.grants.effects.test_evaluate import decisions, row_at
-from tests.support.cast import SETUP, create_sample_tenant
-from tests.support.changes import change_grants, create_plan_from_changes
+from tests.support.cast import create_sample_tenant
+from tests.support.changes import add_grant, apply_plan, create_plan_from_changes
 from tests.support.random_tenants import random_tenant, store_tenant
 
 pytestmark = pytest.mark.django_db
@@ -154,14 +153,13 @@ def test_a_later_effect_changes_the_digest_and_must_be_confirmed():
     shown = preview(ChangeSet.of(*changes))
     assert not shown.effect.tally.gained_beyond and shown.effect.max_gained_beyond and not shown.is_obvious
     plan = create_plan_from_changes(
-        author=SETUP,
-        grant=[(change.principal, change.address, change.privilege, change.validity) for change in changes],
+        grant=[(change.principal, change.address, change.privilege, change.validity) for change in changes]
     )
     author = Author("the tests", reason="because")
     with pytest.raises(EffectUnconfirmed, match="permissions beyond its purpose"):
-        apply_plan(author=author, plan_id=plan.pk, shown=Shown())
+        apply_plan(plan, author=author, shown=Shown())
     # the change of the later effect alone
-    change_grants(author=SETUP, grant=[("user:out", parse_address("dataset:sales.customers"), "READ")])
+    add_grant("user:out", "dataset:sales.customers", "READ")
     assert (
         preview(ChangeSet.of(*changes)).effect.tally == shown.effect.tally
         and preview(ChangeSet.of(*changes)).digest != shown.digest

@@ -20,14 +20,15 @@ from grants.models import GroupGrant, Membership, UserGrant
 from grants.policies.catalogue import GENERATIONS
 from grants.policies.question import Question
 from grants.validity import at_time
-from tests.support.cast import SETUP, create_sample_tenant
+from tests.support.cast import create_sample_tenant
 from tests.support.changes import (
+    add_grant,
     add_member,
-    change_grants,
     delete_entity,
     recreate_entity,
     register_entity,
     remove_member,
+    revoke_grant,
     set_user_active,
 )
 
@@ -40,15 +41,15 @@ SALES, ORDERS, MORE = (
 )
 # each changes the entities that a user sees in `sales`, or the live entities in it
 CHANGES = (
-    lambda: register_entity(author=SETUP, address=MORE, creator="user:ned"),
-    lambda: change_grants(author=SETUP, grant=[("user:out", MORE, "READ")]),
-    lambda: change_grants(author=SETUP, revoke=[("user:out", MORE, "READ")]),
-    lambda: add_member(author=SETUP, user="out", group="operators"),
-    lambda: change_grants(author=SETUP, grant=[("group:operators", MORE, "READ")]),
-    lambda: remove_member(author=SETUP, user="out", group="operators"),
-    lambda: delete_entity(author=SETUP, address=MORE),
-    lambda: recreate_entity(author=SETUP, address=MORE, creator="user:dee"),
-    lambda: set_user_active(author=SETUP, name="ned", active=False),
+    lambda: register_entity(MORE, creator="user:ned"),
+    lambda: add_grant("user:out", MORE, "READ"),
+    lambda: revoke_grant("user:out", MORE, "READ"),
+    lambda: add_member("out", "operators"),
+    lambda: add_grant("group:operators", MORE, "READ"),
+    lambda: remove_member("out", "operators"),
+    lambda: delete_entity(MORE),
+    lambda: recreate_entity(MORE, creator="user:dee"),
+    lambda: set_user_active("ned", active=False),
 )
 
 
@@ -72,7 +73,7 @@ def test_a_count_is_cached_until_the_data_changes(cast):
     count = call_counter()
     assert [cached_count("a", count, at=None)["calls"] for _ in range(3)] == [1, 1, 1]
     assert cached_count("b", count, at=None)["calls"] == 2
-    register_entity(author=SETUP, address=MORE)
+    register_entity(MORE)
     assert [cached_count(name, count, at=None)["calls"] for name in "aab"] == [3, 3, 4]
 
 
@@ -158,7 +159,7 @@ def test_a_deletion_checks_the_current_live_entities_after_each_change(cast):
 def test_the_page_of_a_namespace_counts_its_current_entities_for_an_administrator(cast, client):
     client.force_login(cast["ada"])
     totals = [client.get(f"/entities/{SALES}").context["children"]["total"] for _ in range(2)]
-    register_entity(author=SETUP, address=MORE)
+    register_entity(MORE)
     assert [*totals, client.get(f"/entities/{SALES}").context["children"]["total"]] == [6, 6, 7]
 
 

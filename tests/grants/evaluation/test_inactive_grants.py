@@ -13,9 +13,8 @@ from grants.models import GroupGrant, Membership, UserGrant, privilege_of
 from grants.policies.explain import Attempt, Decision, InactiveGrant
 from grants.policies.question import Question
 from grants.validity import Validity, at_time
-from tests.support.authors import COMMAND
 from tests.support.cast import create_sample_tenant
-from tests.support.changes import add_member, change_grants
+from tests.support.changes import add_grant, add_member
 from tests.support.random_tenants import all_questions, random_timed_tenant, store_tenant
 
 pytestmark = pytest.mark.django_db
@@ -40,7 +39,7 @@ def _context(at: datetime, question: Question) -> dict:
 
 
 def test_a_denial_names_when_a_grant_begins_and_when_it_ended(cast):
-    change_grants(author=COMMAND, grant=[("user:out", ORDERS, Privilege.READ, Validity(FRIDAY, SATURDAY))])
+    add_grant("user:out", ORDERS, Privilege.READ, Validity(FRIDAY, SATURDAY))
     before, after = _context(FRIDAY - HOUR, _question()), _context(SATURDAY, _question())
     assert before["sentence"] == (
         "Denied: user:out lacks READ on dataset:sales.orders; "
@@ -69,10 +68,8 @@ def test_a_denial_names_when_a_grant_begins_and_when_it_ended(cast):
 
 
 def test_a_denial_names_when_a_membership_begins(cast):
-    change_grants(
-        author=COMMAND, grant=[("group:operators", ORDERS, Privilege.READ, Validity(None, SATURDAY))]
-    )
-    add_member(author=COMMAND, group="operators", user="out", validity=Validity(FRIDAY, None))
+    add_grant("group:operators", ORDERS, Privilege.READ, Validity(None, SATURDAY))
+    add_member("out", "operators", Validity(FRIDAY, None))
     context = _context(FRIDAY - HOUR, _question())
     assert (
         "READ on dataset:sales.orders through group:operators begins on 4 December 2026, 09:00 UTC."
@@ -84,8 +81,8 @@ def test_a_denial_names_when_a_membership_begins(cast):
 
 
 def test_a_grant_that_never_counts_is_not_named(cast):
-    change_grants(author=COMMAND, grant=[("group:operators", ORDERS, Privilege.READ, Validity(None, FRIDAY))])
-    add_member(author=COMMAND, group="operators", user="out", validity=Validity(FRIDAY, None))
+    add_grant("group:operators", ORDERS, Privilege.READ, Validity(None, FRIDAY))
+    add_member("out", "operators", Validity(FRIDAY, None))
     assert "not_in_force" not in _context(FRIDAY - HOUR, _question())
 
 

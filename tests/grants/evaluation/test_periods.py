@@ -29,11 +29,9 @@ from grants.policies.catalogue import GENERATIONS
 from grants.policies.decide import is_permitted
 from grants.policies.question import Question
 from grants.policies.wire import decision_as_json
-from grants.principals.services import add_user
 from grants.validity import Validity, at_time
-from tests.support.authors import COMMAND
 from tests.support.cast import create_sample_tenant
-from tests.support.changes import change_grants
+from tests.support.changes import add_grant, add_user, change_grants, revoke_grant
 from tests.support.random_tenants import (
     Tenant,
     all_questions,
@@ -183,7 +181,7 @@ def _check_effect(tenant: Tenant, dice: random.Random) -> None:
 
 
 def test_an_explanation_names_the_end_of_the_grant(cast):
-    change_grants(author=COMMAND, grant=[("user:out", ORDERS, Privilege.READ)])
+    add_grant("user:out", ORDERS, Privilege.READ)
     UserGrant.objects.filter(user=cast["out"]).update(valid_until=END)
     decision = check(_question("out", explain=True))
     assert (
@@ -207,14 +205,14 @@ def test_an_explanation_names_the_end_of_the_grant(cast):
 
 
 def test_a_question_about_the_past_is_about_the_time_of_its_revision_unless_it_names_another(cast):
-    add_user(author=COMMAND, name="julia")
+    add_user("julia")
     begin, hour = timezone.now().replace(microsecond=0) - timedelta(hours=1), timedelta(hours=1)
     grant = ("user:julia", ORDERS, Privilege.READ)
-    change_grants(author=COMMAND, grant=[(*grant, Validity(begin, begin + 3 * hour))])
+    change_grants(grant=[(*grant, Validity(begin, begin + 3 * hour))])
     first = current_revision()
     # the period is replaced, then the grant is revoked
-    change_grants(author=COMMAND, grant=[(*grant, Validity(begin + 2 * hour, None))])
-    change_grants(author=COMMAND, revoke=[grant])
+    change_grants(grant=[(*grant, Validity(begin + 2 * hour, None))])
+    revoke_grant(*grant)
 
     def decisions(revision: int) -> list[bool]:
         answers = []

@@ -11,12 +11,10 @@ from grants.history import AsOfError, known_since, parse_as_of, parse_at, revisi
 from grants.history.catch_up import catch_up
 from grants.journal import Author
 from grants.models import JournalLine
-from grants.principals.services import add_user
 from grants.tenant.import_document import import_tenant
-from tests.support.changes import register_entity
+from tests.support.changes import add_user, register_entity
 
 pytestmark = pytest.mark.django_db
-OPERATOR = Author("the tests")
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 
 
@@ -24,7 +22,7 @@ NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 def lines():
     """Three lines, two of them at noon."""
     for name in ("alice", "bob", "carol"):
-        add_user(author=OPERATOR, name=name)
+        add_user(name)
     JournalLine.objects.update(at=NOON)
     JournalLine.objects.filter(revision=3).update(at=NOON + timedelta(hours=1))
 
@@ -89,7 +87,7 @@ def test_the_time_of_a_question_can_be_in_the_future_but_needs_a_zone():
 
 
 def test_the_first_line_about_a_subject_is_known(lines):
-    register_entity(author=OPERATOR, address=parse_address("namespace:a"))
+    register_entity("namespace:a")
     document = b'{"type":"user","name":"dave"}\n{"type":"entity","id":"dataset:b.c"}\n'
     import_tenant(stream=io.BytesIO(document), author=Author("import_tenant"))
     catch_up()

@@ -21,11 +21,9 @@ from grants.journal import Author, current_revision
 from grants.models import ActiveGeneration, GroupGrant, JournalLine, User, UserGrant
 from grants.models.history import FIRST_ID
 from grants.policies.question import Question
-from grants.principals.services import add_group, add_user
-from tests.support.changes import add_member, change_grants, register_entity
+from tests.support.changes import add_grant, add_group, add_member, add_user, register_entity
 
 pytestmark = pytest.mark.django_db
-OPERATOR = Author("the tests", reason="month end")
 ORDERS = parse_address("dataset:sales.orders")
 QUESTION = Question("user", "alice", "READ", ORDERS, "existing")
 
@@ -33,15 +31,14 @@ QUESTION = Question("user", "alice", "READ", ORDERS, "existing")
 @pytest.fixture
 def before():
     """The revision before alice receives a grant, which is the newest revision."""
-    add_user(author=OPERATOR, name="alice")
-    add_user(author=OPERATOR, name="root", role="administrator", is_principal=False)
+    add_user("alice")
+    add_user("root", role="administrator", is_principal=False)
     for address in (parse_address("namespace:sales"), ORDERS):
-        register_entity(author=OPERATOR, address=address)
+        register_entity(address)
     revision = current_revision()
     root = User.objects.get(username="root")
-    change_grants(
-        author=Author("root", reason="month end", user_id=root.pk),
-        grant=[("user:alice", ORDERS, Privilege.READ)],
+    add_grant(
+        "user:alice", ORDERS, Privilege.READ, author=Author("root", reason="month end", user_id=root.pk)
     )
     return revision
 
@@ -77,9 +74,9 @@ def test_objects_of_the_present_match_nothing_in_the_past(before):
 
 
 def test_every_column_of_the_tables_can_be_read(before):
-    add_group(author=OPERATOR, name="readers")
-    add_member(author=OPERATOR, user="alice", group="readers")
-    change_grants(author=OPERATOR, grant=[("group:readers", ORDERS, Privilege.READ)])
+    add_group("readers")
+    add_member("alice", "readers")
+    add_grant("group:readers", ORDERS, Privilege.READ)
     with as_of(current_revision()):
         assert len(SHADOWED_TABLES) == 7
         for model in (User, Group, User.groups.through, UserGrant, GroupGrant, Entity):
@@ -96,12 +93,12 @@ def test_rows_of_the_past_can_be_grouped(before):
 
 
 def test_nothing_can_be_written_in_the_past(before):
-    add_user(author=OPERATOR, name="bob")
+    add_user("bob")
     with pytest.raises(DatabaseError), as_of(before):
-        add_user(author=OPERATOR, name="eve")
+        add_user("eve")
     with pytest.raises(DatabaseError), as_of(before):
         Group.objects.create(name="written")
-    add_user(author=OPERATOR, name="carol")
+    add_user("carol")
     assert set(User.objects.values_list("username", flat=True)) == {"alice", "root", "bob", "carol"}
 
 
@@ -150,7 +147,7 @@ def test_a_connection_that_is_used_again_and_its_prepared_statements_answer_corr
         cursor.execute("SELECT * FROM missing_table")
     assert not connection.in_atomic_block
     assert check(QUESTION).is_permitted
-    add_group(author=OPERATOR, name="readers")
+    add_group("readers")
     if connection.vendor == "postgresql":
         assert (
             connection.connection.prepare_threshold == 5 and connection.features.allows_group_by_selected_pks

@@ -16,7 +16,7 @@ from grants.lifecycle.forecast import lifecycle_forecast
 from grants.models import GroupGrant, User, UserGrant
 from grants.policies.catalogue import GENERATIONS
 from grants.policies.question import Question
-from tests.support.authors import COMMAND, all_grants, database_state, entity_states, lines_after
+from tests.support.authors import all_grants, database_state, entity_states, lines_after
 from tests.support.changes import active, change_grants, delete_entity, recreate_entity
 from tests.support.expected_generations import EXPECTED
 
@@ -54,9 +54,7 @@ def sales():
             parse_address("dataset:sales.deleted"): State.DELETED,
         }
     )
-    change_grants(
-        author=COMMAND, grant=[(p, parse_address(a), Privilege[q]) for p, a, q in sorted(ON_LIVE | ELSEWHERE)]
-    )
+    change_grants(grant=[(p, a, Privilege[q]) for p, a, q in sorted(ON_LIVE | ELSEWHERE)])
 
 
 @pytest.mark.parametrize("generation", GENERATIONS)
@@ -64,7 +62,7 @@ def test_deleting_a_namespace_deletes_live_entities_inside_and_handles_grants_by
     sales, generation
 ):
     revision, before = current_revision(), entity_states()
-    outcome = delete_entity(author=COMMAND, address=parse_address("namespace:sales"), generation=generation)
+    outcome = delete_entity("namespace:sales", generation=generation)
     assert entity_states() == before | dict.fromkeys(LIVE, "deleted")
     removed = ON_LIVE if EXPECTED[generation].deleting_removes_grants else set()
     assert all_grants() == (ON_LIVE | ELSEWHERE) - removed
@@ -89,7 +87,7 @@ def test_deleting_a_namespace_deletes_live_entities_inside_and_handles_grants_by
 def test_the_forecast_of_a_deletion_matches_the_deletion(sales, generation, address):
     forecast = lifecycle_forecast(parse_address(address), "delete", generation)
     before, grants = entity_states(), all_grants()
-    delete_entity(author=COMMAND, address=parse_address(address), generation=generation)
+    delete_entity(address, generation=generation)
     gone = [address for address, state in entity_states().items() if state != before[address]]
     assert forecast.entities == {
         kind: sum(address.startswith(f"{kind}:") for address in gone)
@@ -102,7 +100,7 @@ def test_the_forecast_of_a_deletion_matches_the_deletion(sales, generation, addr
 
 
 def test_deleting_an_application_deletes_only_its_programs(sales):
-    delete_entity(author=COMMAND, address=parse_address("application:sales.orders"), generation="core")
+    delete_entity("application:sales.orders", generation="core")
     assert {address for address, state in entity_states().items() if state == "deleted"} == {
         "application:sales.orders",
         "program:sales.orders.spark.daily",
@@ -117,18 +115,14 @@ def test_grants_apply_again_after_recreating_if_the_deletion_kept_them(sales, ge
     )
     Group.objects.get(name="analysts").user_set.add(User.objects.get(username="alice"))
     assert check(question).is_permitted
-    delete_entity(
-        author=COMMAND, address=parse_address("program:sales.orders.spark.daily"), generation=generation
-    )
-    recreate_entity(
-        author=COMMAND, address=parse_address("program:sales.orders.spark.daily"), generation=generation
-    )
+    delete_entity("program:sales.orders.spark.daily", generation=generation)
+    recreate_entity("program:sales.orders.spark.daily", generation=generation)
     assert check(question).is_permitted is not EXPECTED[generation].deleting_removes_grants
 
 
 def test_recreating_a_namespace_does_not_recreate_the_entities_inside(sales):
-    delete_entity(author=COMMAND, address=parse_address("namespace:sales"))
-    recreate_entity(author=COMMAND, address=parse_address("namespace:sales"))
+    delete_entity("namespace:sales")
+    recreate_entity("namespace:sales")
     assert {address for address, state in entity_states().items() if state == "deleted"} == {
         *LIVE[1:],
         "dataset:sales.deleted",
@@ -151,7 +145,7 @@ def test_recreating_a_namespace_does_not_recreate_the_entities_inside(sales):
 def test_an_entity_that_is_not_live_cannot_be_deleted_and_the_forecast_agrees(sales, address, message):
     before = database_state()
     with pytest.raises(LifecycleError, match=message) as refused:
-        delete_entity(author=COMMAND, address=parse_address(address), generation="core")
+        delete_entity(address, generation="core")
     assert database_state() == before
     forecast = lifecycle_forecast(parse_address(address), "delete", "core")
     assert (forecast.refusal, forecast.entities_total) == (str(refused.value), 0)
@@ -163,7 +157,7 @@ def test_a_deletion_that_fails_halfway_changes_nothing(sales, generation, monkey
     monkeypatch.setattr("grants.changes.entities._deletion_sentence", lambda forecast: 1 / 0)
     monkeypatch.setattr("django.db.models.QuerySet.update", lambda *args, **given: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        delete_entity(author=COMMAND, address=parse_address("namespace:sales"), generation=generation)
+        delete_entity("namespace:sales", generation=generation)
     assert database_state() == before
 
 
@@ -181,7 +175,7 @@ def test_the_number_of_statements_does_not_grow_with_the_deleted_entities(sales,
             if address.kind == "dataset"
         )
         with active(generation), CaptureQueriesContext(connection) as captured:
-            delete_entity(author=COMMAND, address=parse_address(f"namespace:{namespace}"))
+            delete_entity(f"namespace:{namespace}")
         assert not Entity.objects.filter(namespace__key=namespace, state=State.LIVE).exists()
         return len(captured)
 
@@ -196,15 +190,15 @@ def test_a_deletion_larger_than_a_journal_batch_names_every_entity_once(sales):
         states={parse_address(f"dataset:big.d{n}"): State.LIVE for n in range(LINES_PER_BATCH + 10)}
     )
     revision = current_revision()
-    delete_entity(author=COMMAND, address=parse_address("namespace:big"))
+    delete_entity("namespace:big")
     deleted = [entity for _, _, entity, *_ in lines_after(revision)]
     assert len(deleted) == len(set(deleted)) == LINES_PER_BATCH + 11
     assert first_break() is None
 
 
 def test_ghost_grants_of_an_earlier_deletion_remain_where_deleting_removes_grants(sales):
-    delete_entity(author=COMMAND, address=parse_address("dataset:sales.day"), generation="final")
-    delete_entity(author=COMMAND, address=parse_address("namespace:sales"), generation="core")
+    delete_entity("dataset:sales.day", generation="final")
+    delete_entity("namespace:sales", generation="core")
     assert ("group:analysts", "dataset:sales.day", "READ") in all_grants()
     assert GroupGrant.objects.count() == 2
 
@@ -212,5 +206,5 @@ def test_ghost_grants_of_an_earlier_deletion_remain_where_deleting_removes_grant
 def test_deleting_a_kerberos_principal_changes_nothing_else(sales):
     ensure_entities(states={parse_address("kerberosprincipal:etl@REALM"): State.LIVE})
     before = entity_states()
-    delete_entity(author=COMMAND, address=parse_address("kerberosprincipal:etl@REALM"), generation="existing")
+    delete_entity("kerberosprincipal:etl@REALM", generation="existing")
     assert entity_states() == before | {"kerberosprincipal:etl@REALM": "deleted"}

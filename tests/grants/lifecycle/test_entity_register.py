@@ -22,7 +22,7 @@ from tests.support.authors import (
     entity_states,
     lines_after,
 )
-from tests.support.changes import change_grants, delete_entity, recreate_entity, register_entity
+from tests.support.changes import add_grant, delete_entity, recreate_entity, register_entity
 from tests.support.expected_generations import EXPECTED
 
 pytestmark = pytest.mark.django_db
@@ -40,7 +40,7 @@ def sales():
 
 @pytest.mark.parametrize("generation", GENERATIONS)
 def test_the_creator_receives_the_privileges_of_the_generation(sales, generation):
-    outcome = register_entity(author=COMMAND, address=ORDERS, creator="user:alice", generation=generation)
+    outcome = register_entity(ORDERS, creator="user:alice", generation=generation)
     received = EXPECTED[generation].creator_receives
     assert outcome.has_changed and entity_states()["dataset:sales.orders"] == "live"
     assert all_grants() == {("user:alice", "dataset:sales.orders", privilege) for privilege in received}
@@ -54,19 +54,19 @@ def test_the_creator_receives_the_privileges_of_the_generation(sales, generation
 
 
 def test_without_a_creator_no_grant_is_added(sales):
-    register_entity(author=COMMAND, address=ORDERS, generation="core")
+    register_entity(ORDERS, generation="core")
     assert all_grants() == set()
 
 
 def test_the_active_generation_is_the_default(sales, settings):
     settings.DEFAULT_GENERATION = "core"
-    register_entity(author=COMMAND, address=ORDERS, creator=User.objects.get(username="alice"))
+    register_entity(ORDERS, creator=User.objects.get(username="alice"))
     assert len(all_grants()) == len(Privilege)
 
 
 def test_the_creator_keeps_existing_grants(sales):
-    change_grants(author=COMMAND, grant=[("user:alice", ORDERS, Privilege.READ)])
-    register_entity(author=COMMAND, address=ORDERS, creator="user:alice", generation="core")
+    add_grant("user:alice", ORDERS, Privilege.READ)
+    register_entity(ORDERS, creator="user:alice", generation="core")
     assert ["READ", *(line[3] for line in lines_after(2) if line[0] == "grant")] == list(Privilege)
     assert len(all_grants()) == len(Privilege)
 
@@ -82,14 +82,14 @@ def test_the_creator_keeps_existing_grants(sales):
 def test_an_invalid_creator_is_refused_even_if_creators_receive_nothing(sales, creator, message):
     before = database_state()
     with pytest.raises(ValueError, match=message):
-        register_entity(author=COMMAND, address=ORDERS, creator=creator, generation="final")
+        register_entity(ORDERS, creator=creator, generation="final")
     assert database_state() == before
 
 
 def test_a_planned_entity_becomes_live_and_keeps_its_grants(sales):
-    change_grants(author=COMMAND, grant=[("user:alice", ORDERS, Privilege.READ)])
+    add_grant("user:alice", ORDERS, Privilege.READ)
     revision = current_revision()
-    outcome = register_entity(author=COMMAND, address=ORDERS, description="by day")
+    outcome = register_entity(ORDERS, description="by day")
     assert outcome.sentence == "dataset:sales.orders is live now; 1 grant on it will now apply"
     assert all_grants() == {("user:alice", "dataset:sales.orders", "READ")}
     assert lines_after(revision) == [
@@ -101,7 +101,7 @@ def test_a_planned_entity_becomes_live_and_keeps_its_grants(sales):
 
 @pytest.mark.parametrize("change", [register_entity, recreate_entity])
 def test_a_live_entity_is_not_changed_and_nothing_is_journaled(sales, change):
-    register_entity(author=COMMAND, address=ORDERS, generation="core")
+    register_entity(ORDERS, generation="core")
     before = database_state()
     outcome = change(
         author=COMMAND, address=ORDERS, description="other", creator="user:alice", generation="core"
@@ -114,13 +114,13 @@ def test_a_live_entity_is_not_changed_and_nothing_is_journaled(sales, change):
 
 
 def test_a_deleted_entity_is_recreated_and_not_registered(sales):
-    change_grants(author=COMMAND, grant=[("user:alice", ORDERS, Privilege.READ)])
-    register_entity(author=COMMAND, address=ORDERS)
-    delete_entity(author=COMMAND, address=ORDERS, generation="final")
+    add_grant("user:alice", ORDERS, Privilege.READ)
+    register_entity(ORDERS)
+    delete_entity(ORDERS, generation="final")
     with pytest.raises(LifecycleError, match="dataset:sales.orders was deleted: recreate it instead"):
-        register_entity(author=COMMAND, address=ORDERS)
+        register_entity(ORDERS)
     revision = current_revision()
-    outcome = recreate_entity(author=COMMAND, address=ORDERS, generation="final")
+    outcome = recreate_entity(ORDERS, generation="final")
     assert outcome.sentence == "dataset:sales.orders is live now; 1 grant on it will now apply"
     assert lines_after(revision) == [("recreate", "", "dataset:sales.orders", "", "it was deleted")]
     assert entity_states()["dataset:sales.orders"] == "live"
@@ -132,7 +132,7 @@ def test_only_a_deleted_entity_can_be_recreated(sales, state):
     if state:
         ensure_entities(states={ORDERS: state})
     with pytest.raises(LifecycleError, match="dataset:sales.orders was never deleted: register it instead"):
-        recreate_entity(author=COMMAND, address=ORDERS)
+        recreate_entity(ORDERS)
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_the_parent_must_be_live(sales, state, message):
     before = database_state()
     program = parse_address("program:sales.etl.spark.daily")
     with pytest.raises(LifecycleError) as refused:
-        register_entity(author=COMMAND, address=program)
+        register_entity(program)
     assert str(refused.value) == f"program:sales.etl.spark.daily cannot be registered: {message}"
     assert lifecycle_forecast(program, "register").refusal == str(refused.value)
     assert database_state() == before
@@ -168,7 +168,7 @@ def test_the_parent_must_be_live(sales, state, message):
 def test_the_instance_becomes_live_with_the_first_entity_in_it(state):
     if state:
         ensure_entities(states={parse_address("instance:cdap"): state})
-    register_entity(author=COMMAND, address=parse_address("namespace:sales"))
+    register_entity("namespace:sales")
     assert entity_states() == {"instance:cdap": "live", "namespace:sales": "live"}
     registered = [entity for action, _, entity, *_ in lines_after(0) if action == "register"]
     assert registered == (
@@ -177,15 +177,15 @@ def test_the_instance_becomes_live_with_the_first_entity_in_it(state):
 
 
 def test_only_the_instance_of_the_console_can_be_registered():
-    assert register_entity(author=COMMAND, address=parse_address("instance:cdap")).has_changed
+    assert register_entity("instance:cdap").has_changed
     with pytest.raises(LifecycleError, match="`instance:other` is not the instance of this console"):
-        register_entity(author=COMMAND, address=parse_address("instance:other"))
+        register_entity("instance:other")
     assert entity_states() == {"instance:cdap": "live"}
 
 
 def test_an_unknown_generation_is_refused(sales):
     with pytest.raises(UnknownGeneration, match=f"the generations are {', '.join(GENERATIONS)}"):
-        register_entity(author=COMMAND, address=ORDERS, generation="newest")
+        register_entity(ORDERS, generation="newest")
 
 
 def test_a_description_is_changed_once_and_journaled(sales):
@@ -233,7 +233,7 @@ def test_only_an_active_administrator_can_change_entities(sales, role, active):
 
 def test_the_journal_line_has_the_name_reason_and_request_of_the_administrator(sales):
     author = administrator()
-    register_entity(author=author, address=ORDERS)
+    register_entity(ORDERS, author=author)
     line = JournalLine.objects.get()
     assert (line.actor, line.reason, line.request_id) == (author.name, "quarterly close", "request-1")
     assert first_break() is None
@@ -246,7 +246,7 @@ def test_the_forecast_of_recreating_lists_the_holders(sales):
         ("user:alice", "READ"),
         ("group:analysts", "WRITE"),
     ):
-        change_grants(author=COMMAND, grant=[(principal, ORDERS, Privilege[privilege])])
+        add_grant(principal, ORDERS, Privilege[privilege])
     ensure_entities(states={ORDERS: State.DELETED})
     Entity.objects.filter(key="sales.orders").update(state=State.DELETED)
     forecast = lifecycle_forecast(ORDERS, "recreate", "core")

@@ -22,7 +22,7 @@ from grants.models import GroupGrant, UserGrant
 from grants.policies.catalogue import GENERATIONS
 from grants.policies.policy import deletion_steps
 from grants.policies.question import Question
-from tests.support.authors import COMMAND, all_grants
+from tests.support.authors import all_grants
 from tests.support.cast import create_sample_tenant
 from tests.support.changes import delete_entity
 from tests.support.expected_generations import EXPECTED, Deletion
@@ -139,7 +139,7 @@ def test_forecast_of_a_complete_deletion_matches_the_actual_deletion(tenant):
             forecast = deletion_forecast(namespace, user, "final")
             if forecast.verdict == DeletionVerdict.COMPLETE:
                 before = all_grants()
-                delete_entity(author=COMMAND, address=namespace, generation="final")
+                delete_entity(namespace, generation="final")
                 assert entity_at(namespace).state == State.DELETED and all_grants() == before
                 gone = {
                     "content_object__namespace__key": namespace.key,

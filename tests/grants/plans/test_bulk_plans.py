@@ -9,9 +9,7 @@ from entities.services import ensure_entities
 from entities.vocabulary import Privilege, VocabularyError
 from grants.errors import GrantError, PlanError, StaleBase
 from grants.models import Plan
-from grants.plans.apply import apply_plan, inverse_plan
 from grants.plans.create import ITEMS_PER_BATCH
-from grants.plans.renew import renew_plan
 from grants.plans.sources.bulk import (
     MAX_PRINCIPALS,
     MAX_SELECTED,
@@ -23,7 +21,15 @@ from grants.plans.staleness import invalidating_line
 from grants.plans.stranding import stranded_entities
 from tests.support.authors import COMMAND, administrator, all_grants, database_state
 from tests.support.cast import SALES, create_sample_tenant
-from tests.support.changes import change_grants, delete_entity, register_entity
+from tests.support.changes import (
+    apply_plan,
+    change_grants,
+    create_inverse,
+    delete_entity,
+    register_entity,
+    renew_plan,
+    revoke_grant,
+)
 
 pytestmark = pytest.mark.django_db
 
@@ -124,9 +130,9 @@ def test_a_revoking_plan_covers_grants_on_deleted_and_planned_addresses():
         stranded_entities(plan, max_rows=10)
     ) == 6
     before = all_grants()
-    apply_plan(author=COMMAND, plan_id=plan.pk)
+    apply_plan(plan)
     assert all_grants() == {("user:ina", ORDERS, "READ")}
-    apply_plan(author=COMMAND, plan_id=inverse_plan.create(author=COMMAND, plan_id=plan.pk).pk)
+    apply_plan(create_inverse(plan))
     assert all_grants() == before
 
 
@@ -207,7 +213,7 @@ def test_an_invalid_bulk_change_is_refused_with_a_reason_and_creates_no_plan(cre
 
 def add_grants(*items):
     specs = [(principal, parse_address(address), privilege) for principal, address, privilege in items]
-    change_grants(author=COMMAND, grant=specs)
+    change_grants(grant=specs)
 
 
 def test_a_new_live_entity_makes_a_subtree_plan_stale_but_not_a_selection_plan():
@@ -218,12 +224,12 @@ def test_a_new_live_entity_makes_a_subtree_plan_stale_but_not_a_selection_plan()
         kinds=["dataset"],
         itself=False,
     )
-    register_entity(author=COMMAND, address=parse_address("dataset:sales.new"))
+    register_entity("dataset:sales.new")
     for plan in (whole, everywhere):
         with pytest.raises(StaleBase):
-            apply_plan(author=COMMAND, plan_id=plan.pk)
+            apply_plan(plan)
     assert invalidating_line(few) is None
-    renewed = renew_plan(author=COMMAND, plan_id=whole.pk)
+    renewed = renew_plan(whole)
     assert addresses_of(renewed) == {*SALES, "dataset:sales.new"} and renewed.title == whole.title
 
 
@@ -234,23 +240,23 @@ def test_a_new_live_entity_in_any_namespace_makes_a_plan_over_the_instance_stale
     assert not any(address.endswith("hr.salaries") for address in addresses_of(plan))
     add_grants(("user:out", "dataset:hr.salaries", "READ"))
     assert invalidating_line(plan) is None
-    register_entity(author=COMMAND, address=parse_address("dataset:hr.new"))
+    register_entity("dataset:hr.new")
     assert invalidating_line(plan).entity == "dataset:hr.new"
 
 
 def test_a_plan_is_stale_when_a_skipped_grant_was_revoked():
     plan = create_selection_plan(ORDERS, CUSTOMERS, change=bulk_change(principals=["user:dee"]))
     assert addresses_of(plan) == {CUSTOMERS}
-    change_grants(author=COMMAND, revoke=[("user:dee", parse_address(ORDERS), "READ")])
+    revoke_grant("user:dee", ORDERS, "READ")
     assert invalidating_line(plan).principal == "user:dee"
-    assert addresses_of(renew_plan(author=COMMAND, plan_id=plan.pk)) == {CUSTOMERS}
+    assert addresses_of(renew_plan(plan)) == {CUSTOMERS}
 
 
 def test_a_renewed_selection_plan_has_only_entities_that_are_still_live():
     plan = create_selection_plan(ORDERS, CUSTOMERS)
-    delete_entity(author=COMMAND, address=parse_address(CUSTOMERS))
+    delete_entity(CUSTOMERS)
     assert invalidating_line(plan).entity == CUSTOMERS
-    renewed = renew_plan(author=COMMAND, plan_id=plan.pk)
+    renewed = renew_plan(plan)
     assert (
         addresses_of(renewed) == {ORDERS} and renewed.title == "Grant READ to user:out on 1 selected entity"
     )
@@ -268,7 +274,7 @@ def test_the_number_of_statements_grows_by_batch_not_by_entity(verb):
     def statements(first, last):
         addresses = [parse_address(f"dataset:sales.more{number}") for number in range(first, last)]
         ensure_entities(states=dict.fromkeys(addresses, "live"))
-        change_grants(author=COMMAND, grant=[("user:ned", address, "READ") for address in addresses])
+        change_grants(grant=[("user:ned", address, "READ") for address in addresses])
         with CaptureQueriesContext(connection) as captured:
             create_subtree_plan(bulk_change(verb, ["user:out" if verb == "grant" else "user:ned"]))
         return len(captured)

@@ -6,13 +6,12 @@ import pytest
 
 from grants.errors import PlanError
 from grants.models import Plan, User
-from grants.plans.apply import apply_plan
-from grants.plans.renew import renew_plan
 from grants.plans.sources import change_file
 from grants.plans.sources.change_file import COLUMNS, SAMPLES, BadChangeFile
 from grants.plans.sources.file import file_plan
 from tests.support.authors import COMMAND, all_grants, database_state, entity_states
 from tests.support.cast import create_sample_tenant
+from tests.support.changes import apply_plan, renew_plan
 
 pytestmark = pytest.mark.django_db
 
@@ -94,9 +93,9 @@ def test_csv_and_json_lines_create_the_same_plan(text):
 def test_a_plan_from_a_file_can_be_applied_and_renewed():
     plan = create(HEADER + GOOD)
     assert plan.title == "Grant 2 and revoke 1 from pasted text"
-    assert items(renew_plan(author=COMMAND, plan_id=plan.pk)) == ITEMS
+    assert items(renew_plan(plan)) == ITEMS
     again = Plan.objects.latest("pk")
-    apply_plan(author=COMMAND, plan_id=again.pk)
+    apply_plan(again)
     assert ("user:out", ORDERS, "READ") in all_grants() and entity_states()["dataset:sales.new"] == "planned"
 
 

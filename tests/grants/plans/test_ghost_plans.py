@@ -6,13 +6,19 @@ from entities.address import parse_address
 from entities.models import Entity, State
 from grants.errors import PlanError, StaleBase
 from grants.models import Plan
-from grants.plans.apply import apply_plan, inverse_plan
-from grants.plans.renew import renew_plan
 from grants.plans.sources.ghosts import ghost_plan
 from grants.plans.staleness import invalidating_line
 from tests.support.authors import COMMAND, all_grants, database_state
 from tests.support.cast import create_sample_tenant
-from tests.support.changes import change_grants, delete_entity, recreate_entity
+from tests.support.changes import (
+    add_grant,
+    apply_plan,
+    change_grants,
+    create_inverse,
+    delete_entity,
+    recreate_entity,
+    renew_plan,
+)
 
 pytestmark = pytest.mark.django_db
 
@@ -31,13 +37,12 @@ def items(plan):
 
 def add_ghost_grants():
     change_grants(
-        author=COMMAND,
         grant=[
-            ("group:operators", parse_address(SALARIES), "READ"),
-            ("user:ina", parse_address(SALARIES), "ADMIN"),
-        ],
+            ("group:operators", SALARIES, "READ"),
+            ("user:ina", SALARIES, "ADMIN"),
+        ]
     )
-    delete_entity(author=COMMAND, address=parse_address(SALARIES), generation="final")
+    delete_entity(SALARIES, generation="final")
 
 
 def test_a_ghost_plan_revokes_grants_on_deleted_addresses_and_keeps_those_on_planned_ones():
@@ -49,12 +54,12 @@ def test_a_ghost_plan_revokes_grants_on_deleted_addresses_and_keeps_those_on_pla
         and plan.recipe == {"namespace": "", "note": ""}
     )
     assert plan.title == "Revoke the grants on deleted addresses" and all_grants() == before
-    apply_plan(author=COMMAND, plan_id=plan.pk)
+    apply_plan(plan)
     assert (
         before - all_grants() == {GHOST}
         and ("group:operators", "dataset:sales.forecast", "READ") in all_grants()
     )
-    apply_plan(author=COMMAND, plan_id=inverse_plan.create(author=COMMAND, plan_id=plan.pk).pk)
+    apply_plan(create_inverse(plan))
     assert all_grants() == before
 
 
@@ -66,7 +71,7 @@ def test_a_ghost_plan_for_a_namespace_revokes_the_leftover_grants_on_and_inside_
         ("group:operators", SALARIES, "READ"),
     ]
     Entity.objects.filter(key="hr").update(state=State.DELETED)
-    change_grants(author=COMMAND, grant=[("user:out", parse_address("namespace:hr"), "ADMIN")])
+    add_grant("user:out", "namespace:hr", "ADMIN")
     assert ("user:out", "namespace:hr", "ADMIN") in items(
         ghost_plan.create(author=COMMAND, namespace=parse_address("namespace:hr"))
     )
@@ -93,10 +98,10 @@ def test_a_recreated_entity_makes_a_ghost_plan_stale():
     plan = ghost_plan.create(author=COMMAND)
     add_ghost_grants()
     assert invalidating_line(plan) is None
-    recreate_entity(author=COMMAND, address=parse_address(LEGACY), generation="final")
+    recreate_entity(LEGACY, generation="final")
     before = database_state()
     with pytest.raises(StaleBase):
-        apply_plan(author=COMMAND, plan_id=plan.pk)
+        apply_plan(plan)
     assert database_state() == before
-    renewed = renew_plan(author=COMMAND, plan_id=plan.pk)
+    renewed = renew_plan(plan)
     assert {address for _, address, _ in items(renewed)} == {SALARIES} and renewed.renewal_of == plan

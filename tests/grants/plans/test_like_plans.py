@@ -8,14 +8,19 @@ from django.contrib.auth.models import Group
 from entities.address import parse_address
 from grants.errors import PlanError
 from grants.models import User
-from grants.plans.apply import apply_plan, inverse_plan
-from grants.plans.renew import renew_plan
 from grants.plans.sources.like import differences, like_plan
-from grants.principals.services import add_group
 from grants.principals.user_comparison import compare_groups, differing_entities
 from tests.support.authors import COMMAND, all_grants
 from tests.support.cast import SALES, create_sample_tenant
-from tests.support.changes import add_member, change_grants
+from tests.support.changes import (
+    add_grant,
+    add_group,
+    add_member,
+    apply_plan,
+    change_grants,
+    create_inverse,
+    renew_plan,
+)
 
 pytestmark = pytest.mark.django_db
 
@@ -34,11 +39,11 @@ def like(source: str, target: str, **options):
 
 
 def test_chosen_groups_and_grants_are_added_and_the_others_are_not():
-    add_member(author=COMMAND, user="ned", group="operators")
+    add_member("ned", "operators")
     keys = frozenset(["join group:operators", "grant ADMIN dataset:sales.orders"])
     plan = like("ned", "dee", items=keys)
     assert plan.title == "Give user:dee access like user:ned"
-    apply_plan(author=COMMAND, plan_id=plan.pk)
+    apply_plan(plan)
     assert user("dee").groups.filter(name="operators").exists()
     assert {grant for grant in all_grants() if grant[0] == "user:dee"} == {
         ("user:dee", "dataset:sales.orders", "READ"),
@@ -58,7 +63,7 @@ def test_without_removals_the_target_keeps_what_only_it_has():
 def test_made_alike_two_users_have_no_difference_and_undo_restores_them(seed):
     draw = random.Random(seed)
     for name in ("red", "blue", "green"):
-        add_group(author=COMMAND, name=name)
+        add_group(name)
     for name in ("ned", "dee"):
         user(name).groups.set(draw.sample(list(Group.objects.all()), 2))
     holders = ("user:ned", "user:dee", "group:red", "group:blue")
@@ -67,15 +72,15 @@ def test_made_alike_two_users_have_no_difference_and_undo_restores_them(seed):
         for address in SALES
         for _ in range(3)
     }
-    change_grants(author=COMMAND, grant=grants)
+    change_grants(grant=grants)
     before, groups = all_grants(), set(User.groups.through.objects.values_list("user_id", "group_id"))
     plan = like("ned", "dee", remove=True)
-    apply_plan(author=COMMAND, plan_id=plan.pk)
+    apply_plan(plan)
     one, other = user("ned"), user("dee")
     compared = compare_groups(one, other)
     assert not compared.only_first and not compared.only_second and not list(differences(one, other))
     assert not differing_entities(one, other, compared).entities.exists()
-    apply_plan(author=COMMAND, plan_id=inverse_plan.create(author=COMMAND, plan_id=plan.pk).pk)
+    apply_plan(create_inverse(plan))
     assert (
         all_grants() == before
         and set(User.groups.through.objects.values_list("user_id", "group_id")) == groups
@@ -85,8 +90,8 @@ def test_made_alike_two_users_have_no_difference_and_undo_restores_them(seed):
 def test_a_stale_plan_is_renewed_with_the_same_items():
     keys = frozenset(["grant ADMIN dataset:sales.orders", "grant ADMIN dataset:sales.customers"])
     plan = like("ned", "dee", items=keys)
-    change_grants(author=COMMAND, grant=[("user:dee", parse_address("dataset:sales.orders"), "ADMIN")])
-    renewed = renew_plan(author=COMMAND, plan_id=plan.pk)
+    add_grant("user:dee", "dataset:sales.orders", "ADMIN")
+    renewed = renew_plan(plan)
     assert [str(item.address) for item in renewed.items.all()] == ["dataset:sales.customers"]
 
 

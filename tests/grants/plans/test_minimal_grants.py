@@ -7,7 +7,7 @@ from itertools import combinations, permutations
 
 import pytest
 
-from entities.address import Address, parse_address
+from entities.address import Address
 from entities.models import State
 from entities.services import ensure_entities
 from entities.vocabulary import ANY, KINDS
@@ -15,8 +15,8 @@ from grants.errors import PlanError
 from grants.plans.regrants.compute import Prefer, Regrants, RegrantScope, compute_regrants
 from grants.policies.catalogue import GENERATIONS
 from grants.policies.question import Question
-from tests.support.cast import SETUP, create_sample_tenant
-from tests.support.changes import change_grants
+from tests.support.cast import create_sample_tenant
+from tests.support.changes import add_grant
 from tests.support.random_tenants import random_tenant, reference_is_permitted, seeds, store_tenant
 
 pytestmark = pytest.mark.django_db
@@ -127,7 +127,7 @@ def test_a_solution_marked_smallest_is_the_smallest(tenant):
 @pytest.fixture
 def cast(db):
     create_sample_tenant()
-    change_grants(author=SETUP, grant=[("user:out", parse_address("namespace:hr"), "ADMIN")])
+    add_grant("user:out", "namespace:hr", "ADMIN")
 
 
 def test_more_grants_than_the_limit_are_refused(cast):

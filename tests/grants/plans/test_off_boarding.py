@@ -8,28 +8,31 @@ from django.utils import timezone
 from entities.address import parse_address
 from grants.errors import PlanError, StalePlan
 from grants.models import Plan, User, UserGrant
-from grants.plans.apply import apply_plan, inverse_plan
-from grants.plans.renew import renew_plan
 from grants.plans.sources.off_boarding import OffBoarding, held_entities, off_boarding_plan
-from grants.principals.services import add_group
 from grants.validity import Validity
 from tests.support.authors import COMMAND, all_grants
 from tests.support.cast import DELETED, PLANNED, SALES, create_sample_tenant
-from tests.support.changes import add_member, change_grants
+from tests.support.changes import (
+    add_grant,
+    add_group,
+    add_member,
+    apply_plan,
+    change_grants,
+    create_inverse,
+    renew_plan,
+)
 
 pytestmark = pytest.mark.django_db
-ORDERS, SHOP = "dataset:sales.orders", "application:sales.shop"
+ORDERS = "dataset:sales.orders"
 
 
 @pytest.fixture(autouse=True)
 def cast():
     users = create_sample_tenant()
-    add_group(author=COMMAND, name="stewards")
-    add_member(author=COMMAND, user="ned", group="stewards")
-    change_grants(
-        author=COMMAND, grant=[("user:ned", parse_address(address), "READ") for address in (PLANNED, DELETED)]
-    )
-    change_grants(author=COMMAND, grant=[("group:stewards", parse_address("dataset:hr.salaries"), "ADMIN")])
+    add_group("stewards")
+    add_member("ned", "stewards")
+    change_grants(grant=[("user:ned", address, "READ") for address in (PLANNED, DELETED)])
+    add_grant("group:stewards", "dataset:hr.salaries", "ADMIN")
     return users
 
 
@@ -44,7 +47,7 @@ def test_one_plan_hands_over_revokes_everything_leaves_groups_and_deactivates_an
         entity_heirs={ORDERS: ["user:out", "group:operators"]},
         namespace_heirs={"namespace:hr": ["user:grp"]},
     )
-    apply_plan(author=COMMAND, plan_id=plan.pk)
+    apply_plan(plan)
     ned = User.objects.get(username="ned")
     assert not ned.is_active and not ned.groups.exists() and not UserGrant.objects.filter(user=ned).exists()
     expected = (
@@ -53,9 +56,9 @@ def test_one_plan_hands_over_revokes_everything_leaves_groups_and_deactivates_an
         | {("user:grp", "dataset:hr.salaries", "ADMIN")}
     )
     assert all_grants() - before == expected
-    inverse = inverse_plan.create(author=COMMAND, plan_id=plan.pk)
+    inverse = create_inverse(plan)
     assert "do not come back" in inverse.recipe["note"]
-    apply_plan(author=COMMAND, plan_id=inverse.pk)
+    apply_plan(inverse)
     ned.refresh_from_db()
     assert all_grants() == before and ned.is_active and ned.groups.filter(name="stewards").exists()
 
@@ -103,16 +106,16 @@ def test_heirs_are_other_active_principals(heir, message):
 
 def test_the_plan_is_stale_after_a_change_of_the_user_and_can_be_renewed():
     plan = off_board(stranded_heirs=["user:dee"])
-    change_grants(author=COMMAND, grant=[("user:ned", parse_address("namespace:hr"), "ADMIN")])
+    add_grant("user:ned", "namespace:hr", "ADMIN")
     with pytest.raises(StalePlan):
-        apply_plan(author=COMMAND, plan_id=plan.pk)
-    renewed = renew_plan(author=COMMAND, plan_id=plan.pk)
+        apply_plan(plan)
+    renewed = renew_plan(plan)
     assert renewed.effect["revokes"] == plan.effect["revokes"] + 1
-    assert apply_plan(author=COMMAND, plan_id=renewed.pk).effect["deactivations"] == 1
+    assert apply_plan(renewed).effect["deactivations"] == 1
 
 
 def test_stranded_entities_come_first():
-    change_grants(author=COMMAND, grant=[("user:ned", parse_address("namespace:hr"), "READ")])
+    add_grant("user:ned", "namespace:hr", "READ")
     held = held_entities(User.objects.get(username="ned"))
     assert [row.is_stranded for row in held] == [True] * (len(SALES) + 1) + [False] * 2
     assert {str(row.entity) for row in held[-2:]} == {"namespace:hr", PLANNED}
@@ -123,7 +126,6 @@ def test_grants_are_handed_over_with_their_periods_and_shorten_none():
     until, later = Validity(None, now + 3 * day), Validity(now + day, now + 9 * day)
     hr, salaries = parse_address("namespace:hr"), parse_address("dataset:hr.salaries")
     change_grants(
-        author=COMMAND,
         grant=[
             ("user:ned", hr, "READ", until),
             ("user:ned", hr, "WRITE", later),
@@ -131,13 +133,11 @@ def test_grants_are_handed_over_with_their_periods_and_shorten_none():
             ("user:out", hr, "READ", later),
             ("user:dee", hr, "READ"),
             ("user:dee", hr, "WRITE", until),
-        ],
+        ]
     )
     # salaries is stranded, and the limited ADMIN of the user stays limited; the expired grant is not handed
     # over
-    change_grants(
-        author=COMMAND, grant=[("user:ned", salaries, "ADMIN", until), ("user:ned", salaries, "READ", until)]
-    )
+    change_grants(grant=[("user:ned", salaries, "ADMIN", until), ("user:ned", salaries, "READ", until)])
     UserGrant.objects.filter(
         user__username="ned", permission__codename="read", content_object__key="hr.salaries"
     ).update(valid_until=now - day)

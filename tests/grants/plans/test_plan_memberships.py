@@ -14,14 +14,20 @@ from grants.change_set import Join, Leave
 from grants.errors import ChangeRefused, PlanError, StalePlan
 from grants.journal import current_revision
 from grants.models import GroupGrant, Plan, User, UserGrant, permission_ids
-from grants.plans.apply import apply_plan, inverse_plan
 from grants.plans.effect import PrincipalEffects
-from grants.plans.renew import renew_plan
 from grants.plans.stranding import stranded_entities
-from grants.principals.services import add_group
-from tests.support.authors import COMMAND, all_grants, lines_after
+from tests.support.authors import all_grants, lines_after
 from tests.support.cast import create_sample_tenant
-from tests.support.changes import add_member, change_grants, create_plan_from_changes, set_user_active
+from tests.support.changes import (
+    add_group,
+    add_member,
+    apply_plan,
+    change_grants,
+    create_inverse,
+    create_plan_from_changes,
+    renew_plan,
+    set_user_active,
+)
 
 pytestmark = pytest.mark.django_db
 
@@ -34,7 +40,7 @@ def cast():
 
 
 def create_plan(**changes) -> Plan:
-    return create_plan_from_changes(author=COMMAND, **changes)
+    return create_plan_from_changes(**changes)
 
 
 def memberships() -> set[tuple[str, str]]:
@@ -65,7 +71,7 @@ def test_a_plan_changes_memberships_and_status_together_and_its_inverse_restores
     }
     before, grants_before = current_revision(), all_grants()
     assert memberships() == {("grp", "operators")}
-    assert apply_plan(author=COMMAND, plan_id=plan.pk).effect == plan.effect
+    assert apply_plan(plan).effect == plan.effect
     assert memberships() == {("out", "operators")}
     assert User.objects.get(username="ina").is_active and not User.objects.get(username="dee").is_active
     assert lines_after(before) == [
@@ -76,12 +82,12 @@ def test_a_plan_changes_memberships_and_status_together_and_its_inverse_restores
         ("user-deactivate", "user:dee", "", "", f"plan {plan.pk}"),
         ("plan-apply", "", "", "", f"plan {plan.pk}: {plan.title}"),
     ]
-    inverse = inverse_plan.create(author=COMMAND, plan_id=plan.pk)
-    apply_plan(author=COMMAND, plan_id=inverse.pk)
+    inverse = create_inverse(plan)
+    apply_plan(inverse)
     assert memberships() == {("grp", "operators")} and all_grants() == grants_before
     assert not User.objects.get(username="ina").is_active and User.objects.get(username="dee").is_active
     with pytest.raises(PlanError, match=f"already undone by plan {inverse.pk}: there is nothing to undo"):
-        inverse_plan.create(author=COMMAND, plan_id=plan.pk)
+        create_inverse(plan)
 
 
 def test_items_that_change_nothing_are_counted_and_skipped():
@@ -93,12 +99,12 @@ def test_items_that_change_nothing_are_counted_and_skipped():
     )
     assert plan.effect["already"] == 4 and not len(PrincipalEffects(plan))
     before = current_revision()
-    assert apply_plan(author=COMMAND, plan_id=plan.pk).effect["already"] == 4 and current_revision() == before
+    assert apply_plan(plan).effect["already"] == 4 and current_revision() == before
 
 
 def test_an_account_that_joins_a_group_becomes_a_principal():
     before = current_revision()
-    apply_plan(author=COMMAND, plan_id=create_plan(join=[Join("ada", "operators")]).pk)
+    apply_plan(create_plan(join=[Join("ada", "operators")]))
     assert [line[:2] for line in lines_after(before)][:2] == [
         ("principal-add", "user:ada"),
         ("member-add", "user:ada"),
@@ -115,24 +121,24 @@ def test_the_effect_on_a_user_names_memberships_and_status():
 @pytest.mark.parametrize(
     "change",
     [
-        lambda: add_member(author=COMMAND, user="out", group="operators"),
-        lambda: set_user_active(author=COMMAND, name="dee", active=False),
+        lambda: add_member("out", "operators"),
+        lambda: set_user_active("dee", active=False),
     ],
 )
 def test_a_plan_becomes_stale_when_its_memberships_or_users_change_and_can_be_renewed(change):
     plan = create_plan(join=[OUT_JOINS], deactivate=["dee"])
     change()
     with pytest.raises(StalePlan):
-        apply_plan(author=COMMAND, plan_id=plan.pk)
-    renewed = renew_plan(author=COMMAND, plan_id=plan.pk)
+        apply_plan(plan)
+    renewed = renew_plan(plan)
     assert renewed.effect["already"] == 1
-    apply_plan(author=COMMAND, plan_id=renewed.pk)
+    apply_plan(renewed)
 
 
 def test_other_members_of_a_group_do_not_make_a_plan_stale():
     plan = create_plan(join=[OUT_JOINS])
-    add_member(author=COMMAND, user="dee", group="operators")
-    apply_plan(author=COMMAND, plan_id=plan.pk)
+    add_member("dee", "operators")
+    apply_plan(plan)
 
 
 def test_deactivation_in_a_plan_ends_tokens():
@@ -145,7 +151,7 @@ def test_deactivation_in_a_plan_ends_tokens():
         created_at=timezone.now(),
         expires_at=timezone.now() + timedelta(days=1),
     )
-    apply_plan(author=COMMAND, plan_id=create_plan(deactivate=["dee"]).pk)
+    apply_plan(create_plan(deactivate=["dee"]))
     token.refresh_from_db()
     assert token.revoked_at
 
@@ -153,7 +159,7 @@ def test_deactivation_in_a_plan_ends_tokens():
 def test_the_last_administrator_cannot_be_deactivated_by_a_plan():
     plan = create_plan(deactivate=["ada"], join=[OUT_JOINS])
     with pytest.raises(PlanError, match="the only active administrator"):
-        apply_plan(author=COMMAND, plan_id=plan.pk)
+        apply_plan(plan)
     assert memberships() == {("grp", "operators")}
 
 
@@ -173,7 +179,7 @@ def test_strandings_agree_with_counting_administrators_before_and_after():
     entities = list(Entity.objects.filter(state="live", namespace__key="sales"))
     users = ["ned", "dee", "grp", "ina", "out"]
     for name in ("red", "blue"):
-        add_group(author=COMMAND, name=name)
+        add_group(name)
     groups = list(Group.objects.all())
     admin = permission_ids()["ADMIN"]
     for seed in range(20):
@@ -198,7 +204,7 @@ def test_strandings_agree_with_counting_administrators_before_and_after():
         )
         before = administrators(entities, admin)
         predicted = {str(row.address): row.admin_count for row in stranded_entities(plan, max_rows=100)}
-        apply_plan(author=COMMAND, plan_id=plan.pk)
+        apply_plan(plan)
         after = administrators(entities, admin)
         expected = {
             str(entity): after[entity.pk]
@@ -224,7 +230,7 @@ def reset(draw: random.Random, users, groups, entities) -> None:
         for entity in entities
         if draw.random() < 0.25
     ]
-    change_grants(author=COMMAND, grant=grants)
+    change_grants(grant=grants)
 
 
 def administrators(entities, admin: int) -> dict[int, int]:

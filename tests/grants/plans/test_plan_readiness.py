@@ -13,12 +13,12 @@ from grants.errors import GrantError
 from grants.evaluation.engine import check
 from grants.lifecycle.missing_grants import active_user_by_name, missing_grants_to_delete
 from grants.models import User
-from grants.plans.apply import apply_plan
 from grants.plans.sources.readiness import readiness_plan
 from grants.policies.catalogue import GENERATIONS
 from grants.policies.question import Question
 from tests.support.authors import COMMAND
 from tests.support.cast import create_sample_tenant
+from tests.support.changes import apply_plan
 from tests.support.random_tenants import random_tenant, reference_is_permitted, seeds, store_tenant
 
 pytestmark = pytest.mark.django_db
@@ -65,7 +65,7 @@ def assert_is_enough_and_minimal(tenant, question, principal):
             dataclasses.replace(tenant, grants=tenant.grants | items - {item}), question
         )
     with transaction.atomic():
-        apply_plan(author=COMMAND, plan_id=plan.pk)
+        apply_plan(plan)
         assert check(question).is_permitted
         transaction.set_rollback(True)
 
@@ -113,7 +113,7 @@ def test_an_account_that_was_not_a_principal_can_delete_the_namespace_afterwards
     plan = readiness_plan.create(
         author=COMMAND, namespace=parse_address("namespace:hr"), user="ada", generation="final"
     )
-    apply_plan(author=COMMAND, plan_id=plan.pk)
+    apply_plan(plan)
     assert User.objects.get(username="ada").is_principal
     assert check(Question("user", "ada", "delete", parse_address("namespace:hr"), "final")).is_permitted
 

@@ -14,9 +14,8 @@ from grants.changes.entities import describe_entity
 from grants.errors import ChangeRefused, GrantError, NotAdministrator, PlanError, StaleBase
 from grants.journal import Author, current_revision, first_break
 from grants.models import Plan, PlanState, User
-from grants.plans.apply import apply_plan, discard_plan, inverse_plan
 from grants.plans.effect import PrincipalEffects, changing_items
-from grants.plans.renew import SOURCES, renew_plan
+from grants.plans.renew import SOURCES
 from grants.plans.sources.answer import answer_plan
 from grants.plans.sources.changes import change_set_plan
 from grants.plans.sources.copy import copy_plan
@@ -37,10 +36,15 @@ from tests.support.authors import (
 )
 from tests.support.cast import create_sample_tenant
 from tests.support.changes import (
+    add_grant,
     add_member,
+    apply_plan,
     change_grants,
+    create_inverse,
     create_plan_from_changes,
+    discard_plan,
     register_entity,
+    renew_plan,
     set_user_active,
 )
 
@@ -105,7 +109,7 @@ def test_creating_a_plan_changes_no_grant_and_keeps_the_items_in_order():
 
 def test_applying_a_plan_makes_all_changes_and_journals_them_with_the_reason():
     plan, before = create_sample_plan(), current_revision()
-    plan = apply_plan(author=COMMAND, plan_id=plan.pk)
+    plan = apply_plan(plan)
     assert (plan.state, plan.decided_by, plan.reason, plan.revision) == (
         "applied",
         "a command",
@@ -134,20 +138,20 @@ def test_applying_a_plan_makes_all_changes_and_journals_them_with_the_reason():
 
 def test_an_applied_or_discarded_plan_cannot_be_applied_or_discarded_again():
     applied, discarded = create_sample_plan(), create_sample_plan()
-    apply_plan(author=COMMAND, plan_id=applied.pk)
-    discard_plan(author=COMMAND, plan_id=discarded.pk)
+    apply_plan(applied)
+    discard_plan(discarded)
     before = database_state()
     for plan in (applied, discarded):
         for decide in (apply_plan, discard_plan):
             with pytest.raises(PlanError, match="was already .* by a command"):
-                decide(author=COMMAND, plan_id=plan.pk)
+                decide(plan)
     assert database_state() == before
 
 
 def test_applying_needs_a_reason():
     plan = create_sample_plan()
     with pytest.raises(PlanError, match="the reason is missing"):
-        apply_plan(author=Author("a command", reason="  "), plan_id=plan.pk)
+        apply_plan(plan, author=Author("a command", reason="  "))
 
 
 @pytest.mark.parametrize("role", ["auditor", "ordinary"])
@@ -157,16 +161,16 @@ def test_only_administrators_create_apply_and_discard_plans(role):
     before = database_state()
     for attempt in (
         lambda: create_sample_plan(author),
-        lambda: apply_plan(author=author, plan_id=plan.pk),
-        lambda: discard_plan(author=author, plan_id=plan.pk),
-        lambda: renew_plan(author=author, plan_id=plan.pk),
+        lambda: apply_plan(plan, author=author),
+        lambda: discard_plan(plan, author=author),
+        lambda: renew_plan(plan, author=author),
     ):
         with pytest.raises(NotAdministrator):
             attempt()
     assert database_state() == before
-    apply_plan(author=COMMAND, plan_id=applied.pk)
+    apply_plan(applied)
     with pytest.raises(NotAdministrator):
-        inverse_plan.create(author=author, plan_id=applied.pk)
+        create_inverse(applied, author=author)
     assert Plan.objects.count() == 2 and Plan.objects.get(pk=plan.pk).is_proposed
 
 
@@ -181,25 +185,20 @@ def test_only_administrators_create_plans_from_a_source(role):
 
 
 RELEVANT_CHANGES = {
-    "a grant on an entity of the plan": lambda: change_grants(
-        author=COMMAND, grant=[item("user:grp", ORDERS)]
-    ),
+    "a grant on an entity of the plan": lambda: add_grant(*item("user:grp", ORDERS)),
     "the state of an entity of the plan": lambda: (
-        Entity.objects.get(key="sales.orders")
-        and register_entity(author=COMMAND, address=parse_address("dataset:sales.new"))
+        Entity.objects.get(key="sales.orders") and register_entity("dataset:sales.new")
     ),
-    "the state of a user of the plan": lambda: set_user_active(author=COMMAND, name="out", active=False),
-    "a member of a group of the plan": lambda: add_member(author=COMMAND, user="ned", group="operators"),
+    "the state of a user of the plan": lambda: set_user_active("out", active=False),
+    "a member of a group of the plan": lambda: add_member("ned", "operators"),
 }
 UNRELATED_CHANGES = {
-    "a grant in another namespace": lambda: change_grants(
-        author=COMMAND, grant=[item("user:out", "dataset:hr.salaries")]
-    ),
-    "a grant on another entity of the namespace": lambda: change_grants(
-        author=COMMAND, grant=[item("user:grp", "artifact:sales.etl-1.0")]
+    "a grant in another namespace": lambda: add_grant(*item("user:out", "dataset:hr.salaries")),
+    "a grant on another entity of the namespace": lambda: add_grant(
+        *item("user:grp", "artifact:sales.etl-1.0")
     ),
     "a description": lambda: describe_entity(author=COMMAND, address=parse_address(ORDERS), description="x"),
-    "the state of another user": lambda: set_user_active(author=COMMAND, name="aud", active=False),
+    "the state of another user": lambda: set_user_active("aud", active=False),
 }
 
 
@@ -211,7 +210,7 @@ def test_a_stale_plan_is_refused(change):
     with pytest.raises(
         StaleBase, match=r"data on which it depends has changed since: line \d+ .*renew the plan"
     ) as stale:
-        apply_plan(author=COMMAND, plan_id=plan.pk)
+        apply_plan(plan)
     assert (stale.value.base_revision, stale.value.revision) == (plan.base_revision, current_revision())
     assert database_state() == before and Plan.objects.get(pk=plan.pk).is_proposed
 
@@ -220,7 +219,7 @@ def test_a_stale_plan_is_refused(change):
 def test_unrelated_changes_do_not_make_a_plan_stale(change):
     plan = create_sample_plan()
     UNRELATED_CHANGES[change]()
-    assert apply_plan(author=COMMAND, plan_id=plan.pk).state == PlanState.APPLIED
+    assert apply_plan(plan).state == PlanState.APPLIED
 
 
 def test_a_computed_plan_depends_on_the_whole_namespace():
@@ -230,9 +229,9 @@ def test_a_computed_plan_depends_on_the_whole_namespace():
     other = readiness_plan.create(
         author=COMMAND, namespace=parse_address("namespace:hr"), user="dee", generation="final"
     )
-    register_entity(author=COMMAND, address=parse_address("stream:sales.clicks"))
+    register_entity("stream:sales.clicks")
     assert invalidating_line(plan).entity == "stream:sales.clicks" and invalidating_line(other) is None
-    renewed = renew_plan(author=COMMAND, plan_id=plan.pk)
+    renewed = renew_plan(plan)
     plan.refresh_from_db()
     assert (plan.state, plan.reason, renewed.renewal_of) == ("discarded", f"renewed as {renewed}", plan)
     assert {str(row.address) for row in renewed.items.all()} - {
@@ -245,23 +244,23 @@ def test_names_with_dots_and_colons_are_matched_with_their_journal_lines():
     name = "user:a.b:c"
     User.objects.create(username="a.b:c")
     address = parse_address("kerberosprincipal:etl.one/host@REALM")
-    plan = create_plan_from_changes(author=COMMAND, grant=[(name, address, "READ")])
+    plan = create_plan_from_changes(grant=[(name, address, "READ")])
     assert invalidating_line(plan) is None
-    change_grants(author=COMMAND, grant=[("user:out", address, "READ")])
+    add_grant("user:out", address, "READ")
     assert invalidating_line(plan).entity == str(address)
-    again = renew_plan(author=COMMAND, plan_id=plan.pk)
-    set_user_active(author=COMMAND, name="a.b:c", active=False)
+    again = renew_plan(plan)
+    set_user_active("a.b:c", active=False)
     assert invalidating_line(again).principal == name
 
 
 def test_the_inverse_plan_undoes_only_the_changes_that_were_made():
     before = all_grants()
-    plan = apply_plan(author=COMMAND, plan_id=create_sample_plan().pk)
-    inverse = inverse_plan.create(author=COMMAND, plan_id=plan.pk)
+    plan = apply_plan(create_sample_plan())
+    inverse = create_inverse(plan)
     assert inverse.inverse_of == plan and inverse.items.count() == 3 and inverse.effect["already"] == 0
-    apply_plan(author=COMMAND, plan_id=inverse.pk)
+    apply_plan(inverse)
     assert all_grants() == before
-    again = inverse_plan.create(author=COMMAND, plan_id=inverse.pk)
+    again = create_inverse(inverse)
     assert [(row.verb, row.principal) for row in again.items.order_by("position")] == [
         (row.verb, row.principal) for row in changing_items(plan).order_by("position")
     ]
@@ -270,13 +269,13 @@ def test_the_inverse_plan_undoes_only_the_changes_that_were_made():
 def test_a_plan_that_changed_nothing_or_was_not_applied_cannot_be_undone():
     plan = create_sample_plan()
     with pytest.raises(PlanError, match="is proposed: only an applied plan can be undone"):
-        inverse_plan.create(author=COMMAND, plan_id=plan.pk)
+        create_inverse(plan)
     nothing = create_sample_plan(grant=[item("user:dee", ORDERS)])
     revision = current_revision()
-    apply_plan(author=COMMAND, plan_id=nothing.pk)
+    apply_plan(nothing)
     assert current_revision() == revision
     with pytest.raises(PlanError, match="changed nothing"):
-        inverse_plan.create(author=COMMAND, plan_id=nothing.pk)
+        create_inverse(nothing)
 
 
 def test_invalid_items_are_refused_each_with_its_position():
@@ -285,9 +284,9 @@ def test_invalid_items_are_refused_each_with_its_position():
         {"grant": [item("user:out", "instance:other")]},
     ):
         with pytest.raises(ChangeRefused):
-            create_plan_from_changes(author=COMMAND, **changes)
+            create_plan_from_changes(**changes)
     with pytest.raises(PlanError, match="the plan is empty"):
-        create_plan_from_changes(author=COMMAND)
+        create_plan_from_changes()
     assert not Plan.objects.exists()
 
 
@@ -316,19 +315,18 @@ def test_an_entity_is_stranded_when_it_loses_administrators_and_fewer_than_two_r
     group = Group.objects.create(name="owners")
     group.user_set.set(User.objects.filter(username__in=["dee", "grp", "ina"]))
     change_grants(
-        author=COMMAND,
         grant=[
             item("group:owners", ORDERS, "ADMIN"),
             item("user:out", CUSTOMERS, "ADMIN"),
             item("user:ina", "artifact:sales.etl-1.0", "ADMIN"),
-        ],
+        ]
     )
     revoke = [
         item("user:ned", address, "ADMIN")
         for address in (ORDERS, CUSTOMERS, "artifact:sales.etl-1.0", "application:sales.shop")
     ]
     plan = create_plan_from_changes(
-        author=COMMAND, revoke=revoke, grant=[item("user:dee", "application:sales.shop", "ADMIN")]
+        revoke=revoke, grant=[item("user:dee", "application:sales.shop", "ADMIN")]
     )
     # orders keeps dee and grp through the group; dee takes over the application, of which there is one as
     # before
@@ -337,13 +335,11 @@ def test_an_entity_is_stranded_when_it_loses_administrators_and_fewer_than_two_r
         (CUSTOMERS, 1),
     ]
     assert (plan.effect["stranded_none"], plan.effect["stranded_one"]) == (1, 1)
-    whole = create_plan_from_changes(
-        author=COMMAND, revoke=[item("group:owners", ORDERS, "ADMIN"), *revoke[:1]]
-    )
+    whole = create_plan_from_changes(revoke=[item("group:owners", ORDERS, "ADMIN"), *revoke[:1]])
     assert [(str(row.address), row.admin_count) for row in stranded_entities(whole, max_rows=10)] == [
         (ORDERS, 0)
     ]
-    one = create_plan_from_changes(author=COMMAND, revoke=[item("group:owners", ORDERS, "ADMIN")])
+    one = create_plan_from_changes(revoke=[item("group:owners", ORDERS, "ADMIN")])
     assert [(str(row.address), row.admin_count) for row in stranded_entities(one, max_rows=10)] == [
         (ORDERS, 1)
     ]
@@ -358,21 +354,13 @@ def test_an_entity_is_stranded_when_it_loses_administrators_and_fewer_than_two_r
     ],
 )
 def test_addresses_to_be_registered_are_counted_with_their_containers(addresses):
-    plan = create_plan_from_changes(
-        author=COMMAND, grant=[item("user:out", address) for address in addresses]
-    )
+    plan = create_plan_from_changes(grant=[item("user:out", address) for address in addresses])
     foretold, before = plan.effect["planned"], len(entity_states())
-    assert (
-        apply_plan(author=COMMAND, plan_id=plan.pk).effect["planned"]
-        == foretold
-        == len(entity_states()) - before
-    )
+    assert apply_plan(plan).effect["planned"] == foretold == len(entity_states()) - before
 
 
 def test_a_copy_has_only_grants_that_the_target_does_not_hold_directly():
-    change_grants(
-        author=COMMAND, grant=[item("user:dee", CUSTOMERS, "ADMIN"), item("user:ned", "dataset:hr.salaries")]
-    )
+    change_grants(grant=[item("user:dee", CUSTOMERS, "ADMIN"), item("user:ned", "dataset:hr.salaries")])
     plan = copy_plan.create(author=COMMAND, source="user:ned", target="user:dee")
     assert {str(row.address) for row in plan.items.all()} == {
         "namespace:sales",
@@ -388,9 +376,9 @@ def test_a_copy_has_only_grants_that_the_target_does_not_hold_directly():
     assert [(row.principal, str(row.address)) for row in inside.items.all()] == [
         ("group:operators", "dataset:hr.salaries")
     ]
-    change_grants(author=COMMAND, grant=[item("user:ned", "dataset:hr.more")])
+    add_grant(*item("user:ned", "dataset:hr.more"))
     assert invalidating_line(plan).entity == "dataset:hr.more"
-    assert renew_plan(author=COMMAND, plan_id=plan.pk).items.count() == 7
+    assert renew_plan(plan).items.count() == 7
 
 
 @pytest.mark.parametrize(
@@ -419,10 +407,10 @@ def test_applying_takes_statements_by_batch_not_by_item():
             states={parse_address(f"dataset:sales.{name}{number}"): "live" for number in range(count)}
         )
         plan = create_plan_from_changes(
-            author=COMMAND, grant=[item("user:out", f"dataset:sales.{name}{n}") for n in range(count)]
+            grant=[item("user:out", f"dataset:sales.{name}{n}") for n in range(count)]
         )
         with CaptureQueriesContext(connection) as captured:
-            apply_plan(author=COMMAND, plan_id=plan.pk)
+            apply_plan(plan)
         return len(captured)
 
     assert statements("few", 3) == statements("many", 300)

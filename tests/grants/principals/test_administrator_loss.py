@@ -13,8 +13,8 @@ from grants.principals.administrator_loss import (
     loss_if_revoked,
 )
 from grants.principals.user_comparison import compare_groups, differing_entities
-from tests.support.cast import SETUP, create_sample_tenant
-from tests.support.changes import change_grants
+from tests.support.cast import create_sample_tenant
+from tests.support.changes import add_grant, change_grants
 
 pytestmark = pytest.mark.django_db
 
@@ -35,12 +35,11 @@ def test_entities_of_a_sole_administrator_are_stranded_without_an_administrator(
 def test_a_single_remaining_administrator_is_named_and_two_are_enough():
     cast = create_sample_tenant()
     change_grants(
-        author=SETUP,
         grant=[
-            ("user:dee", parse_address("dataset:sales.orders"), "ADMIN"),
-            ("user:dee", parse_address("dataset:sales.customers"), "ADMIN"),
-            ("group:operators", parse_address("dataset:sales.customers"), "ADMIN"),
-        ],
+            ("user:dee", "dataset:sales.orders", "ADMIN"),
+            ("user:dee", "dataset:sales.customers", "ADMIN"),
+            ("group:operators", "dataset:sales.customers", "ADMIN"),
+        ]
     )
     rows = stranded_after_removal(cast["ned"])
     assert ("dataset:sales.orders", 1, "dee") in rows
@@ -49,13 +48,13 @@ def test_a_single_remaining_administrator_is_named_and_two_are_enough():
 
 def test_inactive_users_do_not_count_as_administrators():
     cast = create_sample_tenant()
-    change_grants(author=SETUP, grant=[("user:ina", parse_address("dataset:sales.orders"), "ADMIN")])
+    add_grant("user:ina", "dataset:sales.orders", "ADMIN")
     assert ("dataset:sales.orders", 0, "") in stranded_after_removal(cast["ned"])
 
 
 def test_a_user_who_leaves_loses_privileges_through_groups():
     cast = create_sample_tenant()
-    change_grants(author=SETUP, grant=[("group:operators", parse_address("dataset:hr.salaries"), "ADMIN")])
+    add_grant("group:operators", "dataset:hr.salaries", "ADMIN")
     assert stranded_after_removal(cast["grp"]) == {("dataset:hr.salaries", 0, "")}
     Group.objects.get(name="operators").user_set.add(cast["dee"])
     assert stranded_after_removal(cast["grp"]) == {("dataset:hr.salaries", 1, "dee")}
@@ -66,31 +65,30 @@ def test_a_user_who_leaves_loses_privileges_through_groups():
 def test_removing_a_group_ends_its_grants_and_nothing_else():
     cast, salaries = create_sample_tenant(), "dataset:hr.salaries"
     operators = Group.objects.get(name="operators")
-    change_grants(author=SETUP, grant=[("group:operators", parse_address(salaries), "ADMIN")])
+    add_grant("group:operators", salaries, "ADMIN")
     operators.user_set.add(cast["dee"], cast["ned"])
     assert stranded_after_removal(operators) == {(salaries, 0, "")}
-    change_grants(author=SETUP, grant=[("user:ned", parse_address(salaries), "ADMIN")])
+    add_grant("user:ned", salaries, "ADMIN")
     assert stranded_after_removal(operators) == {(salaries, 1, "ned")}
     Group.objects.create(name="stewards").user_set.add(cast["out"])
-    change_grants(author=SETUP, grant=[("group:stewards", parse_address(salaries), "ADMIN")])
+    add_grant("group:stewards", salaries, "ADMIN")
     assert stranded_after_removal(operators) == set()
 
 
 def test_removing_a_group_without_active_users_strands_nothing():
     cast = create_sample_tenant()
     Group.objects.create(name="stewards").user_set.add(cast["ina"])
-    change_grants(author=SETUP, grant=[("group:stewards", parse_address("dataset:hr.salaries"), "ADMIN")])
+    add_grant("group:stewards", "dataset:hr.salaries", "ADMIN")
     assert stranded_after_removal(Group.objects.get(name="stewards")) == set()
 
 
 def test_only_live_entities_can_be_stranded():
     cast = create_sample_tenant()
     change_grants(
-        author=SETUP,
         grant=[
-            ("user:dee", parse_address("dataset:sales.forecast"), "ADMIN"),
-            ("user:dee", parse_address("dataset:sales.legacy"), "ADMIN"),
-        ],
+            ("user:dee", "dataset:sales.forecast", "ADMIN"),
+            ("user:dee", "dataset:sales.legacy", "ADMIN"),
+        ]
     )
     assert stranded_after_removal(cast["dee"]) == set()
 
@@ -110,9 +108,7 @@ def loss_counts(loss) -> tuple[int, int]:
 
 
 def change_admin_grants(*items: tuple[str, str], verb: str = "grant") -> None:
-    change_grants(
-        author=SETUP, **{verb: [(principal, parse_address(address), "ADMIN") for principal, address in items]}
-    )
+    change_grants(**{verb: [(principal, address, "ADMIN") for principal, address in items]})
 
 
 def loss_counts_if_revoked(holder, address: str) -> tuple[int, int]:
@@ -213,9 +209,7 @@ def test_users_differ_in_privileges_that_only_one_of_them_has():
 
 def test_a_direct_grant_and_a_grant_through_a_group_are_no_difference():
     cast = create_sample_tenant()
-    change_grants(
-        author=SETUP, grant=[("user:out", parse_address("program:sales.shop.workflow.daily"), "EXECUTE")]
-    )
+    add_grant("user:out", "program:sales.shop.workflow.daily", "EXECUTE")
     assert differing_addresses(cast["grp"], cast["out"]) == {"dataset:sales.forecast"}
     Group.objects.get(name="operators").user_set.add(cast["out"])
     assert differing_addresses(cast["grp"], cast["out"]) == set()
@@ -224,7 +218,5 @@ def test_a_direct_grant_and_a_grant_through_a_group_are_no_difference():
 def test_grants_of_a_common_group_are_no_difference():
     cast = create_sample_tenant()
     Group.objects.get(name="operators").user_set.add(cast["dee"])
-    change_grants(
-        author=SETUP, grant=[("user:dee", parse_address("program:sales.shop.workflow.daily"), "EXECUTE")]
-    )
+    add_grant("user:dee", "program:sales.shop.workflow.daily", "EXECUTE")
     assert differing_addresses(cast["dee"], cast["grp"]) == {"dataset:sales.orders", "dataset:sales.legacy"}

@@ -6,18 +6,16 @@ import json
 import pytest
 from django.contrib.auth.models import Group
 
-from entities.address import parse_address
 from entities.vocabulary import Privilege
 from grants.errors import PrincipalError
 from grants.journal import Author, first_break
 from grants.models import JournalLine, Role, User
 from grants.principals.new_names import names_that_differ_in_case
-from grants.principals.services import add_group, add_user
 from grants.tenant.export_document import export_tenant
 from grants.tenant.import_document import import_tenant
 from grants.tenant.reading import BadTenantDocument
 from tests.support.authors import COMMAND
-from tests.support.changes import change_grants
+from tests.support.changes import add_grant, add_group, add_user
 
 pytestmark = pytest.mark.django_db
 
@@ -68,7 +66,7 @@ def test_the_attack_a_name_that_looks_like_admin(kind, name, admin):
 def test_names_beyond_ascii_are_compared_without_case(existing, new):
     User.objects.create(username=existing)
     with pytest.raises(PrincipalError, match="looks like"):
-        add_user(author=COMMAND, name=new)
+        add_user(new)
 
 
 @pytest.mark.parametrize("kind", ADD)
@@ -87,7 +85,7 @@ def test_the_attack_a_space_at_the_edge_makes_a_second_admin(kind, name, admin):
     with pytest.raises(PrincipalError, match="starts or ends with a space"):
         ADD[kind](author=COMMAND, name=name)
     User.objects.create(username=name)
-    assert not add_user(author=COMMAND, name=name).has_changed
+    assert not add_user(name).has_changed
 
 
 @pytest.mark.parametrize(
@@ -108,14 +106,14 @@ def test_the_attack_a_space_at_the_edge_makes_a_second_admin(kind, name, admin):
 )
 def test_a_user_cannot_have_the_name_of_a_command(name):
     with pytest.raises(PrincipalError, match="is reserved for a command of the console"):
-        add_user(author=COMMAND, name=name, is_principal=False)
-    assert add_group(author=COMMAND, name=name).has_changed
+        add_user(name, is_principal=False)
+    assert add_group(name).has_changed
 
 
 def test_the_attack_an_imported_account_writes_journal_lines_as_a_command():
     account = User.objects.create(username="bootstrap", role=Role.ADMINISTRATOR)
-    add_group(author=Author("bootstrap"), name="of-command")
-    add_group(author=Author("bootstrap", user_id=account.pk), name="of-account")
+    add_group("of-command", author=Author("bootstrap"))
+    add_group("of-account", author=Author("bootstrap", user_id=account.pk))
     lines = JournalLine.objects.order_by("revision").values_list("actor", "principal")
     assert list(lines) == [("bootstrap", "group:of-command"), ("bootstrap (account)", "group:of-account")]
     assert first_break() is None
@@ -129,19 +127,14 @@ def test_other_names_are_accepted(name, admin):
 
 
 def test_a_user_and_a_group_can_have_the_same_name():
-    assert (
-        add_user(author=COMMAND, name="sales").has_changed
-        and add_group(author=COMMAND, name="Sales").has_changed
-    )
+    assert add_user("sales").has_changed and add_group("Sales").has_changed
 
 
 def test_existing_names_keep_working():
     for name in ("admin", "Admin", "adm\u200bin"):
         User.objects.create(username=name)
-        assert not add_user(author=COMMAND, name=name).has_changed
-    change_grants(
-        author=COMMAND, grant=[("user:adm\u200bin", parse_address("namespace:sales"), Privilege.READ)]
-    )
+        assert not add_user(name).has_changed
+    add_grant("user:adm\u200bin", "namespace:sales", Privilege.READ)
     exported = io.BytesIO()
     export_tenant(exported)
     import_tenant(stream=io.BytesIO(exported.getvalue()), author=COMMAND)

@@ -11,9 +11,16 @@ from grants.errors import GrantError, NotAdministrator, PrincipalError
 from grants.evaluation.engine import check
 from grants.models import Role, User
 from grants.policies.question import Question
-from grants.principals.services import add_group, add_user, set_user_role
+from grants.principals.services import set_user_role
 from tests.support.authors import COMMAND, administrator, author_with, database_state, lines_after
-from tests.support.changes import add_member, change_grants, remove_member, set_user_active
+from tests.support.changes import (
+    add_grant,
+    add_group,
+    add_member,
+    add_user,
+    remove_member,
+    set_user_active,
+)
 
 pytestmark = pytest.mark.django_db
 
@@ -25,7 +32,7 @@ def alice():
 
 
 def test_a_new_user_is_a_principal_who_cannot_sign_in_yet():
-    outcome = add_user(author=COMMAND, name="Zoë O'Hara", email="zoe@example.com")
+    outcome = add_user("Zoë O'Hara", email="zoe@example.com")
     user = User.objects.get()
     assert (user.username, user.email, user.is_principal, user.role) == (
         "Zoë O'Hara",
@@ -39,18 +46,15 @@ def test_a_new_user_is_a_principal_who_cannot_sign_in_yet():
 
 
 def test_a_user_can_be_added_inactive_and_with_a_role():
-    add_user(author=COMMAND, name="aud", active=False, role="auditor")
+    add_user("aud", active=False, role="auditor")
     assert lines_after(0) == [("user-add", "user:aud", "", "", "inactive, role: auditor")]
     assert User.objects.get(is_active=False, role=Role.AUDITOR).username == "aud"
 
 
 def test_adding_an_existing_principal_changes_nothing(alice):
     before = database_state()
-    assert add_user(author=COMMAND, name="alice").sentence == "user:alice already exists: nothing changed"
-    assert (
-        add_group(author=COMMAND, name="analysts").sentence
-        == "group:analysts already exists: nothing changed"
-    )
+    assert add_user("alice").sentence == "user:alice already exists: nothing changed"
+    assert add_group("analysts").sentence == "group:analysts already exists: nothing changed"
     assert database_state() == before
 
 
@@ -60,19 +64,19 @@ def test_names_are_case_sensitive(alice):
     """
     User.objects.create(username="Alice")
     Group.objects.create(name="Analysts")
-    add_member(author=COMMAND, user="Alice", group="analysts")
+    add_member("Alice", "analysts")
     assert [user.username for user in Group.objects.get(name="analysts").user_set.all()] == ["Alice"]
     assert not Group.objects.get(name="Analysts").user_set.exists()
 
 
 def test_a_user_and_a_group_may_share_a_name(alice):
-    assert add_group(author=COMMAND, name="alice").has_changed
+    assert add_group("alice").has_changed
     assert lines_after(0) == [("group-add", "group:alice", "", "", "")]
 
 
 def test_adding_an_existing_account_makes_it_a_principal():
     User.objects.create(username="root", is_principal=False, role=Role.ADMINISTRATOR)
-    assert add_user(author=COMMAND, name="root").has_changed
+    assert add_user("root").has_changed
     assert lines_after(0) == [("principal-add", "user:root", "", "", "")]
     assert User.objects.get().role == Role.ADMINISTRATOR
 
@@ -99,24 +103,24 @@ def test_an_invalid_name_is_refused(name, message):
 @pytest.mark.parametrize("email", ["a" * 255, "a\r\nBcc: b", "\ud800"])
 def test_an_invalid_email_is_refused(email):
     with pytest.raises(PrincipalError, match="email|surrogate"):
-        add_user(author=COMMAND, name="alice", email=email)
+        add_user("alice", email=email)
 
 
 def test_a_name_of_150_characters_is_journaled_in_full():
-    add_group(author=COMMAND, name="é" * 150)
+    add_group("é" * 150)
     assert lines_after(0)[0][1] == "group:" + "é" * 150
 
 
 def test_a_deactivated_user_is_denied_until_activated_again(alice):
     orders = parse_address("dataset:sales.orders")
     ensure_entities(states={orders: State.LIVE})
-    change_grants(author=COMMAND, grant=[(alice, orders, Privilege.READ)])
+    add_grant(alice, orders, Privilege.READ)
     question = Question("user", "alice", "read", orders, "final")
     for active, action in ((False, "user-deactivate"), (True, "user-activate")):
-        outcome = set_user_active(author=COMMAND, name="alice", active=active)
+        outcome = set_user_active("alice", active=active)
         assert lines_after(outcome.revision - 1) == [(action, "user:alice", "", "", "")]
         assert check(question).is_permitted is active
-        assert not set_user_active(author=COMMAND, name="alice", active=active).has_changed
+        assert not set_user_active("alice", active=active).has_changed
 
 
 def test_a_role_is_set_once_and_journaled(alice):
@@ -138,7 +142,7 @@ def test_an_unknown_role_is_refused(alice):
     "change",
     [
         lambda name: set_user_role(author=COMMAND, name=name, role="ordinary"),
-        lambda name: set_user_active(author=COMMAND, name=name, active=False),
+        lambda name: set_user_active(name, active=False),
     ],
     ids=["role", "deactivation"],
 )
@@ -157,14 +161,14 @@ def test_the_last_active_administrator_cannot_be_removed(change):
 
 
 def test_members_are_added_and_removed_once(alice):
-    joined = add_member(author=COMMAND, user="alice", group="analysts")
+    joined = add_member("alice", "analysts")
     assert joined.sentence == "user:alice is in group:analysts now"
     assert list(alice.groups.values_list("name", flat=True)) == ["analysts"]
-    assert not add_member(author=COMMAND, user="alice", group="analysts").has_changed
-    left = remove_member(author=COMMAND, user="alice", group="analysts")
+    assert not add_member("alice", "analysts").has_changed
+    left = remove_member("alice", "analysts")
     assert left.sentence == "user:alice is no longer in group:analysts"
     assert not alice.groups.exists()
-    assert not remove_member(author=COMMAND, user="alice", group="analysts").has_changed
+    assert not remove_member("alice", "analysts").has_changed
     assert lines_after(0) == [
         ("member-add", "user:alice", "", "", "group:analysts"),
         ("member-remove", "user:alice", "", "", "group:analysts"),
@@ -173,7 +177,7 @@ def test_members_are_added_and_removed_once(alice):
 
 def test_an_account_becomes_a_principal_by_joining_a_group(alice):
     User.objects.create(username="root", is_principal=False)
-    add_member(author=COMMAND, user="root", group="analysts")
+    add_member("root", "analysts")
     assert [line[0] for line in lines_after(0)] == ["principal-add", "member-add"]
     assert User.objects.get(username="root").is_principal
 

@@ -11,7 +11,7 @@ from grants.stewards.services import add_steward
 from tests.grants.requests.test_requests import approve, request_access
 from tests.support.authors import COMMAND
 from tests.support.cast import create_sample_tenant
-from tests.support.changes import change_grants
+from tests.support.changes import add_grant, change_grants
 
 pytestmark = pytest.mark.django_db
 DAILY = "program:sales.shop.workflow.daily"
@@ -79,7 +79,7 @@ def test_holders_of_admin_decide_only_with_delegation(settings):
 )
 def test_the_list_of_requests_agrees_with_the_check_of_one_request(delegation, address):
     """grp gets ADMIN on one address; the requests ask for access in and outside of it."""
-    change_grants(author=COMMAND, grant=[("group:operators", parse_address(address), "ADMIN")])
+    add_grant("group:operators", address, "ADMIN")
     wanted = [
         ("READ", "dataset:sales.orders"),
         ("EXECUTE", DAILY),
@@ -130,11 +130,7 @@ def test_a_delegate_that_loses_admin_between_page_and_click_is_refused(delegatio
     request = request_access()
     assert view_of(request, account("ned")).can_approve
     change_grants(
-        author=COMMAND,
-        revoke=[
-            ("user:ned", parse_address(address), "ADMIN")
-            for address in ("dataset:sales.orders", "namespace:sales")
-        ],
+        revoke=[("user:ned", address, "ADMIN") for address in ("dataset:sales.orders", "namespace:sales")]
     )
     with pytest.raises(NotApprover, match="may not decide"):
         approve(request, "ned")

@@ -7,7 +7,6 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from entities.address import parse_address
 from entities.vocabulary import Privilege
 from grants.change_set import Join
 from grants.errors import AlreadyPermitted
@@ -17,7 +16,6 @@ from grants.requests.gaps import first_denials
 from grants.requests.proposals import Proposal, proposals_of
 from grants.validity import Validity
 from tests.grants.requests.test_requests import ORDERS, approve, request_access
-from tests.support.authors import COMMAND
 from tests.support.cast import create_sample_tenant
 from tests.support.changes import change_grants, change_memberships
 
@@ -35,13 +33,12 @@ def test_access_with_a_gap_in_the_requested_period_can_be_requested_and_approved
     read = Question("user", "out", "read", ORDERS, "final")
     out = User.objects.get(username="out")
     change_grants(
-        author=COMMAND,
         grant=[
             ("user:out", ORDERS, Privilege.READ, Validity(None, now + 2 * day)),
             ("group:operators", ORDERS, Privilege.READ),
-        ],
+        ]
     )
-    change_memberships(author=COMMAND, join=[Join("out", "operators", Validity(now + 4 * day))])
+    change_memberships(join=[Join("out", "operators", Validity(now + 4 * day))])
     with django_assert_num_queries(4):
         assert first_denials([read], out, end) == [now + 2 * day]
     request = request_access("out", requested_until=end)
@@ -60,11 +57,7 @@ def test_ends_beyond_the_limit_count_as_a_gap(monkeypatch):
     now = timezone.now().replace(microsecond=0)
     ends = [now + timedelta(days=days) for days in (1, 2, 3)]
     change_grants(
-        author=COMMAND,
-        grant=[
-            ("user:dee", parse_address(f"dataset:sales.d{end.day}"), Privilege.READ, Validity(None, end))
-            for end in ends
-        ],
+        grant=[("user:dee", f"dataset:sales.d{end.day}", Privilege.READ, Validity(None, end)) for end in ends]
     )
     read = Question("user", "dee", "read", ORDERS, "final")
     dee = User.objects.get(username="dee")
@@ -91,11 +84,11 @@ def test_a_membership_that_ends_before_the_requested_access_is_proposed_again(
         None if days is None else now + timedelta(days=days) for days in (joined_days, requested_days)
     )
     ina, out = User.objects.get(username="ina"), User.objects.get(username="out")
-    change_memberships(author=COMMAND, join=[Join("ina", "operators", Validity())])
+    change_memberships(join=[Join("ina", "operators", Validity())])
     request = request_access("out", wanted=(), colleague=ina.username, requested_until=end)
     part = request.parts.get(group_name="operators")
     assert proposals_of(part, out, end) == [Proposal(group="operators")]
-    change_memberships(author=COMMAND, join=[Join("out", "operators", Validity(None, joined))])
+    change_memberships(join=[Join("out", "operators", Validity(None, joined))])
     assert proposals_of(part, out, end) == [Proposal(group="operators") if is_missing else Proposal()]
     approve(request, choices={part.position: ""})
     expected = end if is_missing else joined

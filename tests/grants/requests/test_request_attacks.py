@@ -10,7 +10,6 @@ from entities.address import parse_address
 from grants.errors import GrantError, NotApprover
 from grants.journal import Author
 from grants.models import RequestState, Role, User
-from grants.principals.services import add_group
 from grants.requests.approvers import approver_scope, requests_to_decide, set_namespace_approvers
 from grants.requests.background import can_see_effect, part_background
 from grants.requests.create import RequestDraft, WantedAccess, create_request
@@ -27,7 +26,13 @@ from tests.grants.requests.test_requests import (
 )
 from tests.support.authors import COMMAND, database_state
 from tests.support.cast import create_sample_tenant
-from tests.support.changes import add_member, change_grants, register_entity, remove_member
+from tests.support.changes import (
+    add_grant,
+    add_group,
+    add_member,
+    register_entity,
+    remove_member,
+)
 
 pytestmark = pytest.mark.django_db
 NAMESPACE = parse_address("namespace:sales")
@@ -48,13 +53,13 @@ def _as_stewards():
 
 
 def _as_delegates():
-    change_grants(author=COMMAND, grant=[("group:operators", NAMESPACE, "ADMIN")])
+    add_grant("group:operators", NAMESPACE, "ADMIN")
 
 
 @pytest.mark.parametrize("make_approver", [_as_approvers_of_the_namespace, _as_stewards, _as_delegates])
 def test_a_requester_does_not_approve_through_a_group(make_approver):
     make_approver()
-    add_member(author=COMMAND, user="out", group="operators")
+    add_member("out", "operators")
     others, own = request_access("dee", ("WRITE", str(ORDERS))), request_access("out", ("WRITE", str(ORDERS)))
     out = User.objects.get(username="out")
     assert list(requests_to_decide(out)) == [others], "the group makes it an approver for others"
@@ -65,7 +70,7 @@ def test_a_requester_does_not_approve_through_a_group(make_approver):
         with pytest.raises(NotApprover, match="your own"):
             decide(own, "out")
     # another member approves; who has left the group since the page was opened does not
-    remove_member(author=COMMAND, user="out", group="operators")
+    remove_member("out", "operators")
     with pytest.raises(NotApprover, match="may not decide"):
         approve(others, "out")
     assert approve(own, "grp").state == RequestState.APPROVED
@@ -88,7 +93,7 @@ def _shape(sql: str) -> str:
 
 def test_an_approver_learns_nothing_about_the_addresses_of_parameters(cast):
     """The parameters of a question can name a hidden address, which the proposal then grants."""
-    register_entity(author=COMMAND, address=parse_address("artifact:hr.etl"))
+    register_entity("artifact:hr.etl")
     seen: dict[str, list] = {"ned": [], "ada": []}
     for number, artifact in enumerate(("artifact:hr.etl", "artifact:hr.none")):
         request = create_request(
@@ -119,16 +124,16 @@ def test_a_delegate_gives_itself_nothing_by_any_detour(cast):
     a colleague.
     """
     ned = Author("ned", user_id=cast["ned"].pk)
-    add_group(author=COMMAND, name="friends")
-    add_member(author=COMMAND, user="ned", group="friends")
+    add_group("friends")
+    add_member("ned", "friends")
     before = database_state()
     for principal in ("user:ned", "USER:ned", "user: ned", " user:ned", "group:friends", "GROUP:friends"):
         with pytest.raises(GrantError):
-            change_grants(author=ned, grant=[(principal, ORDERS, "WRITE")])
+            add_grant(principal, ORDERS, "WRITE", author=ned)
     for service in (
-        lambda: add_member(author=ned, user="ned", group="operators"),
-        lambda: add_group(author=ned, name="new"),
-        lambda: change_grants(author=ned, grant=[("user:out", parse_address("instance:cdap"), "READ")]),
+        lambda: add_member("ned", "operators", author=ned),
+        lambda: add_group("new", author=ned),
+        lambda: add_grant("user:out", "instance:cdap", "READ", author=ned),
     ):
         with pytest.raises(GrantError):
             service()
@@ -144,7 +149,7 @@ def test_a_delegate_gives_itself_nothing_by_any_detour(cast):
 
 
 def test_roles_that_cannot_be_delegates_see_no_requests_as_holders_of_admin():
-    change_grants(author=COMMAND, grant=[("user:out", NAMESPACE, "ADMIN")])
+    add_grant("user:out", NAMESPACE, "ADMIN")
     request = request_access("dee", ("WRITE", str(ORDERS)))
     for role, expected in (
         (Role.ORDINARY, [request]),

@@ -15,9 +15,8 @@ from grants.requests.own_steps import withdraw_request
 from grants.validity import Validity, at_time
 from tests.grants.requests.test_requests import ORDERS, approve, author, request_access
 from tests.grants.test_journal import in_threads
-from tests.support.authors import COMMAND
 from tests.support.cast import create_sample_tenant
-from tests.support.changes import change_grants
+from tests.support.changes import add_grant
 
 
 def can_read() -> bool:
@@ -67,7 +66,7 @@ def test_approved_access_ends_without_any_task(friday):
 
 
 def test_access_that_ends_earlier_than_requested_can_be_extended(friday):
-    change_grants(author=COMMAND, grant=[("user:out", ORDERS, "READ", Validity(None, friday))])
+    add_grant("user:out", ORDERS, "READ", Validity(None, friday))
     with pytest.raises(AlreadyPermitted):
         request_access(requested_until=friday)
     extension = request_access(requested_until=friday + timedelta(days=7))
@@ -82,7 +81,7 @@ def test_access_that_ends_earlier_than_requested_can_be_extended(friday):
 
 def test_an_approval_does_not_shorten_what_the_requester_gets_later(friday):
     begins, ends = friday + timedelta(days=10), friday + timedelta(days=30)
-    change_grants(author=COMMAND, grant=[("user:out", ORDERS, "READ", Validity(begins, ends))])
+    add_grant("user:out", ORDERS, "READ", Validity(begins, ends))
     request = request_access(requested_until=friday)
     with pytest.raises(
         RequestError, match="user:out has READ on dataset:sales.orders from .* this approval would end it on"
@@ -92,7 +91,7 @@ def test_an_approval_does_not_shorten_what_the_requester_gets_later(friday):
     assert request.parts.get().is_pending and not Plan.objects.exists()
     # an approval until a later time keeps the period
     approve(request_access("dee", ("write", str(ORDERS)), requested_until=ends))
-    change_grants(author=COMMAND, grant=[("user:grp", ORDERS, "READ", Validity(begins, ends))])
+    add_grant("user:grp", ORDERS, "READ", Validity(begins, ends))
     longer = request_access("grp", requested_until=ends)
     approve(longer)
     assert UserGrant.objects.get(user__username="grp").validity == Validity(None, ends)

@@ -38,7 +38,7 @@ from grants.requests.own_steps import answer_question, withdraw_request
 from grants.requests.proposals import effect_of_proposals, proposals_of
 from tests.support.authors import COMMAND, all_grants, database_state, lines_after
 from tests.support.cast import create_sample_tenant
-from tests.support.changes import activate_generation, change_grants, remove_user, set_user_active
+from tests.support.changes import activate_generation, add_grant, change_grants, remove_user, set_user_active
 
 pytestmark = pytest.mark.django_db
 ORDERS, SALARIES, UNKNOWN = map(
@@ -122,12 +122,12 @@ def test_the_narrowest_grants_are_proposed_first():
 
 
 def test_colleagues_who_hold_only_a_part_of_a_proposal_are_not_counted(cast):
-    activate_generation(author=COMMAND, name="core")
+    activate_generation("core")
     request = request_access("out", ("get", str(ORDERS)))
     (proposal,) = proposals_of(request.parts.get(), request.subject)
     assert len(proposal.grants) == 2 and ("user:dee", str(ORDERS), "READ") in all_grants()
     Group.objects.get(name="operators").user_set.add(cast["out"], cast["dee"], cast["ned"])
-    change_grants(author=COMMAND, grant=[("user:ned", *grant) for grant in proposal.grants])
+    change_grants(grant=[("user:ned", *grant) for grant in proposal.grants])
     background = part_background(request, request.parts.get(), approver_scope(cast["ada"]))
     assert background.colleagues == ColleagueAccess(holders=1, total=3)
 
@@ -321,7 +321,7 @@ def test_an_approval_of_a_changed_effect_is_refused():
     part = request.parts.get()
     proposal = proposals_of(part, request.subject)[0]
     digest = effect_of_proposals(request.subject, [(part, proposal)]).digest
-    change_grants(author=COMMAND, grant=[("user:out", ORDERS, "ADMIN")])
+    add_grant("user:out", ORDERS, "ADMIN")
     with pytest.raises(EffectChanged):
         approve(request, choices={1: proposal.id}, shown=Shown(digest))
     assert approve(request).state == RequestState.APPROVED and not Plan.objects.exists()
@@ -342,7 +342,7 @@ def test_an_approval_shortens_the_period_and_never_extends_it():
 
 def test_a_request_for_an_inactive_user_can_only_be_denied():
     request = request_access()
-    set_user_active(author=COMMAND, name="out", active=False)
+    set_user_active("out", active=False)
     with pytest.raises(RequestError, match="not active"):
         approve(request)
     assert (
@@ -391,7 +391,7 @@ def test_a_request_expires_when_the_requested_access_would_end():
 
 def test_removing_a_user_withdraws_the_requests_and_keeps_their_names():
     request = request_access()
-    remove_user(author=COMMAND, name="out")
+    remove_user("out")
     request.refresh_from_db()
     assert (request.state, request.subject, request.principal) == (RequestState.CANCELLED, None, "user:out")
     assert visible_requests(User.objects.get(username="ada")).get() == request

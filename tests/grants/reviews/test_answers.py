@@ -5,7 +5,6 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from entities.address import parse_address
 from grants.errors import NotAdministrator
 from grants.journal import Author, current_revision
 from grants.models import User
@@ -24,7 +23,7 @@ from grants.reviews.shares import store_shares, totals
 from tests.grants.reviews.support import item_of, open_campaign, user
 from tests.support.authors import COMMAND, lines_after
 from tests.support.cast import create_sample_tenant
-from tests.support.changes import add_member, change_grants, set_user_active
+from tests.support.changes import add_grant, add_member, set_user_active
 
 pytestmark = pytest.mark.django_db
 ALL = ItemSelection(filter=ItemFilter())
@@ -34,7 +33,7 @@ ALL = ItemSelection(filter=ItemFilter())
 def cast():
     """ned reviews what others hold in `sales`; his own grants go to administrators."""
     create_sample_tenant()
-    change_grants(author=COMMAND, grant=[("user:ada", parse_address("dataset:hr.salaries"), "READ")])
+    add_grant("user:ada", "dataset:hr.salaries", "READ")
 
 
 @pytest.fixture
@@ -123,14 +122,14 @@ def test_nobody_reviews_their_own_access(campaign):
     assert outcome.own == 1 and outcome.count == campaign.item_count - 1
     # the grants of a group are the access of its members
     of_group = item_of(campaign, "group:operators", "program:sales.shop.workflow.daily")
-    add_member(author=COMMAND, user="ned", group="operators")
+    add_member("ned", "operators")
     with pytest.raises(ReviewError, match="about your own access"):
         answer_items(author=by("ned"), campaign=campaign, selection=one(of_group), answer="revoke")
 
 
 def test_an_inactive_reviewer_and_a_command_cannot_answer(campaign):
     author, item = by("ned"), item_of(campaign, "user:dee", "dataset:sales.orders")
-    set_user_active(author=COMMAND, name="ned", active=False)
+    set_user_active("ned", active=False)
     for each in (author, COMMAND):
         with pytest.raises(NotAdministrator):
             answer_items(author=each, campaign=campaign, selection=one(item), answer="keep")

@@ -10,15 +10,13 @@ from entities.vocabulary import Privilege
 from grants.authority.delegation import is_delegate
 from grants.models import Membership, User, UserGrant
 from grants.models.reviews import Campaign, ItemSource
-from grants.principals.services import add_group, add_user
 from grants.reviews.assignment_sql import MAX_CANDIDATES
 from grants.reviews.reviewers import concern_condition
 from grants.roles.capabilities import DELEGATE_ROLES, Role
 from tests.grants.reviews.support import item_of, open_campaign
 from tests.grants.reviews.test_preparation import Reference, store_random_tenant
-from tests.support.authors import COMMAND
 from tests.support.cast import create_sample_tenant
-from tests.support.changes import add_member, change_grants
+from tests.support.changes import add_group, add_member, add_user, change_grants
 
 pytestmark = pytest.mark.django_db
 ORDERS, SHOP, DAILY = "dataset:sales.orders", "application:sales.shop", "program:sales.shop.workflow.daily"
@@ -85,7 +83,7 @@ def test_the_reviewers_agree_with_a_plain_computation(settings, seed, delegation
         pk__in=[pk for pk in UserGrant.objects.values_list("pk", flat=True) if dice.random() < 0.5]
     ).delete()
     # some random tenants have no person who could hold ADMIN on a container
-    add_user(author=COMMAND, name="owner")
+    add_user("owner")
     grant_admin("user:owner", "instance:cdap")
     campaign = open_campaign(
         reviewer_rule="admin-holders", rows_per_batch=9, scope={"sources": ["user", "group"]}
@@ -114,15 +112,11 @@ def review(**options) -> Campaign:
 
 
 def grant_admin(principal: str, *addresses: str) -> None:
-    change_grants(
-        author=COMMAND, grant=[(principal, parse_address(address), "ADMIN") for address in addresses]
-    )
+    change_grants(grant=[(principal, address, "ADMIN") for address in addresses])
 
 
 def revoke_admin(principal: str, *addresses: str) -> None:
-    change_grants(
-        author=COMMAND, revoke=[(principal, parse_address(address), "ADMIN") for address in addresses]
-    )
+    change_grants(revoke=[(principal, address, "ADMIN") for address in addresses])
 
 
 def test_the_nearest_container_with_another_holder_reviews(cast):
@@ -155,9 +149,9 @@ def test_only_delegates_review_what_is_inside(cast, settings):
 
 def test_members_of_a_group_review_after_its_services(cast):
     revoke_admin("user:ned", ORDERS, "namespace:sales")
-    add_group(author=COMMAND, name="owners")
+    add_group("owners")
     for name in ("ned", "dee", "out"):
-        add_member(author=COMMAND, user=name, group="owners")
+        add_member(name, "owners")
     grant_admin("group:owners", ORDERS)
     User.objects.filter(username="ned").update(is_service=True)
     assert item_of(review(), "user:dee", ORDERS, Privilege.READ).reviewer == cast["out"]

@@ -5,13 +5,10 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from entities.address import parse_address
 from grants.errors import NotAdministrator, PlanError
 from grants.journal import Author
 from grants.models import Job, JobState, Membership, PlanItem, UserGrant
 from grants.models.reviews import Campaign, CampaignState, ReviewItem
-from grants.plans.apply import apply_plan
-from grants.plans.renew import renew_plan
 from grants.principals.renaming import rename_user
 from grants.reviews.answers import ItemSelection, answer_items, sign_off
 from grants.reviews.campaigns import months_later
@@ -30,7 +27,14 @@ from grants.reviews.sweep import sweep_campaigns
 from tests.grants.reviews.support import item_of, open_campaign, prepare, user
 from tests.support.authors import COMMAND, all_grants
 from tests.support.cast import create_sample_tenant
-from tests.support.changes import change_grants, remove_user, set_user_active
+from tests.support.changes import (
+    add_grant,
+    apply_plan,
+    remove_user,
+    renew_plan,
+    revoke_grant,
+    set_user_active,
+)
 
 pytestmark = pytest.mark.django_db
 DAY = timedelta(days=1)
@@ -68,7 +72,7 @@ def test_the_result_is_a_plan_that_ends_what_was_revoked():
     kept = item_of(campaign, "user:ina", "dataset:sales.orders")
     answer(campaign, [gone, revoked, member], "revoke")
     answer(campaign, [kept], "keep")
-    change_grants(author=COMMAND, revoke=[("user:dee", parse_address("dataset:sales.legacy"), "WRITE")])
+    revoke_grant("user:dee", "dataset:sales.legacy", "WRITE")
     rename_user(author=COMMAND, name="dee", new_name="dora")
     (plan,) = finish(campaign)
     assert (
@@ -80,7 +84,7 @@ def test_the_result_is_a_plan_that_ends_what_was_revoked():
         ("revoke", "user:dora", "dataset:sales.orders"),
         ("leave", "user:grp", "group:operators"),
     }
-    apply_plan(author=COMMAND, plan_id=plan.pk)
+    apply_plan(plan)
     assert ("user:dora", "dataset:sales.orders", "READ") not in all_grants() and not user(
         "grp"
     ).groups.exists()
@@ -104,7 +108,7 @@ def test_access_that_ended_is_marked_and_can_be_removed():
         assert [line.text.split()[0] for line in evidence_lines(item) if "end" in line.text] == ["ended"]
     answer(campaign, items, "revoke")
     (plan,) = finish(campaign)
-    apply_plan(author=COMMAND, plan_id=plan.pk)
+    apply_plan(plan)
     assert (
         not UserGrant.objects.filter(user=user("dee")).exists()
         and not Membership.objects.filter(user=user("grp")).exists()
@@ -141,7 +145,7 @@ def test_shortened_access_gets_the_new_end_unless_it_ends_earlier_by_now():
             new_until=now + 9 * DAY,
         )
     (plan,) = finish(campaign)
-    apply_plan(author=COMMAND, plan_id=plan.pk)
+    apply_plan(plan)
     assert user("grp").memberships.get().valid_until == now + 9 * DAY
     UserGrant.objects.filter(content_object__key="sales.orders").update(valid_until=now + 2 * DAY)
     ReviewItem.objects.filter(kind="dataset", key="sales.legacy").update(new_until=now - DAY)
@@ -166,14 +170,14 @@ def test_an_end_that_passes_before_the_plan_is_applied_becomes_a_revocation():
     (plan,) = finish(campaign)
     PlanItem.objects.filter(verb="grant").update(valid_until=timezone.now() - DAY)
     with pytest.raises(PlanError, match="in the past"):
-        apply_plan(author=COMMAND, plan_id=plan.pk)
-    renewed = renew_plan(author=COMMAND, plan_id=plan.pk)
+        apply_plan(plan)
+    renewed = renew_plan(plan)
     assert {(item.verb, str(item.address)) for item in renewed.items.all()} == {
         ("revoke", "dataset:sales.orders"),
         ("revoke", "dataset:sales.legacy"),
     }
     assert renewed.review_link.campaign == campaign
-    apply_plan(author=COMMAND, plan_id=renewed.pk)
+    apply_plan(renewed)
     assert not [grant for grant in all_grants() if grant[0] == "user:dee"]
 
 
@@ -202,14 +206,14 @@ def test_items_of_reviewers_who_leave_go_to_the_escalation():
     answered = item_of(campaign, "user:dee", "dataset:sales.orders")
     ned = Author("ned", user_id=user("ned").pk)
     answer_items(author=ned, campaign=campaign, selection=ItemSelection([answered.pk]), answer="keep")
-    set_user_active(author=COMMAND, name="ned", active=False)
+    set_user_active("ned", active=False)
     sweep_campaigns()
     assert set(campaign.items.filter(answer="").values_list("reviewer", "escalated")) <= {
         (None, True),
         (None, False),
     }
     assert campaign.items.get(pk=answered.pk).reviewer.username == "ned"
-    remove_user(author=COMMAND, name="ned", revokes_grants=True)
+    remove_user("ned", revokes_grants=True)
     sweep_campaigns()
     assert set(campaign.items.values_list("reviewer_id", flat=True)) == {None}
     assert sum(share.item_count for share in campaign.shares.all()) == campaign.item_count
@@ -223,9 +227,9 @@ def test_a_reviewer_who_leaves_after_the_last_answer_does_not_keep_the_review_op
         if name == "ada":
             assert sign_off(author=Author(name, user_id=user(name).pk), campaign=campaign) is False
         else:
-            set_user_active(author=COMMAND, name=name, active=False)
+            set_user_active(name, active=False)
     # the shares that others signed off stay signed off when an account is removed
-    remove_user(author=COMMAND, name="grp", revokes_grants=True)
+    remove_user("grp", revokes_grants=True)
     store_shares(campaign)
     assert campaign.shares.get(reviewer=None).signed_off_at is not None
     assert sweep_campaigns().finished == [campaign]
@@ -263,8 +267,8 @@ def test_a_recurring_campaign_shows_what_changed_since_the_last_one():
     answer(first, [item_of(first, "user:dee", "dataset:sales.orders")], "keep")
     answer(first, [item_of(first, "user:dee", "dataset:sales.legacy")], "revoke")
     (plan,) = finish(first)
-    apply_plan(author=COMMAND, plan_id=plan.pk)
-    change_grants(author=COMMAND, grant=[("user:dee", parse_address("dataset:hr.salaries"), "READ")])
+    apply_plan(plan)
+    add_grant("user:dee", "dataset:hr.salaries", "READ")
     assert not sweep_campaigns().created
     Campaign.objects.update(created_at=months_later(timezone.now(), -3) - DAY)
     (second,) = sweep_campaigns().created

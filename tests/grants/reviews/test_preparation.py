@@ -9,18 +9,16 @@ import pytest
 from django.contrib.auth.models import Group
 from django.utils import timezone
 
-from entities.address import parse_address
 from entities.models import Entity, State
 from entities.vocabulary import Privilege
 from grants.models import GroupGrant, Membership, User, UserGrant, permission_ids
 from grants.models.reviews import CampaignState, ItemSource, ReviewItem, UsageDay
-from grants.principals.services import add_group
 from grants.reviews.errors import ReviewError
 from grants.reviews.reviewers import concern_condition, set_manager
 from tests.grants.reviews.support import item_of, new_campaign, open_campaign, prepare, user
 from tests.support.authors import COMMAND
 from tests.support.cast import SALES, create_sample_tenant
-from tests.support.changes import add_member, change_grants, set_user_active
+from tests.support.changes import add_grant, add_group, add_member, set_user_active
 from tests.support.random_tenants import random_tenant, store_tenant
 
 pytestmark = pytest.mark.django_db
@@ -232,9 +230,9 @@ def cast():
 
 
 def test_an_item_shows_since_when_by_whom_and_why_access_exists(cast):
-    add_group(author=COMMAND, name="stewards")
-    add_member(author=COMMAND, user="dee", group="stewards")
-    change_grants(author=COMMAND, grant=[("user:dee", parse_address("dataset:hr.salaries"), "READ")])
+    add_group("stewards")
+    add_member("dee", "stewards")
+    add_grant("user:dee", "dataset:hr.salaries", "READ")
     campaign = open_campaign()
     item = item_of(campaign, "user:dee", "dataset:hr.salaries")
     grant = UserGrant.objects.get(pk=item.grant_id)
@@ -340,7 +338,7 @@ def test_a_preparation_that_was_killed_starts_from_its_beginning(cast):
 
 
 def test_inactive_members_cannot_review(cast):
-    set_user_active(author=COMMAND, name="grp", active=False)
+    set_user_active("grp", active=False)
     with pytest.raises(ReviewError, match="no active members"):
         open_campaign(reviewer_rule="group", reviewer_group="operators")
     assert user("grp").is_active is False

@@ -5,7 +5,6 @@ import pytest
 from entities.address import parse_address
 from grants.journal import Author
 from grants.models.reviews import Campaign, CampaignState, Removal, ReviewItem
-from grants.plans.apply import apply_plan
 from grants.reviews.answers import ItemSelection, answer_items, assign_items, preview_answer, sign_off
 from grants.reviews.errors import ReviewError
 from grants.reviews.finishing import (
@@ -23,6 +22,7 @@ from tests.grants.reviews.support import item_of, open_campaign, privilege_name,
 from tests.support.authors import COMMAND
 from tests.support.cast import create_sample_tenant
 from tests.support.changes import (
+    apply_plan,
     change_grants,
     delete_entity,
     recreate_entity,
@@ -45,7 +45,7 @@ def campaign() -> Campaign:
 
 
 def revoke(*rows) -> None:
-    change_grants(author=COMMAND, revoke=rows)
+    change_grants(revoke=rows)
 
 
 def answer(campaign: Campaign, items, value: str) -> int:
@@ -98,8 +98,8 @@ def check_shares(campaign: Campaign) -> None:
 def test_pages_show_at_once_and_totals_after_a_sweep_what_was_removed(campaign):
     waiting = waiting_items(user("ada"))
     revoke(("user:dee", LEGACY, "WRITE"))
-    remove_member(author=COMMAND, user="grp", group="operators")
-    delete_entity(author=COMMAND, address=ORDERS)
+    remove_member("grp", "operators")
+    delete_entity(ORDERS)
     expected = {"user:dee dataset:sales.legacy": "revoked", "user:grp group:operators": "revoked"} | {
         f"{item.principal} {item.target}": "entity-deleted"
         for item in campaign.items.filter(key="sales.orders", kind="dataset")
@@ -125,17 +125,17 @@ def test_pages_show_at_once_and_totals_after_a_sweep_what_was_removed(campaign):
 def test_the_items_of_a_deleted_entity_are_asked_for_again_if_it_is_live_again_with_its_grants(
     campaign, generation, has_grants
 ):
-    delete_entity(author=COMMAND, address=ORDERS, generation=generation)
+    delete_entity(ORDERS, generation=generation)
     sweep_campaigns()
     assert set(stored(campaign).values()) == {"entity-deleted"}
-    recreate_entity(author=COMMAND, address=ORDERS, generation=generation)
+    recreate_entity(ORDERS, generation=generation)
     sweep_campaigns()
     assert set(stored(campaign).values()) == (set() if has_grants else {"revoked"})
     check_shares(campaign)
 
 
 def test_an_entity_that_was_deleted_before_the_review_is_no_removal(campaign):
-    delete_entity(author=COMMAND, address=ORDERS, generation="final")
+    delete_entity(ORDERS, generation="final")
     later = open_campaign(scope={"user": "dee"})
     sweep_campaigns()
     assert item_of(later, "user:dee", "dataset:sales.orders").entity_state == "deleted"
@@ -178,7 +178,7 @@ def test_the_open_items_of_a_reviewer_who_leaves_move_without_those_that_were_re
     assert dee.reviewer == user("ned")
     revoke(("user:dee", ORDERS, "READ"))
     sweep_campaigns()
-    set_user_active(author=COMMAND, name="ned", active=False)
+    set_user_active("ned", active=False)
     sweep_campaigns()
     share.refresh_from_db()
     assert (share.item_count, share.answered_count, share.removed_count) == (1, 0, 1)
@@ -192,7 +192,7 @@ def test_the_result_says_what_it_leaves_out_and_a_finished_review_keeps_its_mark
     member = item_of(campaign, "user:grp", "group:operators")
     answer(campaign, [revoked, legacy], "revoke")
     revoke(("user:dee", LEGACY, "WRITE"))
-    remove_member(author=COMMAND, user="grp", group="operators")
+    remove_member("grp", "operators")
     (plan,) = finish(campaign)
     assert [(item.principal, str(item.address)) for item in plan.items.all()] == [
         ("user:dee", "dataset:sales.orders")
@@ -204,7 +204,7 @@ def test_the_result_says_what_it_leaves_out_and_a_finished_review_keeps_its_mark
         "open": campaign.item_count - 3,
     }
     assert "1 removed. The plan leaves out 1 of the changes" in summary(campaign)
-    apply_plan(author=COMMAND, plan_id=plan.pk)
+    apply_plan(plan)
     sweep_campaigns()
     assert (
         current(campaign)
@@ -215,7 +215,7 @@ def test_the_result_says_what_it_leaves_out_and_a_finished_review_keeps_its_mark
 
 def test_items_of_a_deleted_entity_without_an_answer_are_not_revoked():
     campaign = open_campaign(unanswered="revoke", scope={"user": "dee", "kinds": ["dataset"]})
-    delete_entity(author=COMMAND, address=ORDERS, generation="final")
+    delete_entity(ORDERS, generation="final")
     (plan,) = finish(campaign)
     assert {str(item.address) for item in plan.items.all()} == {"dataset:sales.legacy"}
 
@@ -243,7 +243,7 @@ def test_the_check_costs_the_same_for_every_number_of_removed_items(campaign, dj
     mark_removed_items(campaign)
     with django_assert_num_queries(1):
         mark_removed_items(campaign)
-    set_user_active(author=COMMAND, name="dee", active=False)
+    set_user_active("dee", active=False)
     with django_assert_num_queries(3):
         mark_removed_items(campaign)
     counts = []

@@ -7,15 +7,12 @@ import pytest
 from django.utils import timezone
 
 from authzconsole.common.tokens import create_token
-from entities.address import parse_address
 from grants.authority.four_eyes import recent_change_count
 from grants.errors import SecondPersonRequired
 from grants.journal import Author
 from grants.models import Role, User
 from grants.models.reviews import ReviewItem
-from grants.plans.apply import apply_plan
 from grants.principals.renaming import rename_user
-from grants.principals.services import add_user
 from grants.reviews.answers import ItemSelection, answer_items, preview_answer
 from grants.reviews.campaigns import CampaignOptions, create_campaign
 from grants.reviews.errors import ReviewError
@@ -24,8 +21,8 @@ from grants.reviews.selection import ItemFilter
 from grants.reviews.sweep import sweep_campaigns
 from tests.grants.reviews.support import item_of, open_campaign
 from tests.support.authors import COMMAND
-from tests.support.cast import SETUP, create_sample_tenant
-from tests.support.changes import change_grants
+from tests.support.cast import create_sample_tenant
+from tests.support.changes import add_grant, add_user, apply_plan
 
 pytestmark = pytest.mark.django_db
 ALL = ItemSelection(filter=ItemFilter())
@@ -37,7 +34,7 @@ def cast(settings):
     cast = create_sample_tenant()
     for name in ("bob", "cat"):
         cast[name] = User.objects.create(username=name, role=Role.ADMINISTRATOR, is_principal=False)
-    add_user(author=SETUP, name="robot", role=Role.ADMINISTRATOR, is_service=True)
+    add_user("robot", role=Role.ADMINISTRATOR, is_service=True)
     return cast
 
 
@@ -72,8 +69,8 @@ def test_who_answered_does_not_apply_the_result(answer, reviewer):
     plan = plan_of(campaign, finished_by=by("bob"))
     rename_user(author=COMMAND, name="ada", new_name="eve")
     with pytest.raises(SecondPersonRequired, match="protected namespace sales"):
-        apply_plan(author=by("eve"), plan_id=plan.pk)
-    assert apply_plan(author=by("bob"), plan_id=plan.pk).state == "applied"
+        apply_plan(plan, author=by("eve"))
+    assert apply_plan(plan, author=by("bob")).state == "applied"
     assert recent_change_count({by("bob").user_id}) == 0
 
 
@@ -82,15 +79,15 @@ def test_who_lets_unanswered_items_end_does_not_apply_the_result():
     plan = plan_of(campaign, finished_by=by("bob"))
     for name in ("ada", "bob"):
         with pytest.raises(SecondPersonRequired):
-            apply_plan(author=by(name), plan_id=plan.pk)
-    assert apply_plan(author=by("cat"), plan_id=plan.pk).state == "applied"
+            apply_plan(plan, author=by(name))
+    assert apply_plan(plan, author=by("cat")).state == "applied"
 
 
 def test_who_started_and_finished_a_review_applies_what_others_answered():
     campaign = open_campaign(author=by("ada"), scope={"user": "dee"}, unanswered="revoke")
     answer_items(author=by("bob"), campaign=campaign, selection=ALL, answer="revoke")
     plan = plan_of(campaign, finished_by=by("ada"))
-    assert apply_plan(author=by("ada"), plan_id=plan.pk).state == "applied"
+    assert apply_plan(plan, author=by("ada")).state == "applied"
 
 
 def test_a_token_of_a_service_account_does_not_answer_about_its_creator():
@@ -105,7 +102,7 @@ def test_a_token_of_a_service_account_does_not_answer_about_its_creator():
 
 def test_a_person_does_not_answer_about_its_service_account():
     User.objects.filter(username="dee").update(role=Role.ADMINISTRATOR)
-    change_grants(author=COMMAND, grant=[("user:robot", parse_address("dataset:sales.orders"), "READ")])
+    add_grant("user:robot", "dataset:sales.orders", "READ")
     campaign = open_campaign(scope={"user": "robot"})
     selection = ItemSelection([item_of(campaign, "user:robot", "dataset:sales.orders").pk])
     by("robot", token_by="dee")

@@ -15,11 +15,19 @@ from grants.errors import GrantError, NotAdministrator, PrincipalError, StewardE
 from grants.journal import Author
 from grants.models import JournalLine, Membership, NamespaceSteward, User
 from grants.principals.renaming import rename_user
-from grants.principals.services import add_group, add_user, renew_user_password
+from grants.principals.services import renew_user_password
 from grants.stewards.services import add_steward, remove_steward
 from grants.verification.replay import first_fault
 from tests.support.cast import SALES, SETUP, create_role_accounts, create_sample_tenant
-from tests.support.changes import change_grants, register_entity, remove_group, remove_user, set_user_active
+from tests.support.changes import (
+    add_grant,
+    add_group,
+    add_user,
+    register_entity,
+    remove_group,
+    remove_user,
+    set_user_active,
+)
 
 pytestmark = pytest.mark.django_db
 
@@ -66,9 +74,7 @@ def test_a_steward_sees_and_approves_in_the_namespace_and_changes_nothing(princi
     assert [user.username for user in stewards_of(ORDERS)] == [steward.username]
     assert {user.username for user in approvers_of(ORDERS)} == {"ada", steward.username}
     with pytest.raises(NotAdministrator):
-        change_grants(
-            author=Author(steward.username, user_id=steward.pk), grant=[("user:dee", ORDERS, "READ")]
-        )
+        add_grant("user:dee", ORDERS, "READ", author=Author(steward.username, user_id=steward.pk))
     assert remove_steward(author=SETUP, namespace=NAMESPACE, principal=principal).has_changed
     assert not remove_steward(author=SETUP, namespace=NAMESPACE, principal=principal).has_changed
     assert not is_steward(reload(steward), ORDERS)
@@ -84,7 +90,7 @@ def test_only_active_accounts_and_memberships_in_force_count(end, cast):
     now = timezone.now()
     match end:
         case "inactive":
-            set_user_active(author=SETUP, name="grp", active=False)
+            set_user_active("grp", active=False)
         case "later":
             Membership.objects.update(valid_from=now + timedelta(hours=1))
         case "over":
@@ -121,7 +127,7 @@ def test_only_administrators_assign_stewards(name, cast):
 def test_a_security_administrator_creates_no_token_of_a_service_account_that_is_a_steward(cast):
     """The token would read everything in the namespace, which the role of its creator does not allow."""
     sec = create_role_accounts()["sec"]
-    add_user(author=SETUP, name="robot", is_service=True)
+    add_user("robot", is_service=True)
     options = {"owner": "robot", "name": "t", "scopes": ["read"], "days": 1}
     assert create_token(author=Author("sec", user_id=sec.pk), **options).token.owner.username == "robot"
     add_steward(author=SETUP, namespace=NAMESPACE, principal="user:robot")
@@ -132,15 +138,15 @@ def test_a_security_administrator_creates_no_token_of_a_service_account_that_is_
 
 
 def test_stewards_end_with_their_user_or_group_and_the_journal_agrees_with_the_tables(db):
-    register_entity(author=SETUP, address=NAMESPACE)
+    register_entity(NAMESPACE)
     for name in ("out", "dee", "grp"):
-        add_user(author=SETUP, name=name)
-    add_group(author=SETUP, name="stewards")
+        add_user(name)
+    add_group("stewards")
     for principal in ("user:out", "group:stewards", "user:dee"):
         add_steward(author=SETUP, namespace=NAMESPACE, principal=principal)
     rename_user(author=SETUP, name="dee", new_name="deb")
-    remove_user(author=SETUP, name="out")
-    remove_group(author=SETUP, name="stewards")
+    remove_user("out")
+    remove_group("stewards")
     assert [line[:2] for line in steward_lines()[3:]] == [
         ("steward-remove", "user:out"),
         ("steward-remove", "group:stewards"),

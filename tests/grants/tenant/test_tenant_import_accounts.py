@@ -7,14 +7,13 @@ import pytest
 from entities.models import Entity
 from grants.journal import Author
 from grants.models import Role, User
-from grants.principals.services import add_user
 from grants.tenant import import_document as importing
 from grants.tenant.reading import BadTenantDocument
 from grants.tenant.report import (
     USERS_CHANGED,
 )
+from tests.support.changes import add_user
 from tests.support.tenant_documents import (
-    AUTHOR,
     EXAMPLE,
     document,
     entity,
@@ -71,12 +70,12 @@ def test_only_an_administrator_can_import():
 
 
 def test_a_document_cannot_deactivate_the_last_administrator():
-    add_user(author=AUTHOR, name="ada", role=Role.ADMINISTRATOR)
+    add_user("ada", role=Role.ADMINISTRATOR)
     with pytest.raises(BadTenantDocument) as refused:
         import_lines(entity("namespace:sales"), user("ada", active=False))
     (fault,) = refused.value.faults
     assert (fault.line, fault.field) == (2, "active") and "no other would stay active" in fault.reason
     assert not Entity.objects.exists()
-    add_user(author=AUTHOR, name="bea", role=Role.ADMINISTRATOR)
+    add_user("bea", role=Role.ADMINISTRATOR)
     import_lines(user("ada", active=False))
     assert not User.objects.get(username="ada").is_active

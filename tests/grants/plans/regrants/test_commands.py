@@ -12,7 +12,7 @@ from grants.evaluation.engine import check
 from grants.models import Plan
 from grants.policies.question import Question
 from tests.support.authors import all_grants
-from tests.support.cast import SETUP, create_sample_tenant
+from tests.support.cast import create_sample_tenant
 from tests.support.changes import change_grants
 
 pytestmark = pytest.mark.django_db
@@ -38,7 +38,7 @@ def is_permitted(user, operation, address, generation="final"):
 
 def test_a_regrant_keeps_permissions_without_side_effects(cast):
     # in `existing`, ADMIN on the namespace is enough to administer what is inside
-    change_grants(author=SETUP, grant=[("user:out", SALES, privilege) for privilege in ANY])
+    change_grants(grant=[("user:out", SALES, privilege) for privilege in ANY])
     before = all_grants()
     result = output("plan_regrant", "--generation", "existing", "--to-generation", "final")
     assert (

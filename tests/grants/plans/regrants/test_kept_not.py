@@ -13,7 +13,7 @@ from grants.plans.regrants.kept_not import kept_not_of_plan, kept_not_rows
 from grants.policies.catalogue import GENERATIONS
 from tests.grants.plans.regrants.test_compute import PAIRS, permissions, with_grants
 from tests.support.authors import COMMAND
-from tests.support.cast import SETUP, create_sample_tenant
+from tests.support.cast import create_sample_tenant
 from tests.support.changes import change_grants
 from tests.support.random_tenants import random_tenant, seeds, store_tenant
 
@@ -57,9 +57,7 @@ def test_the_rows_are_those_of_the_reference_and_the_named_grants_give_what_the_
 
 def test_a_page_of_rows_starts_at_any_row_and_reads_only_the_namespaces_with_rows(django_assert_num_queries):
     create_sample_tenant()
-    change_grants(
-        author=SETUP, grant=[("user:out", parse_address("namespace:sales"), privilege) for privilege in ANY]
-    )
+    change_grants(grant=[("user:out", "namespace:sales", privilege) for privilege in ANY])
     plan, regrants = create_plan_of_regrants(
         author=COMMAND, before=GENERATIONS["final"], after=GENERATIONS["existing"]
     )
