@@ -72,3 +72,10 @@ class ApiToken(models.Model):
     def ends_at(self) -> datetime:
         """Return when the token expires, or reaches the limit if that is earlier."""
         return min(self.expires_at, self.limit_starts_at + max_token_lifetime())
+
+    @property
+    def state(self) -> str:
+        """Return `good` for an active token, `expired` or `revoked`."""
+        if self.revoked_at:
+            return "revoked"
+        return "expired" if self.ends_at <= timezone.now() else "good"

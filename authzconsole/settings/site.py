@@ -84,7 +84,7 @@ MIDDLEWARE = [
     "django_htmx.middleware.HtmxMiddleware",
     "authzconsole.web.people.impersonation.SeeAsMiddleware",
     "authzconsole.web.shared.times.zones.TimeZoneMiddleware",
-    "authzconsole.web.query_plan_middleware.PageQueryPlanMiddleware",
+    "authzconsole.web.middleware.PageQueryPlanMiddleware",
     "authzconsole.web.middleware.ProblemMiddleware",
     "authzconsole.web.middleware.WrongMethodMiddleware",
 ]

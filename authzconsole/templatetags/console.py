@@ -13,8 +13,8 @@ from django.utils.html import conditional_escape, format_html
 from django.utils.safestring import SafeString, mark_safe
 
 from authzconsole.common.security_events.record import EventKind
-from authzconsole.web.effects import wording
-from authzconsole.web.journal import rows
+from authzconsole.web.effects.wording import tally_phrases
+from authzconsole.web.journal.rows import action_label
 from authzconsole.web.reports.charts.treemap_layout import PORTRAIT, TreemapTile, treemap
 from authzconsole.web.shared.links import (
     AddressLink,
@@ -25,18 +25,22 @@ from authzconsole.web.shared.links import (
 )
 from authzconsole.web.shared.paging import url_with
 from authzconsole.web.shared.privilege_cells import LETTERS
-from authzconsole.web.shared.times import periods, zones
-from authzconsole.web.shared.times.zones import abbreviation
+from authzconsole.web.shared.times.periods import exact_time, period_badge, period_words
+from authzconsole.web.shared.times.zones import abbreviation, reader_localtime, zone_name
 from entities.address import Address
 from entities.models import Entity
 from entities.vocabulary import Privilege, quantity
 from grants.administrators import Strandings
-from grants.effects.effect import Tally
 from grants.models import Membership
 from grants.principals.administrator_loss import AdministratorLoss
 from grants.validity import Validity
 
 register = template.Library()
+register.filter(action_label)
+register.filter(tally_phrases)
+register.filter(exact_time)
+register.filter(period_words)
+register.simple_tag(zone_name)
 
 # kinds that a deployment registers have no icon
 _ICON_NAMES = set(
@@ -82,18 +86,8 @@ def stranding_tag(loss: AdministratorLoss | Strandings, max_rows: int = 5, more_
 
 
 @register.filter
-def action_label(action: str) -> str:
-    return rows.action_label(action)
-
-
-@register.filter
 def event_label(kind: str) -> str:
     return EventKind(kind).label if kind in EventKind else kind
-
-
-@register.filter
-def tally_phrases(tally: Tally) -> str:
-    return wording.tally_phrases(tally)
 
 
 @register.filter
@@ -198,8 +192,8 @@ def ago(at: datetime | None) -> SafeString | str:
     """Return the time since `at` as text, with the exact time on hover."""
     if at is None:
         return ""
-    exact_time = f"{zones.reader_localtime(at):%d %B %Y, %H:%M:%S} {abbreviation(at)}"
-    return format_html('<time datetime="{}" title="{}">{}</time>', at.isoformat(), exact_time, _ago(at))
+    title = f"{reader_localtime(at):%d %B %Y, %H:%M:%S} {abbreviation(at)}"
+    return format_html('<time datetime="{}" title="{}">{}</time>', at.isoformat(), title, _ago(at))
 
 
 @register.filter
@@ -207,29 +201,13 @@ def zoned(at: datetime | None, format_string: str) -> str:
     """Return a time in the time zone of the reader with its abbreviation. format_string: as for the filter
     `date`.
     """
-    return f"{date_format(zones.reader_localtime(at), format_string)} {abbreviation(at)}" if at else ""
-
-
-@register.simple_tag
-def zone_name() -> str:
-    """Return the name of the time zone of the reader."""
-    return zones.zone_name()
-
-
-@register.filter
-def exact_time(at: datetime) -> str:
-    return periods.exact_time(at)
-
-
-@register.filter
-def period_words(validity: Validity) -> str:
-    return periods.period_words(validity)
+    return f"{date_format(reader_localtime(at), format_string)} {abbreviation(at)}" if at else ""
 
 
 @register.filter
 def period(validity: Validity) -> SafeString | str:
     """Return the badge of a period; empty without limits."""
-    badge = periods.period_badge(validity)
+    badge = period_badge(validity)
     if badge is None:
         return ""
     return format_html(

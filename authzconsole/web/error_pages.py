@@ -1,7 +1,6 @@
 """Error pages: not found, method not allowed, expired forms, and errors that a view did not handle."""
 
 import sys
-from urllib.parse import urlencode
 
 from django.contrib import messages
 from django.contrib.auth import REDIRECT_FIELD_NAME
@@ -107,6 +106,6 @@ def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
     """
     if request.path == reverse("sign-in") and request.user.is_authenticated:
         messages.info(request, f"You are already signed in as {request.user.username}.")
-        query = urlencode({REDIRECT_FIELD_NAME: NextForm.sent(request).cleaned_data["next"]})
-        return see_other(f"{request.path}?{query}")
+        query = {REDIRECT_FIELD_NAME: NextForm.sent(request).cleaned_data["next"]}
+        return see_other(reverse("sign-in", query=query))
     return render(request, "403_csrf.html", status=403)

@@ -277,18 +277,14 @@ def last_day(end: datetime | None) -> str:
 
 
 class NumberField(TextField):
-    """A whole number; 0 for an empty text. unit: such as `days`, for the message."""
+    """A whole number of days; 0 for an empty text."""
 
     widget = forms.TextInput(attrs={"inputmode": "numeric"})
-
-    def __init__(self, *, unit: str = "days", **options):
-        self.unit = unit
-        super().__init__(**options)
 
     def to_python(self, value: str | None) -> int:
         text = super().to_python(value)
         if text and not (text.isascii() and text.isdigit() and len(text) < 9):
-            raise ValidationError(f"`{text[:20]}` is not a number of {self.unit}.")
+            raise ValidationError(f"`{text[:20]}` is not a number of days.")
         return int(text or 0)
 
 
@@ -493,11 +489,6 @@ class PeriodForm(ConsoleForm):
         return values
 
 
-def refusal_status(error: Refusal) -> int:
-    """Return the status of the page that shows a refusal."""
-    return error.status if isinstance(error, REFUSALS_WITH_STATUS) else 400
-
-
 class ForAdministrators:
     """A page for accounts that change grants. Accounts that read grants see that it exists."""
 
@@ -560,7 +551,8 @@ class FormPage(FormView):
 
     def form_refused(self, form: ConsoleForm, error: Refusal) -> HttpResponse:
         """Show the form again after a service refused. error: the refusal, which the form has already."""
-        return self.render_to_response(self.get_context_data(form=form), status=refusal_status(error))
+        status = error.status if isinstance(error, REFUSALS_WITH_STATUS) else 400
+        return self.render_to_response(self.get_context_data(form=form), status=status)
 
     def render_to_response(self, context: Mapping, *, status: int = 200) -> HttpResponse:
         return render_page(self.request, self.get_template_names()[0], context, status=status)

@@ -1,6 +1,4 @@
-"""Middleware of the pages: caching, sign-in, required password changes, errors and wrong methods."""
-
-from urllib.parse import urlencode
+"""Middleware of the pages: caching, sign-in, required password changes, errors, wrong methods and query plans."""
 
 from django.contrib import messages
 from django.contrib.auth import REDIRECT_FIELD_NAME
@@ -8,27 +6,28 @@ from django.contrib.auth.middleware import LoginRequiredMiddleware
 from django.http import HttpResponseNotAllowed
 from django.urls import reverse
 from django.utils.cache import patch_cache_control
+from django.utils.deprecation import MiddlewareMixin
 from django_htmx.http import HttpResponseClientRedirect
 
+from authzconsole.common.database import set_prepare_threshold
 from authzconsole.common.recent_authentication import PROVIDER_SESSION_KEY
 from authzconsole.common.request_id import bind_account
 from authzconsole.common.second_factor import lacks_required_factor
 from authzconsole.web.error_pages import method_not_allowed, problem_page
+from authzconsole.web.people.impersonation import NON_PAGE_PREFIXES, SAFE_METHODS
 from authzconsole.web.shared.rendering import referring_page, see_other
 
-SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
+
+def _url_with_next(url_name, next_page):
+    return reverse(url_name, query={REDIRECT_FIELD_NAME: next_page} if next_page else None)
 
 
-class NoStoreMiddleware:
+class NoStoreMiddleware(MiddlewareMixin):
     """Forbid caching of every response that does not set Cache-Control itself, including error pages and
     redirects.
     """
 
-    def __init__(self, get_response):
-        self.get_response = get_response
-
-    def __call__(self, request):
-        response = self.get_response(request)
+    def process_response(self, request, response):
         if not response.has_header("Cache-Control"):
             patch_cache_control(response, private=True, no_store=True)
         return response
@@ -56,13 +55,10 @@ class SignInMiddleware(LoginRequiredMiddleware):
             messages.info(request, "Your session expired. Sign in and repeat your last change.")
         elif not (is_file and previous_page):
             return super().handle_no_permission(request, view_func)
-        sign_in = reverse("sign-in")
-        return see_other(
-            f"{sign_in}?{urlencode({REDIRECT_FIELD_NAME: previous_page})}" if previous_page else sign_in
-        )
+        return see_other(_url_with_next("sign-in", previous_page))
 
 
-class FirstStepsMiddleware:
+class FirstStepsMiddleware(MiddlewareMixin):
     """Redirect an account that must change its password, or that lacks a second factor that its console role
     requires, to the page where it does so.
 
@@ -70,12 +66,6 @@ class FirstStepsMiddleware:
     provider used no password. The APIs refuse such sessions themselves (authzconsole.common.api_caller and
     second_factor).
     """
-
-    def __init__(self, get_response):
-        self.get_response = get_response
-
-    def __call__(self, request):
-        return self.get_response(request)
 
     def process_view(self, request, view_func, view_args, view_kwargs):
         account = getattr(request, "impersonator", None) or request.user
@@ -100,35 +90,34 @@ class FirstStepsMiddleware:
             next_page = request.htmx.current_url_abs_path or ""
         elif request.method in SAFE_METHODS:
             next_page = request.get_full_path()
-        url = reverse("password")
-        return f"{url}?{urlencode({REDIRECT_FIELD_NAME: next_page})}" if next_page else url
+        return _url_with_next("password", next_page)
 
 
-class ProblemMiddleware:
+class ProblemMiddleware(MiddlewareMixin):
     """Return a page for an error that a view did not handle itself, with the status of its problem."""
-
-    def __init__(self, get_response):
-        self.get_response = get_response
-
-    def __call__(self, request):
-        return self.get_response(request)
 
     def process_exception(self, request, error):
         return problem_page(request, error)
 
 
-class WrongMethodMiddleware:
+class WrongMethodMiddleware(MiddlewareMixin):
     """Replace the empty 405 response of Django with a page, for example if the URL of a refused form is
     reloaded.
 
     405 responses of APIs have a body and are not replaced.
     """
 
-    def __init__(self, get_response):
-        self.get_response = get_response
-
-    def __call__(self, request):
-        response = self.get_response(request)
+    def process_response(self, request, response):
         if not isinstance(response, HttpResponseNotAllowed) or response.content or request.htmx:
             return response
         return method_not_allowed(request, response)
+
+
+class PageQueryPlanMiddleware(MiddlewareMixin):
+    """Set the prepare threshold of the database connection for pages and APIs.
+
+    Without an open connection, no account was loaded, so the request reads no large tables.
+    """
+
+    def process_request(self, request):
+        set_prepare_threshold(is_page=not request.path.startswith(NON_PAGE_PREFIXES))

@@ -43,5 +43,8 @@ def readiness_rows(response) -> list[tuple]:
 
 
 def table_texts(response) -> list[list[str]]:
-    """Return the cells of a table page as text."""
-    return [[cell.text_with_previous for cell in row["cells"]] for row in response.context["table"]["rows"]]
+    """Return the cells of a table page as text, such as `no → yes` for a changed value."""
+    return [
+        [f"{cell.before.text} → {cell.text}" if cell.before else cell.text for cell in row["cells"]]
+        for row in response.context["table"]["rows"]
+    ]

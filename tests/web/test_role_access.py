@@ -45,7 +45,14 @@ OPERATION = {
     "/analyses/{run}/tables/rows.csv": 303,
 }
 # WRITES that change something for the role
-SECURITY_WRITES = {"/accounts/second-factor/user:dee": 302}
+SECURITY_WRITES = {
+    "/accounts/password/user:dee": 200,
+    "/accounts/second-factor/user:dee": 302,
+    "/accounts/tokens/{token}/revoke": 302,
+    # the form is incomplete
+    "/accounts/tokens/new": 400,
+    "/people/add": 400,
+}
 OPERATION_WRITES = {
     "/analyses/start": 302,
     "/analyses/{run}/cancel": 302,

@@ -1,34 +1,46 @@
-"""The section of the account on the page of a user."""
+"""The section of the account on the page of a user, and the changes to an account: what each of them does, in
+numbers, and the form that confirms it.
+"""
 
+from collections.abc import Mapping
+from typing import Any
+
+from allauth.mfa.models import Authenticator
 from allauth.socialaccount.models import SocialAccount
 from django.conf import settings
+from django.contrib import messages
+from django.core.exceptions import PermissionDenied
+from django.db.models import QuerySet
+from django.forms import HiddenInput
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.template.loader import render_to_string
-from django.urls import reverse
+from django.utils.decorators import method_decorator
+from django.utils.html import format_html
 from django.utils.safestring import SafeString
+from django.views.decorators.debug import sensitive_variables
 from django.views.decorators.http import require_safe
 
-from authzconsole.models import ApiToken
-from authzconsole.web.accounts.tokens import token_row
-from authzconsole.web.forms import ConsoleForm
+from authzconsole.common.sign_in_methods import factor_title, reset_factors, unlink_identity
+from authzconsole.models import ApiToken, TokenScope
+from authzconsole.sessions import active_sessions
+from authzconsole.web.accounts.confirmation import ConfirmationPage, Forecast, ReasonForm
+from authzconsole.web.forms import ConsoleForm, EmailField, OptionalChoiceField, TextField
 from authzconsole.web.shared.guard import capability_required
-from authzconsole.web.shared.links import principal_link, principal_url
+from authzconsole.web.shared.links import principal_url
 from authzconsole.web.shared.paging import url_with_query
 from authzconsole.web.shared.parameters import text_parameter
 from authzconsole.web.shared.principal_input import principal_or_404
-from authzconsole.web.shared.rendering import render_page
-from authzconsole.web.shared.roles import ROLE_CHOICES, ROLE_LABELS
-from grants.models import User
-from grants.roles.capabilities import Capability, role_includes
+from authzconsole.web.shared.rendering import render_page, see_other
+from grants.change_set import Activate, Deactivate
+from grants.changes import ChangeSet, Outcome
+from grants.models import Role, User
+from grants.principals.administrator_loss import loss_if_removed
+from grants.principals.principal_lists import MAX_COUNTED, capped_count
+from grants.principals.services import renew_user_password, set_full_name, set_user_email, set_user_role
+from grants.roles.capabilities import Capability, capabilities_of, role_includes
 
 MAX_TOKENS = 20
-URL_NAMES = {
-    "change": "account-change",
-    "password": "account-password",
-    "sessions": "account-sessions",
-    "second_factor": "account-second-factor",
-}
 
 
 @require_safe
@@ -66,16 +78,10 @@ def account_or_404(principal: str) -> User:
 
 
 def account_page_response(
-    request: HttpRequest,
-    user: User,
-    *,
-    form: ConsoleForm | None = None,
-    password: str = "",
-    status: int = 200,
+    request: HttpRequest, user: User, *, status: int = 200, **answer: Any
 ) -> HttpResponse:
-    """Render the answer to a form. form: the refused one. password: shown once."""
-    context = _context(request, user, form=form, password=password)
-    return render_page(request, "accounts/account.html", context, status=status)
+    """Render the answer to a form. answer: see `_context`."""
+    return render_page(request, "accounts/account.html", _context(request, user, **answer), status=status)
 
 
 def _context(
@@ -85,34 +91,32 @@ def _context(
     form: ConsoleForm | None = None,
     password: str = "",
 ) -> dict:
+    """Return the context of the section. form: the refused one. password: shown once."""
     entered = form.data if form is not None else {}
     can_manage = role_includes(request.user.role, user.role)
     tokens = list(ApiToken.objects.filter(owner=user).order_by("-created_at")[: MAX_TOKENS + 1])
     return {
         "account": user,
-        "principal": principal_link(user),
-        "url": principal_url("account", str(user)),
         "form": form,
         "email": entered.get("email", user.email),
         "full_name": entered.get("full_name", user.get_full_name()),
         "email_reason": entered.get("reason", ""),
         "password": password,
         "first_password_hours": settings.FIRST_PASSWORD_HOURS,
-        "roles": [choice for choice in ROLE_CHOICES if role_includes(request.user.role, choice[0])],
-        "role_label": ROLE_LABELS[user.role],
-        "can_sign_in": user.has_usable_password(),
+        "roles": [choice for choice in Role.choices if role_includes(request.user.role, choice[0])],
         "has_providers": bool(settings.SIGN_IN_PROVIDERS),
-        **{f"{name}_url": principal_url(url_name, str(user)) for name, url_name in URL_NAMES.items()},
         "can_change": can_manage and request.user.can(Capability.MANAGE_ACCOUNTS),
-        "is_self": user.pk == request.user.pk,
         "max_tokens": MAX_TOKENS,
-        "tokens": [token_row(token, user) for token in tokens[:MAX_TOKENS]],
+        "tokens": tokens[:MAX_TOKENS],
         "has_more_tokens": len(tokens) > MAX_TOKENS,
         "can_create_token": can_manage
         and request.user.can(Capability.MANAGE_TOKENS)
         and user.is_active
         and (user.is_service or user.pk == request.user.pk),
-        "identities": _identity_rows(user),
+        "identities": [
+            (identity, provider_name(identity.provider))
+            for identity in SocialAccount.objects.filter(user=user).order_by("pk")
+        ],
     }
 
 
@@ -122,14 +126,289 @@ def provider_name(provider: str) -> str:
     return options.name if options else provider
 
 
-def _identity_rows(user: User) -> list[dict]:
-    """Return the identities of an account, oldest first. Runs one query."""
-    return [
-        {
-            "provider": provider_name(link.provider),
-            "subject": link.uid,
-            "at": link.date_joined,
-            "unlink_url": reverse("account-identity-unlink", args=[link.pk]),
-        }
-        for link in SocialAccount.objects.filter(user=user).order_by("pk")
+ROLE_DESCRIPTIONS = {
+    Role.ADMINISTRATOR: "Administrators can change everything in this console.",
+    Role.SECURITY_ADMINISTRATOR: "Security administrators manage accounts, tokens and sign-in. They see and change no grants.",
+    Role.APPROVER: "Approvers see all grants, and approve requests and reviews. They change nothing else.",
+    Role.OPERATOR: "Operators start analyses and see reports and the status. They see and change no grants and no accounts.",
+    Role.AUDITOR: "Auditors see everything in this console and cannot change anything.",
+    Role.ORDINARY: "Users see what their grants make visible and cannot change anything.",
+}
+
+
+class AccountChange(ConfirmationPage):
+    """Change an account. Refuse it if the account has a right that the signed-in account lacks."""
+
+    def prepare(self) -> None:
+        self.user = account_or_404(self.kwargs["principal"])
+        if not role_includes(self.request.user.role, self.user.role):
+            raise PermissionDenied(
+                f"This account has the role {self.user.get_role_display()}, which can do more than yours. Ask an "
+                "administrator."
+            )
+
+    @property
+    def back(self) -> str:
+        return principal_url("account", str(self.user))
+
+    @property
+    def back_title(self) -> str:
+        return self.user.username
+
+    def form_invalid(self, form: ConsoleForm) -> HttpResponse:
+        return account_page_response(self.request, self.user, form=form, status=400)
+
+    def form_refused(self, form: ConsoleForm, error: Exception) -> HttpResponse:
+        return self.form_invalid(form)
+
+
+class ChangeForm(ReasonForm):
+    """change: a key of CHANGES, which reads one of the other fields."""
+
+    change = TextField(widget=HiddenInput)
+    role = TextField(widget=HiddenInput)
+    email = EmailField(widget=HiddenInput)
+    full_name = TextField(widget=HiddenInput)
+    active = OptionalChoiceField(
+        choices=[("yes", "active"), ("no", "inactive")], default="no", widget=HiddenInput
+    )
+
+
+class SetRole(AccountChange):
+    form_class = ChangeForm
+
+    def make(self, form: ConsoleForm) -> Outcome:
+        return set_user_role(
+            author=self.author(form), name=self.user.username, role=form.cleaned_data["role"]
+        )
+
+    def forecast(self, values: Mapping[str, Any]) -> Forecast:
+        """Raise Http404 for an unknown role."""
+        if values["role"] not in Role.values:
+            raise Http404("there is no such role")
+        user, role = self.user, Role(values["role"])
+        title, button = f"Set the role of {user} to {role.label}", f"Set role to {role.label}"
+        loses_administration = user.role == Role.ADMINISTRATOR != role
+        return Forecast(title, button, _role_effects(user, role), is_destructive=loses_administration)
+
+
+class SetEmail(AccountChange):
+    form_class = ChangeForm
+
+    def make(self, form: ConsoleForm) -> Outcome:
+        return set_user_email(
+            author=self.author(form), name=self.user.username, email=form.cleaned_data["email"]
+        )
+
+    def forecast(self, values: Mapping[str, Any]) -> Forecast:
+        effect = f"The email changes from {self.user.email or 'empty'} to {values.get('email') or 'empty'}."
+        return Forecast(f"Change the email of {self.user}", "Save email", [effect])
+
+
+class SetFullName(AccountChange):
+    form_class = ChangeForm
+
+    def make(self, form: ConsoleForm) -> Outcome:
+        return set_full_name(
+            author=self.author(form), name=self.user.username, full_name=form.cleaned_data["full_name"]
+        )
+
+    def forecast(self, values: Mapping[str, Any]) -> Forecast:
+        effect = f"The full name changes from {self.user.get_full_name() or 'empty'} to {values['full_name'] or 'empty'}."
+        return Forecast(f"Change the full name of {self.user}", "Save full name", [effect])
+
+
+class SetActivity(AccountChange):
+    """Activate or deactivate an account, which changes permissions."""
+
+    form_class = ChangeForm
+
+    @property
+    def shows_effect(self) -> bool:
+        """Accounts that see no grants do not see the effect."""
+        return self.request.user.can_see_all
+
+    def effect(self, form: ConsoleForm) -> dict:
+        return self.effect_context(form, self.change_set(form))
+
+    def change_set(self, form: ConsoleForm) -> ChangeSet:
+        return ChangeSet.of(
+            (Activate if form.cleaned_data["active"] == "yes" else Deactivate)(self.user.username)
+        )
+
+    def forecast(self, values: Mapping[str, Any]) -> Forecast:
+        user, shows_grants, active = self.user, self.request.user.can_see_all, values["active"] == "yes"
+        grants_effect = "take effect again" if active else "remain, and take effect again when reactivated"
+        grants = f"Their {_grants_and_memberships(user) if shows_grants else 'grants and memberships'} {grants_effect}."
+        tokens = _tokens_effect(ApiToken.objects.active().filter(owner=user), "is revoked", "are revoked")
+        if active:
+            sign_in = "can sign in" if user.has_usable_password() else "can sign in after a password is set"
+            return Forecast(f"Activate {user}", "Activate account", [f"{user} {sign_in}.", grants, *tokens])
+        effects = [
+            f"{user} can no longer sign in and is denied everything.",
+            grants,
+            *_sessions_effect(user),
+            *tokens,
+            *_remaining_administrators(user),
+        ]
+        warning = loss_if_removed(user) if shows_grants else None
+        return Forecast(
+            f"Deactivate {user}", "Deactivate account", effects, is_destructive=True, stranding=warning
+        )
+
+
+class UnknownChange(AccountChange):
+    """Refuse a change that does not exist, after the right to change the account is checked."""
+
+    def prepare(self) -> None:
+        super().prepare()
+        raise Http404("there is no such change")
+
+
+# by the field `change`
+CHANGES = {"role": SetRole, "email": SetEmail, "full-name": SetFullName, "activity": SetActivity}
+
+
+@capability_required(Capability.MANAGE_ACCOUNTS, visible_to=[Capability.READ_ACCOUNTS])
+def change_account(request: HttpRequest, principal: str) -> HttpResponse:
+    """Change the role, the names, the email or the activity of an account."""
+    change = CHANGES.get(ChangeForm.sent(request).cleaned_data["change"], UnknownChange)
+    return change.as_view()(request, principal=principal)
+
+
+@method_decorator(sensitive_variables("password"), name="perform")
+class RenewPassword(AccountChange):
+    """Generate a password. It is shown in this response and never again."""
+
+    def perform(self, form: ConsoleForm) -> HttpResponse:
+        password = renew_user_password(author=self.author(form), name=self.user.username)
+        return account_page_response(self.request, account_or_404(str(self.user)), password=password)
+
+    def forecast(self, values: Mapping[str, Any]) -> Forecast:
+        user, has_password = self.user, self.user.has_usable_password()
+        effects = [
+            f"Generates a password, shown once. The user must sign in and change it within {settings.FIRST_PASSWORD_HOURS} "
+            f"hours."
+        ]
+        if has_password:
+            effects = ["The current password stops working.", *effects, *_sessions_effect(user)]
+        effects += _tokens_effect(
+            ApiToken.objects.active().filter(owner=user), "keeps working", "keep working"
+        )
+        verb = "Replace" if has_password else "Set"
+        return Forecast(
+            f"{verb} the password of {user}", f"{verb} password", effects, is_destructive=has_password
+        )
+
+
+class SignInMethodChange(AccountChange):
+    """Remove sign-in methods of an account. The service checks the roles."""
+
+    def prepare(self) -> None:
+        self.user = account_or_404(self.kwargs["principal"])
+
+    def form_refused(self, form: ConsoleForm, error: Exception) -> HttpResponse:
+        messages.error(self.request, f"{error}.")
+        return see_other(self.back)
+
+
+class ResetFactors(SignInMethodChange):
+    def make(self, form: ConsoleForm) -> Outcome:
+        return reset_factors(author=self.author(form), name=self.user.username)
+
+    def forecast(self, values: Mapping[str, Any]) -> Forecast:
+        titles = ", ".join(sorted(map(factor_title, Authenticator.objects.filter(user=self.user))))
+        effects = [
+            f"Removes: {titles}.",
+            "The next sign-in needs no second factor. If the console role requires a second factor, the user must "
+            "then set up a new one.",
+        ]
+        title = f"Reset second factor of {self.user.username}"
+        return Forecast(
+            title,
+            "Reset second factor",
+            effects if titles else ["The account has no second factor."],
+            is_destructive=True,
+        )
+
+
+class UnlinkIdentity(SignInMethodChange):
+    """Unlink an identity of a sign-in provider from its account."""
+
+    def prepare(self) -> None:
+        self.link = SocialAccount.objects.select_related("user").filter(pk=self.kwargs["pk"]).first()
+        if self.link is None:
+            raise Http404("there is no such identity")
+        self.user = self.link.user
+
+    def make(self, form: ConsoleForm) -> Outcome:
+        return unlink_identity(author=self.author(form), user=self.user, pk=self.link.pk)
+
+    def forecast(self, values: Mapping[str, Any]) -> Forecast:
+        name, provider = self.user.username, provider_name(self.link.provider)
+        effects = [
+            format_html(
+                "The identity <code>{}</code> of {} can no longer sign in to this account.",
+                self.link.uid,
+                provider,
+            ),
+            "All sessions of the account end.",
+            f"If {provider} may link existing accounts, the next sign-in with the name {name} links one again.",
+        ]
+        return Forecast(f"Unlink identity of {name}", "Unlink identity", effects, is_destructive=True)
+
+
+def _role_effects(user: User, role: Role) -> list[str]:
+    if user.role == role:
+        return [f"{user} already has the role {role.label}. Nothing changes."]
+    effects = [
+        f"The role changes from {user.get_role_display()} to {role.label}. {ROLE_DESCRIPTIONS[role]}",
+        "The console role grants no access to data. Grants do not change.",
     ]
+    tokens = ApiToken.objects.active().filter(owner=user)
+    if user.role == Role.ADMINISTRATOR:
+        effect = "can no longer change anything"
+        administering_tokens = tokens.filter(scopes__contains=TokenScope.ADMINISTER.value)
+        effects += [*_remaining_administrators(user), *_tokens_effect(administering_tokens, effect, effect)]
+    if user.can_see_all and Capability.READ_ALL not in capabilities_of(role) and not user.is_service:
+        effect = f"can only ask about {user}"
+        effects += _tokens_effect(tokens.filter(scopes__contains=TokenScope.DECIDE.value), effect, effect)
+    return effects
+
+
+def _grants_and_memberships(user: User) -> str:
+    grants, groups = capped_count(user.grants), capped_count(user.groups)
+    return f"{_count_text(grants, 'direct grant', 'direct grants')} and {_count_text(groups, 'membership', 'memberships')}"
+
+
+def _count_text(total: int, singular: str, plural: str) -> str:
+    return (
+        f"over {MAX_COUNTED:,} {plural}"
+        if total > MAX_COUNTED
+        else f"{total:,} {singular if total == 1 else plural}"
+    )
+
+
+def _sessions_effect(user: User) -> list[str]:
+    return [f"{_count_text(capped_count(active_sessions(user)), 'session ends', 'sessions end')}."]
+
+
+def _tokens_effect(rows: QuerySet[ApiToken], singular: str, plural: str) -> list[str]:
+    total = capped_count(rows)
+    return [f"{_count_text(total, f'API token {singular}', f'API tokens {plural}')}."] if total else []
+
+
+def _remaining_administrators(user: User) -> list[str]:
+    """Return a sentence about the other console administrators.
+
+    Console roles are independent of ADMIN grants.
+    """
+    if not user.can_administer:
+        return []
+    remaining = User.objects.filter(role=Role.ADMINISTRATOR, is_active=True).exclude(pk=user.pk).count()
+    if not remaining:
+        return ["This is the only active console administrator. Make another account administrator first."]
+    administrators = _count_text(
+        remaining, "other active console administrator remains", "other active console administrators remain"
+    )
+    return [f"{administrators}."]

@@ -11,7 +11,6 @@ not kept.
 
 from collections.abc import Callable
 from functools import wraps
-from urllib.parse import urlencode
 
 from django import forms
 from django.conf import settings
@@ -86,10 +85,10 @@ class ProofForm(PasswordAttemptForm, forms.Form):
         # a change returns to the page with its form, because the URL of the change may accept only POST
         form_page = referring_page(request) if request.method == "POST" else ""
         next_page = request.GET.get("next", "") or form_page or request.get_full_path()
-        url = reverse("openid_connect_login", args=[provider_id])
+        query = {AGAIN_PARAMETER: "yes", "next": next_page}
         return {
             "name": options.name,
-            "url": f"{url}?{urlencode({AGAIN_PARAMETER: 'yes', 'next': next_page})}",
+            "url": reverse("openid_connect_login", args=[provider_id], query=query),
         }
 
     def clean_reauthentication_password(self) -> str:

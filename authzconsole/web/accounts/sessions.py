@@ -48,22 +48,15 @@ class OwnSessions(FormPage):
 
     def get_context_data(self, **context) -> dict:
         sessions = list(active_sessions(self.account)[: MAX_SESSIONS + 1])
-        rows = [
-            {
-                "session": session,
-                "id": session_id(session.session_key),
-                "is_current": session.session_key == self.request.session.session_key,
-            }
-            for session in sessions[:MAX_SESSIONS]
-        ]
+        current_key = self.request.session.session_key
         return super().get_context_data(**context) | {
             "account": self.account,
-            "rows": rows,
+            "rows": [(session, session_id(session.session_key)) for session in sessions[:MAX_SESSIONS]],
             "has_more": len(sessions) > MAX_SESSIONS,
             "max_sessions": MAX_SESSIONS,
             "is_own": True,
             "can_end": True,
-            "has_others": any(not row["is_current"] for row in rows),
+            "has_others": any(session.session_key != current_key for session in sessions),
         }
 
 

@@ -1,7 +1,5 @@
 """Sign-in and password change: the views of Django, with throttling."""
 
-from urllib.parse import urlencode
-
 from allauth.account.utils import perform_login
 from django.conf import settings
 from django.contrib import messages
@@ -60,18 +58,17 @@ class SignIn(RetryAfterMixin, views.LoginView):
     redirect_authenticated_user = True
 
     def get_context_data(self, **kwargs) -> dict:
-        query = (
-            urlencode({self.redirect_field_name: next_url}) if (next_url := self.get_redirect_url()) else ""
-        )
+        next_url = self.get_redirect_url()
+        query = {self.redirect_field_name: next_url} if next_url else {}
         providers = [
             {
                 "name": options.name,
-                "url": f"{reverse('openid_connect_login', args=[provider_id])}?{query}".rstrip("?"),
+                "url": reverse("openid_connect_login", args=[provider_id], query=query),
             }
             for provider_id, options in settings.SIGN_IN_PROVIDERS.items()
             if options.protocol != LDAP_PROVIDER
         ]
-        passkey_url = f"{reverse('passkey-sign-in')}?{query}".rstrip("?") if settings.PASSKEY_SIGN_IN else ""
+        passkey_url = reverse("passkey-sign-in", query=query) if settings.PASSKEY_SIGN_IN else ""
         return super().get_context_data(
             providers=providers, passkey_url=passkey_url, is_limited=settings.LOCAL_SIGN_IN != "all", **kwargs
         )
@@ -85,9 +82,7 @@ class SignIn(RetryAfterMixin, views.LoginView):
         if request.htmx:
             # htmx requested a section after the session ended; redirect the whole page
             back = request.htmx.current_url_abs_path or reverse("home")
-            return HttpResponseClientRedirect(
-                f"{reverse('sign-in')}?{urlencode({self.redirect_field_name: back})}"
-            )
+            return HttpResponseClientRedirect(reverse("sign-in", query={self.redirect_field_name: back}))
         return super().get(request, *args, **kwargs)
 
 

@@ -7,7 +7,6 @@ from django.conf import settings
 from django.db.models import Q
 from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import reverse
-from django.utils import timezone
 from django.utils.decorators import method_decorator
 from django.views.decorators.debug import sensitive_variables
 from django.views.decorators.http import require_safe
@@ -26,31 +25,14 @@ from authzconsole.web.forms import (
     reason_field,
 )
 from authzconsole.web.shared.guard import capability_required, request_author
-from authzconsole.web.shared.links import principal_link, principal_url
 from authzconsole.web.shared.paging import paginate_sequence
 from authzconsole.web.shared.parameters import choice_parameter, text_parameter
 from authzconsole.web.shared.rendering import render_page, requested_section
 from grants.changes import Outcome
-from grants.models import User
 from grants.roles.capabilities import Capability
 
 ROWS_PER_PAGE = 25
 DEFAULT_DAYS = 90
-STATE_LABELS = {"good": "active", "expired": "expired", "revoked": "revoked"}
-
-
-def token_row(token: ApiToken, owner: User) -> dict:
-    """Return a row in a list of tokens. Its state is `good` (active), `expired` or `revoked`."""
-    state = "revoked" if token.revoked_at else "expired" if token.ends_at <= timezone.now() else "good"
-    return {
-        "token": token,
-        "owner": principal_link(owner),
-        "owner_url": principal_url("account", str(owner)),
-        "scopes": token.scopes.replace(" ", ", ")
-        + (" (all subjects, as in version 1.0)" if token.is_unlimited else ""),
-        "state": state,
-        "state_label": STATE_LABELS[state],
-    }
 
 
 class TokenForm(ConsoleForm):
@@ -75,7 +57,7 @@ class TokenForm(ConsoleForm):
         self.fields["days"].help_text = f"From 1 to {settings.TOKEN_MAX_DAYS:,}."
 
 
-# by the value of the filter
+# by the state of a token
 STATES = {
     "good": lambda rows: rows.active(),
     "expired": lambda rows: rows.filter(revoked_at=None).exclude(pk__in=rows.unexpired_tokens().values("pk")),
@@ -104,9 +86,7 @@ def token_list(request: HttpRequest) -> HttpResponse:
         template,
         {
             "page": page,
-            "rows": [token_row(token, token.owner) for token in page.rows],
             "state": state,
-            "states": list(STATE_LABELS.items()),
             "find": find,
             "url": request.path,
             "can_change": request.user.can(Capability.MANAGE_TOKENS),
@@ -136,7 +116,7 @@ class NewToken(FormPage):
             scopes=values["scope"],
             days=values["days"],
         )
-        context = {"row": token_row(issued.token, issued.token.owner), "secret": issued.secret}
+        context = {"token": issued.token, "secret": issued.secret}
         return render_page(self.request, "accounts/token_issued.html", context)
 
 

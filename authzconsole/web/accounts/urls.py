@@ -2,24 +2,25 @@
 
 from django.urls import path
 
-from authzconsole.web.accounts.account_changes import (
+from authzconsole.web.accounts.account_pages import (
     RenewPassword,
     ResetFactors,
     UnlinkIdentity,
+    account_list,
+    account_page,
     change_account,
 )
-from authzconsole.web.accounts.account_pages import account_list, account_page
 from authzconsole.web.accounts.factors.pages import (
     NewApp,
     NewPasskey,
     NewRecoveryCodes,
+    PasskeySignIn,
     RemoveFactor,
+    SecondFactorSignIn,
     factor_list,
 )
-from authzconsole.web.accounts.factors.sign_in import PasskeySignIn, SecondFactorSignIn
 from authzconsole.web.accounts.providers.openid_connect import provider_callback, provider_login
-from authzconsole.web.accounts.providers.saml import saml_acs, saml_metadata
-from authzconsole.web.accounts.providers.saml_logout import SignOut, saml_slo
+from authzconsole.web.accounts.providers.saml import SignOut, saml_acs, saml_metadata, saml_slo
 from authzconsole.web.accounts.reauthentication import Reauthenticate
 from authzconsole.web.accounts.sessions import AccountSessions, OwnSessions
 from authzconsole.web.accounts.sign_in import PasswordChange, SignIn, healthz

@@ -27,7 +27,7 @@ from authzconsole.web.shared.principal_input import (
     unknown_principal_in,
     with_default_type,
 )
-from authzconsole.web.shared.request_visibility import visibility_inside
+from authzconsole.web.shared.visible_entities import visibility_inside
 from entities.address import Address
 from entities.models import Entity
 from entities.vocabulary import KINDS, Privilege, clip

@@ -1,7 +1,6 @@
 """What pages and forms say about the run that computes an effect above the limits."""
 
 from collections.abc import Sequence
-from urllib.parse import urlencode
 
 from django.http import HttpRequest
 from django.urls import reverse
@@ -71,8 +70,7 @@ def effect_parameters(preview: Preview) -> list[tuple[str, str]]:
     return [*(("change", text) for text in preview.change_set.texts), ("generation", preview.generation)]
 
 
-def effect_url(texts: Sequence[str], extension: str = "") -> str:
-    """Return the URL of the page with all changed permissions, or of the file; empty if it would be too long."""
-    path = reverse("effect-file", args=[extension]) if extension else reverse("effect")
-    url = f"{path}?{urlencode([('change', text) for text in texts])}"
+def effect_url(texts: Sequence[str]) -> str:
+    """Return the URL of the page with all changed permissions; empty if it would be too long."""
+    url = reverse("effect", query={"change": texts})
     return url if len(url) <= MAX_URL_CHARACTERS else ""

@@ -40,14 +40,13 @@ def section_context(
     *,
     generation: str,
     url: str,
-    fault: str = "",
     parameters: Iterable[tuple[str, str]] = (),
     consequences: Consequences | None = None,
 ) -> dict:
     """Return the context of `effects/_permissions.html`, except its downloads. `whole` in it is the effect at
     all times.
 
-    effect: None if it is not known; `fault` then says why. generation: in which it was evaluated. url: of the
+    effect: None if it is not known. generation: in which it was evaluated. url: of the
     page.
     parameters: of the URL of the page, without those of the section. consequences: what the changes do
     besides permissions.
@@ -61,7 +60,6 @@ def section_context(
         "poll_url": f"{url}?{urlencode([*parameters, ('generation', generation)])}",
         "parameters": parameters,
         "clear_url": f"{url}?{urlencode(parameters)}" if parameters else url,
-        "fault": fault,
         "consequences": list(consequence_sentences(consequences)) if consequences else [],
     }
     if effect is None:

@@ -2,8 +2,13 @@
 
 from django.urls import path
 
-from authzconsole.web.effects.page import download_effect, effect_page
-from authzconsole.web.effects.run_views import cancel_effect_view, compute_effect_view, effect_form_part
+from authzconsole.web.effects.page import (
+    cancel_effect_view,
+    compute_effect_view,
+    download_effect,
+    effect_form_part,
+    effect_page,
+)
 
 urlpatterns = [
     path("effect", effect_page, name="effect"),

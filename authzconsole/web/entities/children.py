@@ -10,7 +10,7 @@ from authzconsole.web.shared.entity_counts import holder_counts
 from authzconsole.web.shared.paging import ADDRESS_ORDER, Page, keyset_page
 from authzconsole.web.shared.parameters import choice_parameter, text_parameter
 from authzconsole.web.shared.privilege_cells import held_privileges, privilege_cells
-from authzconsole.web.shared.request_visibility import list_visibility_inside
+from authzconsole.web.shared.visible_entities import list_visibility_inside
 from entities.address import AddressError, parse_address
 from entities.models import Entity, State
 from entities.selectors import children_of

@@ -14,13 +14,13 @@ from authzconsole.web.entities.holders import holders_section
 from authzconsole.web.entities.stewards import stewards_section
 from authzconsole.web.entities.tabs import current_tab, tab_links, tabs_of
 from authzconsole.web.journal.history import history_section
-from authzconsole.web.reports.namespace_readiness import readiness_section
-from authzconsole.web.shared.breadcrumbs import breadcrumbs_of
+from authzconsole.web.reports.readiness import readiness_section
 from authzconsole.web.shared.guard import address_or_404, entity_or_404
 from authzconsole.web.shared.links import address_url, entity_tab_url, entity_url
 from authzconsole.web.shared.paging import url_with_query
 from authzconsole.web.shared.past import shows_past
 from authzconsole.web.shared.rendering import render_page, requested_section
+from authzconsole.web.shared.visible_entities import breadcrumbs_of
 from entities.address import Address, AddressError, parse_address
 from entities.models import Entity, State
 from entities.selectors import children_of, entity_at

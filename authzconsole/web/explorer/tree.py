@@ -12,10 +12,9 @@ from django.db.models import Exists, OuterRef, QuerySet
 from django.http import HttpRequest
 
 from authzconsole.web.entities.children import visible_child_counts
-from authzconsole.web.shared.breadcrumbs import visible_addresses
 from authzconsole.web.shared.links import entity_url
 from authzconsole.web.shared.paging import url_with_query
-from authzconsole.web.shared.request_visibility import list_visibility_inside
+from authzconsole.web.shared.visible_entities import list_visibility_inside, visible_addresses
 from entities.models import Entity
 from entities.selectors import children_of, entities_at
 from entities.vocabulary import KINDS, child_kinds

@@ -32,14 +32,18 @@ from grants.models import GroupGrant, User, UserGrant
 from grants.policies.policy import Generation
 
 ROWS_PER_PAGE = 25
+MAX_LINES = 5
 DEFAULT_COLORING = "readiness"
 
 
 @require_safe
 def home(request: HttpRequest) -> HttpResponse:
+    """Show the overview, or one of its sections. The number of queries is limited. In a large tenant, beyond
+    `row_estimates.MAX_COUNTED` entities, totals are estimates.
+    """
     generation = active_generation()
     sees_all, section_name = _sees_overview(request), requested_section(request)
-    entities = estimated_entities()
+    entities = estimated_rows(Entity.objects.all())
     run = (
         latest_run(AnalysisName.DELETE_READINESS, namespace="", generation=generation.name)
         if sees_all
@@ -65,10 +69,12 @@ def home(request: HttpRequest) -> HttpResponse:
         context["colorings"] = COLORINGS.values()
         if section_name == "chart":
             return render_page(request, "overview/_chart.html", context)
-        context["overview"] = overview = overview_sections(generation, entities, run)
+        context |= attention_section(generation, run, is_large=entities.is_large)
+        context["figures"] = list(_figures(entities))
+        context["lines"] = journal_rows(journal_lines()[:MAX_LINES])
         if section_name == "attention":
             response = render_page(request, "overview/_attention_block.html", context)
-            if overview["attention"].first_runs is None:
+            if context["first_runs"] is None:
                 # the reports change every section
                 response["HX-Refresh"] = "true"
             return response
@@ -160,27 +166,6 @@ def _rows_with_own_privileges(
             for entity in entities
         ]
     }
-
-
-MAX_LINES = 5
-
-
-def overview_sections(generation: Generation, entities: RowEstimate, readiness: AnalysisRun | None) -> dict:
-    """Return the sections around the chart of the namespaces.
-
-    entities: the number of registered addresses. readiness: the newest report on delete readiness.
-    The number of queries is limited. Beyond `row_estimates.MAX_COUNTED` entities, totals are estimates.
-    """
-    return {
-        "figures": list(_figures(entities)),
-        "attention": attention_section(generation, readiness, is_large=entities.is_large),
-        "lines": journal_rows(journal_lines()[:MAX_LINES]),
-    }
-
-
-def estimated_entities() -> RowEstimate:
-    """Return the number of registered addresses, estimated in a large tenant."""
-    return estimated_rows(Entity.objects.all())
 
 
 def _figures(entities: RowEstimate) -> Iterator[tuple[int, str, str]]:

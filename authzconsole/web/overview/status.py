@@ -9,8 +9,8 @@ from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-from analytics.analyses import ANALYSES
-from analytics.models import Schedule
+from analytics.analyses import ANALYSES, Analysis
+from analytics.models import AnalysisRun, Schedule
 from analytics.runs.schedules import all_schedules
 from analytics.runs.selectors import latest_finished_runs
 from authzconsole import VERSION
@@ -92,7 +92,7 @@ def status_page(request: HttpRequest) -> HttpResponse:
             "head": head,
             "version": VERSION,
             "problems": sum(row.level == "bad" for row in (*checks, *tasks))
-            + sum(row["level"] == "bad" for row in nights),
+            + sum(run is not None and run.state == JobState.FAILED for _, _, run in nights),
         },
     )
 
@@ -133,23 +133,9 @@ def _name_row() -> StatusRow:
     return StatusRow("Names", "attention", f"differ only in case: {listed}; rename all but one of each")
 
 
-def _night_rows() -> Iterator[dict]:
-    """Yield the schedule and the newest finished run of each analysis. Runs two queries."""
-    schedules: dict[str, Schedule] = {schedule.analysis: schedule for schedule in all_schedules()}
+def _night_rows() -> Iterator[tuple[Analysis, Schedule, AnalysisRun | None]]:
+    """Yield each analysis with its schedule and its newest finished run. Runs two queries."""
+    schedules = {schedule.analysis: schedule for schedule in all_schedules()}
     runs = {run.type: run for run in latest_finished_runs()}
     for name, analysis in ANALYSES.items():
-        run, schedule = runs.get(name), schedules[name]
-        level = (
-            "bad"
-            if run and run.state == JobState.FAILED
-            else "good"
-            if run and run.state == JobState.DONE
-            else ""
-        )
-        yield {
-            "title": analysis.title,
-            "schedule": schedule,
-            "at": f"{schedule.at:%H:%M}",
-            "run": run,
-            "level": level,
-        }
+        yield analysis, schedules[name], runs.get(name)

@@ -28,7 +28,6 @@ from authzconsole.web.shared.paging import keyset_page, url_with_query
 from authzconsole.web.shared.parameters import choice_parameter, text_parameter
 from authzconsole.web.shared.principal_input import name_from_input
 from authzconsole.web.shared.rendering import render_page, requested_section, see_other, show_outcome
-from authzconsole.web.shared.roles import ROLE_CHOICES
 from grants.journal import Author
 from grants.models import Role, User, UserGrant
 from grants.outcomes import Outcome
@@ -43,7 +42,7 @@ TYPES = {"user": "Users", "group": "Groups"}
 # (parameter, label, (value, label) of each choice)
 FILTER_CHOICES = (
     ("activity", "Any status", (("active", "Active"), ("inactive", "Inactive"))),
-    ("role", "Any console role", tuple(ROLE_CHOICES)),
+    ("role", "Any console role", tuple(Role.choices)),
     (
         "account",
         "People and services",
@@ -183,7 +182,7 @@ class AddPrincipal(FormPage):
         form = super().get_form()
         role = self.request.user.role
         form.fields["role"].widget.choices = [
-            choice for choice in ROLE_CHOICES if role_includes(role, choice[0])
+            choice for choice in Role.choices if role_includes(role, choice[0])
         ]
         return form
 

@@ -13,9 +13,10 @@ from django.utils import timezone
 
 from analytics.analyses import ANALYSES, AnalysisName
 from analytics.models import AnalysisRun
-from analytics.runs.schedules import FirstRuns, first_runs_progress
+from analytics.runs.schedules import first_runs_progress
 from analytics.runs.selectors import changes_since, latest_finished_runs, latest_run
 from authzconsole.common.monitoring.maintenance import maintenance_records
+from authzconsole.web.reports.cell_links import rows_url
 from authzconsole.web.shared.times.limited_lists import MAX_COUNTED, counted_rows
 from entities.models import State
 from entities.vocabulary import quantity
@@ -48,22 +49,11 @@ class AttentionItem:
     changes: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Attention:
-    """The problems that the overview lists first.
+def attention_section(generation: Generation, readiness: AnalysisRun | None, *, is_large: bool) -> dict:
+    """Return the context of the problems that the overview lists first. The number of queries is limited.
 
-    missing_reports: titles of analyses without a report, which may find further problems.
-    first_runs: the progress of the first runs; None after them.
-    """
-
-    items: list[AttentionItem]
-    missing_reports: list[str]
-    first_runs: FirstRuns | None
-
-
-def attention_section(generation: Generation, readiness: AnalysisRun | None, *, is_large: bool) -> Attention:
-    """Return the problems. The number of queries is limited.
-
+    missing_reports: titles of analyses without a report, which may find further problems. first_runs: the progress of the
+    first runs; None after them.
     readiness: the newest report on delete readiness. is_large: skip counts that scan all grants.
     """
     stranded, ghosts = latest_run(AnalysisName.STRANDED), latest_run(AnalysisName.GHOST_GRANTS)
@@ -86,11 +76,11 @@ def attention_section(generation: Generation, readiness: AnalysisRun | None, *, 
         *_period_items(),
         *_impact_items(generation),
     ]
-    return Attention(
-        _with_changes(items),
-        [ANALYSES[name].title for name, run in runs.items() if run is None],
-        first_runs_progress(),
-    )
+    return {
+        "problems": _with_changes(items),
+        "missing_reports": [ANALYSES[name].title for name, run in runs.items() if run is None],
+        "first_runs": first_runs_progress(),
+    }
 
 
 def _with_changes(items: list[AttentionItem]) -> list[AttentionItem]:
@@ -200,7 +190,7 @@ def _plan_items() -> Iterator[AttentionItem]:
 
     Runs up to 12 queries.
     """
-    url = f"{reverse('plans')}?state={PlanState.PROPOSED}"
+    url = reverse("plans", query={"state": PlanState.PROPOSED})
     proposed = Plan.objects.filter(state=PlanState.PROPOSED)
     newest = list(proposed.order_by("-pk")[: MAX_PLANS_CHECKED + 1])
     if not newest:
@@ -255,4 +245,4 @@ def _failed_run_items() -> Iterator[AttentionItem]:
 
 
 def _url(run: AnalysisRun, sort: str = "") -> str:
-    return f"{reverse('analysis', args=[run.pk])}{f'?sort={sort}#rows' if sort else ''}"
+    return rows_url(run, sort=sort) if sort else reverse("analysis", args=[run.pk])

@@ -31,18 +31,18 @@ def exactly(text: str) -> str:
 
 
 def rows_url(run: AnalysisRun, **filters: str) -> str:
-    return f"{reverse('analysis', args=[run.pk])}?{urlencode(filters)}#rows"
+    return reverse("analysis", args=[run.pk], query=filters, fragment="rows")
 
 
 def detail_url(run: AnalysisRun, **filters: str) -> str:
     """Return the URL of the filtered detail table; empty if the report has no such table."""
     if not run.summary.get("detail_is_written"):
         return ""
-    return f"{reverse('analysis-table', args=[run.pk, 'detail'])}?{urlencode(filters)}"
+    return reverse("analysis-table", args=[run.pk, "detail"], query=filters)
 
 
 def missing_url(run: AnalysisRun, namespace: str, user: str) -> str:
-    return f"{reverse('analysis-missing', args=[run.pk])}?{urlencode({'namespace': namespace, 'user': user})}"
+    return reverse("analysis-missing", args=[run.pk], query={"namespace": namespace, "user": user})
 
 
 def _readiness(run: AnalysisRun, row: dict) -> Links:
@@ -102,7 +102,7 @@ def _policies_url(run: AnalysisRun, kind: str) -> str:
         "with": run.options.get("to_generation", ""),
         "kind": kind,
     }
-    return f"{reverse('policies')}?{urlencode(query)}"
+    return reverse("policies", query=query)
 
 
 def _impact_pairs(run: AnalysisRun, row: dict) -> Links:

@@ -1,28 +1,32 @@
-"""The pages of analysis runs: list, start, follow and cancel runs, and read their reports."""
+"""The pages of analysis runs: list, start, follow and cancel runs, read their reports, and schedule nightly runs."""
 
+import re
 from collections.abc import Iterator
+from datetime import time
 
+from django import forms
 from django.contrib import messages
-from django.http import HttpRequest, HttpResponse
+from django.core.exceptions import ValidationError
+from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_POST, require_safe
 
-from analytics.analyses import ANALYSES, AnalysisName
+from analytics.analyses import ANALYSES, AnalysisError, AnalysisName
 from analytics.java import java_problem
-from analytics.models import AnalysisRun
-from analytics.runs.schedules import all_schedules
+from analytics.models import AnalysisRun, Schedule
+from analytics.runs.schedules import all_schedules, change_schedule, schedule_by_name, switch_all_schedules
 from analytics.runs.selectors import changes_since, run_progress
 from analytics.runs.services import cancel_run, request_run
-from authzconsole.web.forms import ConsoleForm, FormPage, TextField
+from authzconsole.web.forms import ConsoleForm, FormPage, TextField, reason_field
 from authzconsole.web.reports.charts.report_charts import report_chart
-from authzconsole.web.reports.readiness_report import namespaces_section
+from authzconsole.web.reports.readiness import namespaces_section
 from authzconsole.web.reports.results import REPORT_ERRORS, changes_sentence, report_fault, run_or_404
-from authzconsole.web.reports.schedules import schedule_row
 from authzconsole.web.reports.table import DETAIL_NAMES, table_or_fault
 from authzconsole.web.shared.guard import capability_required, request_author
 from authzconsole.web.shared.paging import paginate_sequence
-from authzconsole.web.shared.rendering import render_page, requested_section, see_other
+from authzconsole.web.shared.rendering import render_page, requested_section, see_other, show_outcome
+from entities.vocabulary import quantity
 from grants.active_generation import active_generation
 from grants.models import JobState
 from grants.policies.catalogue import GENERATIONS
@@ -43,13 +47,16 @@ FIGURE_LABELS = {
 }
 
 
-class StartForm(ConsoleForm):
-    """The analysis and its options. The page hides the options of other analyses, but the browser still sends them."""
-
-    analysis = TextField()
+class OptionsForm(ConsoleForm):
     generation = TextField()
     to_generation = TextField()
     namespace = TextField()
+
+
+class StartForm(OptionsForm):
+    """The analysis and its options. The page hides the options of other analyses, but the browser still sends them."""
+
+    analysis = TextField()
 
     def options(self) -> dict[str, str]:
         values = self.cleaned_data
@@ -79,7 +86,9 @@ class RunList(FormPage):
             "generation": context["form"]["generation"].value() or active_generation().name,
             "can_start": self.request.user.can(Capability.RUN_ANALYSES),
             "java_problem": java_problem(),
-            "schedules": [schedule_row(schedule) for schedule in schedules],
+            "schedules": [
+                (schedule, ANALYSES[schedule.analysis], _options_text(schedule)) for schedule in schedules
+            ],
             "scheduled_total": sum(schedule.is_on for schedule in schedules),
         }
 
@@ -172,3 +181,85 @@ def cancel_run_view(request: HttpRequest, pk: int) -> HttpResponse:
     else:
         messages.info(request, f"Run {run.pk} has already finished. Nothing changed.")
     return see_other(reverse("analysis", args=[run.pk]))
+
+
+TIME_OF_DAY = re.compile(r"([01]\d|2[0-3]):[0-5]\d")
+
+
+def _options_text(schedule: Schedule) -> str:
+    return ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in schedule.options.items())
+
+
+class ScheduleForm(OptionsForm):
+    """When an analysis runs, and with which options. off: switch it off."""
+
+    at = TextField(label="Time, in UTC", required=True, widget=forms.TextInput(attrs={"type": "time"}))
+    reason = reason_field()
+    off = TextField()
+
+    def clean_at(self) -> time:
+        if not TIME_OF_DAY.fullmatch(self.cleaned_data["at"]):
+            raise ValidationError("Enter the time as hours and minutes in UTC, such as 02:30.")
+        return time.fromisoformat(self.cleaned_data["at"])
+
+
+class SchedulePage(FormPage):
+    capabilities = (Capability.RUN_ANALYSES,)
+    visible_to = (Capability.READ_REPORTS,)
+    form_class = ScheduleForm
+    template_name = "reports/schedule.html"
+
+    def prepare(self) -> None:
+        try:
+            self.schedule = schedule_by_name(self.kwargs["analysis"])
+        except AnalysisError:
+            raise Http404("there is no such analysis") from None
+
+    def get_initial(self) -> dict:
+        return {**self.schedule.options, "at": f"{self.schedule.at:%H:%M}"}
+
+    def perform(self, form: ScheduleForm) -> HttpResponse:
+        values = form.cleaned_data
+        outcome = change_schedule(
+            author=request_author(self.request, values["reason"]),
+            analysis=self.schedule.analysis,
+            is_on="off" not in form.data,
+            at=values["at"],
+            options={name: values[name] for name in OptionsForm.base_fields},  # type: ignore[attr-defined]
+        )
+        show_outcome(self.request, outcome)
+        return see_other(reverse("analyses"))
+
+    def get_context_data(self, **context) -> dict:
+        definition = ANALYSES[self.schedule.analysis]
+        return super().get_context_data(**context) | {
+            "analysis": definition,
+            "is_on": self.schedule.is_on,
+            "generations": list(GENERATIONS),
+            "action": reverse("analysis-schedule", args=[definition.name]),
+            "options": definition.options,
+        }
+
+
+class SwitchForm(ConsoleForm):
+    switch = TextField()
+
+
+class SwitchAllSchedules(FormPage):
+    """Switch all schedules on or off, as the posted `switch` says."""
+
+    http_method_names = ("post",)
+    capabilities = (Capability.RUN_ANALYSES,)
+    visible_to = (Capability.READ_REPORTS,)
+    form_class = SwitchForm
+
+    def perform(self, form: SwitchForm) -> HttpResponse:
+        is_on = form.cleaned_data["switch"] == "on"
+        outcomes = switch_all_schedules(author=request_author(self.request), is_on=is_on)
+        word = "run every night now" if is_on else "are no longer scheduled"
+        messages.add_message(
+            self.request,
+            messages.SUCCESS if outcomes else messages.INFO,
+            f"{quantity(len(outcomes), 'analysis', 'analyses')} {word}." if outcomes else "Nothing changed.",
+        )
+        return see_other(reverse("analyses"))

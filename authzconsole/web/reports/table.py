@@ -5,7 +5,6 @@ its cells.
 """
 
 from dataclasses import dataclass, replace
-from urllib.parse import urlencode
 
 from django.http import Http404, HttpRequest, HttpResponse, QueryDict, StreamingHttpResponse
 from django.urls import reverse
@@ -272,10 +271,12 @@ def download_urls(
     run: AnalysisRun, table: str, values: dict[str, str] | None = None
 ) -> list[tuple[str, str]]:
     """Return (title, URL) for each file format. values: the filter text of each column."""
-    filters = {name: text for name, text in (values or {}).items() if text}
-    query = f"?{urlencode(filters)}" if filters else ""
+    query = {name: text for name, text in (values or {}).items() if text}
     return [
-        (form.title, reverse("analysis-file", args=[run.pk, table, extension.removeprefix(".")]) + query)
+        (
+            form.title,
+            reverse("analysis-file", args=[run.pk, table, extension.removeprefix(".")], query=query),
+        )
         for extension, form in DOWNLOAD_FORMATS.items()
     ]
 
@@ -295,11 +296,6 @@ class ReportCell:
     is_number: bool = False
     url: str = ""
     before: "ReportCell | None" = None
-
-    @property
-    def text_with_previous(self) -> str:
-        """The text, such as `no → yes` if there is a previous value."""
-        return f"{self.before.text} → {self.text}" if self.before else self.text
 
 
 def cell_of(column: Column, row: dict, urls: dict[str, str]) -> ReportCell:

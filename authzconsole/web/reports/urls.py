@@ -2,9 +2,15 @@
 
 from django.urls import path
 
-from authzconsole.web.reports.readiness_report import missing_grants_page
-from authzconsole.web.reports.run_pages import RunList, StartRun, cancel_run_view, run_page
-from authzconsole.web.reports.schedules import SchedulePage, SwitchAllSchedules
+from authzconsole.web.reports.readiness import missing_grants_page
+from authzconsole.web.reports.run_pages import (
+    RunList,
+    SchedulePage,
+    StartRun,
+    SwitchAllSchedules,
+    cancel_run_view,
+    run_page,
+)
 from authzconsole.web.reports.table import download_table, report_table_page
 
 urlpatterns = [

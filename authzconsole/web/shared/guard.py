@@ -123,8 +123,7 @@ def check_page_access(
     raise PermissionDenied(read_only_message(*capabilities))
 
 
-# pages about grants and principals: to change them, and to read them
-administrator_required = capability_required(Capability.CHANGE_GRANTS, visible_to=[Capability.READ_ALL])
+# pages about grants and principals
 auditor_required = capability_required(Capability.READ_ALL)
 
 

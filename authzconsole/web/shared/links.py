@@ -91,9 +91,7 @@ def principal_url(url_name: str, principal: str) -> str:
     return reverse(url_name, args=["user:"]).removesuffix("user:") + quote(principal, safe=":@")
 
 
-def principal_link(
-    principal: User | Group | Holder | PrincipalLink | str, members: int | None = None
-) -> PrincipalLink:
+def principal_link(principal: User | Group | Holder | PrincipalLink | str) -> PrincipalLink:
     match principal:
         case PrincipalLink():
             return principal
@@ -102,7 +100,7 @@ def principal_link(
         case Holder():
             return PrincipalLink(principal.kind, principal.name, not principal.is_active, principal.members)
         case Group():
-            return PrincipalLink("group", principal.name, members=getattr(principal, "members", members))
+            return PrincipalLink("group", principal.name, members=getattr(principal, "members", None))
     return PrincipalLink("user", principal.username, not principal.is_active)
 
 

@@ -7,7 +7,7 @@ import copy
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
-from functools import wraps
+from functools import partial, wraps
 
 from django.http import Http404, HttpRequest, HttpResponse
 from django.utils import timezone
@@ -32,12 +32,8 @@ from grants.history import (
 from grants.models import Role, User
 from grants.validity import at_time
 
-EARLIER_STATES_REFUSED = (
-    "Only administrators and auditors can look at earlier states. This page shows the state now."
-)
-OTHER_TIMES_REFUSED = (
-    "Only administrators and auditors can ask about other times. This page shows the state now."
-)
+EARLIER_STATES_REFUSED = "only administrators and auditors can look at earlier states"
+OTHER_TIMES_REFUSED = "only administrators and auditors can ask about other times"
 Subject = Callable[..., Address | str | None]
 
 
@@ -90,21 +86,17 @@ def shows_past(subject: Subject) -> Callable:
     def decorate(view):
         @wraps(view)
         def past_view(request: HttpRequest, *args, **kwargs) -> HttpResponse:
-            if not (text := text_parameter(request, "as_of")):
-                return view(request, *args, **kwargs)
-            if not request.user.can_read_journal:
-                return _present(request, EARLIER_STATES_REFUSED, lambda: view(request, *args, **kwargs))
-            try:
-                moment = _moment_from_input(text)
-                return _render_past(
-                    request, moment, subject(*args, **kwargs), lambda: view(request, *args, **kwargs)
-                )
-            except HistoryError as error:
-                return _present(
-                    request,
-                    f"{str(error).capitalize()}. This page shows the state now.",
-                    lambda: view(request, *args, **kwargs),
-                )
+            text = text_parameter(request, "as_of")
+            if text and not request.user.can_read_journal:
+                _show_present(request, EARLIER_STATES_REFUSED)
+            elif text:
+                try:
+                    moment = _moment_from_input(text)
+                    render = partial(view, request, *args, **kwargs)
+                    return _render_past(request, moment, subject(*args, **kwargs), render)
+                except HistoryError as error:
+                    _show_present(request, error)
+            return view(request, *args, **kwargs)
 
         return past_view
 
@@ -121,21 +113,19 @@ def shows_time(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]
 
     @wraps(view)
     def view_at_time(request: HttpRequest, *args, **kwargs) -> HttpResponse:
-        if not (text := text_parameter(request, "at")):
-            return view(request, *args, **kwargs)
-        if not request.user.can_see_all:
-            return _present(request, OTHER_TIMES_REFUSED, lambda: view(request, *args, **kwargs))
-        try:
-            moment = _time_from_input(text)
-        except HistoryError as error:
-            return _present(
-                request,
-                f"{str(error).capitalize()}. This page shows the state now.",
-                lambda: view(request, *args, **kwargs),
-            )
-        request.question_time, request.now_url = moment, url_with(request, at=None)
-        with at_time(moment):
-            return view(request, *args, **kwargs)
+        text = text_parameter(request, "at")
+        if text and not request.user.can_see_all:
+            _show_present(request, OTHER_TIMES_REFUSED)
+        elif text:
+            try:
+                moment = _time_from_input(text)
+            except HistoryError as error:
+                _show_present(request, error)
+            else:
+                request.question_time, request.now_url = moment, url_with(request, at=None)
+                with at_time(moment):
+                    return view(request, *args, **kwargs)
+        return view(request, *args, **kwargs)
 
     return view_at_time
 
@@ -189,9 +179,9 @@ def _parse_input(text: str) -> tuple[date | None, datetime | None]:
         return None, None
 
 
-def _present(request: HttpRequest, fault: str, render: Callable[[], HttpResponse]) -> HttpResponse:
-    request.past, request.past_fault = None, fault
-    return render()
+def _show_present(request: HttpRequest, fault: str | HistoryError) -> None:
+    """Let the page show the present, with an error message above it."""
+    request.past, request.past_fault = None, f"{str(fault).capitalize()}. This page shows the state now."
 
 
 def _render_past(

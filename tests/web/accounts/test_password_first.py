@@ -11,7 +11,7 @@ from django.utils import timezone
 from grants.journal import Author
 from grants.models import User
 from grants.principals.services import renew_user_password
-from tests.support.cast import PASSWORD, SETUP
+from tests.support.cast import SETUP
 from tests.support.page_urls import page_url_patterns
 from tests.support.pages import page_html
 
@@ -138,14 +138,6 @@ def test_a_refused_change_keeps_the_pages_locked(sign_in_with_reset_password):
     ):
         assert fault in page_html(change_password(client, password, new))
         assert client.get("/").status_code == 303
-
-
-def test_a_self_chosen_password_needs_no_change(browse):
-    client = browse("dee")
-    assert client.get("/").status_code == 200
-    assert "Cancel" in page_html(client.get("/password"))
-    assert change_password(client, PASSWORD)["Location"] == "/"
-    assert not User.objects.get(username="dee").must_change_password
 
 
 def test_the_attack_a_first_password_is_used_after_it_expired(cast):

@@ -1,6 +1,7 @@
 """The overview: totals, treemap, open problems and latest changes."""
 
 from datetime import timedelta
+from functools import partial
 
 import pytest
 from django.utils import timezone
@@ -35,8 +36,10 @@ def folder(settings, tmp_path):
     return tmp_path
 
 
-def overview(client) -> dict:
-    return client.get("/").context["overview"]
+@pytest.fixture
+def report(folder):
+    """Return a function that stores a report with these tables."""
+    return partial(create_report, folder, revision=3, finished_at=timezone.now())
 
 
 def tiles(client, url: str = "/") -> list[tuple]:
@@ -47,12 +50,12 @@ def tiles(client, url: str = "/") -> list[tuple]:
 
 
 def attention_texts(client) -> list[str]:
-    return [item.text for item in overview(client)["attention"].items]
+    return [item.text for item in client.get("/").context["problems"]]
 
 
 def test_only_administrators_and_auditors_get_the_overview(browse):
     has_overview = {
-        name: "overview" in browse(name).get("/").context for name in ("ada", "aud", "ned", "dee", "out")
+        name: "problems" in browse(name).get("/").context for name in ("ada", "aud", "ned", "dee", "out")
     }
     assert has_overview == {"ada": True, "aud": True, "ned": False, "dee": False, "out": False}
     assert "Needs attention" not in page_html(browse("ned").get("/"))
@@ -60,7 +63,7 @@ def test_only_administrators_and_auditors_get_the_overview(browse):
 
 def test_the_figures_count_addresses_users_groups_and_grants(browse):
     client = browse("aud")
-    figures = overview(client)["figures"]
+    figures = client.get("/").context["figures"]
     assert [(figure, unit) for figure, unit, _ in figures] == [
         (11, "addresses"),
         (5, "users"),
@@ -70,23 +73,17 @@ def test_the_figures_count_addresses_users_groups_and_grants(browse):
     assert all(client.get(url).status_code == 200 for *_, url in figures)
 
 
-def test_tiles_are_sized_by_entities_and_coloured_by_readiness(browse, folder):
+def test_tiles_are_sized_by_entities_and_coloured_by_readiness(browse, report):
     client = browse("aud")
     assert tiles(client) == [("sales", 6, ""), ("hr", 2, "")]
-    create_report(
-        folder,
-        {"namespaces": NAMESPACES},
-        summary={"namespaces_nobody_can_delete": 1},
-        revision=3,
-        finished_at=timezone.now(),
-    )
+    report({"namespaces": NAMESPACES}, summary={"namespaces_nobody_can_delete": 1})
     assert tiles(client) == [("sales", 6, "good"), ("hr", 2, "bad")]
     text = page_html(client.get("/"))
     assert "namespace:hr: 2 live entities; no user can delete it; dee is missing 2 of 2" in text
     assert 'href="/entities/namespace:hr"' in text
 
 
-def test_tiles_can_be_coloured_by_number_of_viewers(browse, folder):
+def test_tiles_can_be_coloured_by_number_of_viewers(browse, report):
     client, url = browse("aud"), "/?colour=exposure"
     assert tiles(client, url) == [("sales", 6, ""), ("hr", 2, "")]
     text = page_html(client.get(url))
@@ -98,9 +95,7 @@ def test_tiles_can_be_coloured_by_number_of_viewers(browse, folder):
         ("out", "sales", 2),
         ("out", "", 1),
     ]
-    create_report(
-        folder, {"namespaces": visible_counts}, analysis="visibility", revision=3, finished_at=timezone.now()
-    )
+    report({"namespaces": visible_counts}, analysis="visibility")
     assert tiles(client, url) == [("sales", 6, "heat-5"), ("hr", 2, "heat-3")]
     text = page_html(client.get(url))
     assert "namespace:sales: 6 live entities; 3 users see an entity in it" in text
@@ -108,14 +103,8 @@ def test_tiles_can_be_coloured_by_number_of_viewers(browse, folder):
     assert tiles(client) == [("sales", 6, ""), ("hr", 2, "")]
 
 
-def test_a_namespace_without_viewers_has_a_known_colour(browse, folder):
-    create_report(
-        folder,
-        {"namespaces": [("dee", "sales", 6)]},
-        analysis="visibility",
-        revision=3,
-        finished_at=timezone.now(),
-    )
+def test_a_namespace_without_viewers_has_a_known_colour(browse, report):
+    report({"namespaces": [("dee", "sales", 6)]}, analysis="visibility")
     page = browse("aud").get("/?colour=exposure")
     assert "namespace:hr: 2 live entities; no user sees an entity in it" in page_html(page)
     assert not page.context["chart"]["has_unknown_tiles"]
@@ -133,14 +122,8 @@ def test_the_colour_is_kept_when_the_table_is_filtered(browse):
     assert '<input type="hidden" name="colour" value="exposure">' in table
 
 
-def test_a_damaged_visibility_report_leaves_the_areas(browse, folder):
-    run = create_report(
-        folder,
-        {"namespaces": [("dee", "sales", 6)]},
-        analysis="visibility",
-        revision=3,
-        finished_at=timezone.now(),
-    )
+def test_a_damaged_visibility_report_leaves_the_areas(browse, report, folder):
+    run = report({"namespaces": [("dee", "sales", 6)]}, analysis="visibility")
     next((folder / run.result_path / "namespaces").iterdir()).write_bytes(b"nothing")
     page = browse("aud").get("/?colour=exposure")
     assert [tile.item.name for tile in page.context["chart"]["tiles"]] == ["sales", "hr"]
@@ -153,54 +136,47 @@ def test_small_namespaces_share_one_tile(browse, monkeypatch):
     assert tiles(browse("aud")) == [("sales", 6, ""), ("4 more", 4, ""), ("hr", 2, ""), ("n0", 1, "")]
 
 
-def test_the_chart_of_a_large_tenant_uses_the_newest_report(browse, folder, monkeypatch):
+def test_the_chart_of_a_large_tenant_uses_the_newest_report(browse, report, monkeypatch):
     monkeypatch.setattr(row_estimates, "MAX_COUNTED", 3)
     page = browse("aud").get("/")
     assert page.context["chart"]["is_unknown"] and not page.context["chart"]["tiles"]
     assert "No report yet" in page_html(page) and "Holders inside" not in page_html(page)
-    create_report(folder, {"namespaces": NAMESPACES}, revision=3, finished_at=timezone.now())
+    report({"namespaces": NAMESPACES})
     assert tiles(browse("aud")) == [("sales", 6, "good"), ("hr", 2, "bad")]
 
 
-def test_a_damaged_report_breaks_only_its_section(browse, folder):
-    run = create_report(folder, {"namespaces": NAMESPACES}, revision=3, finished_at=timezone.now())
+def test_a_damaged_report_breaks_only_its_section(browse, report, folder):
+    run = report({"namespaces": NAMESPACES})
     next((folder / run.result_path / "namespaces").iterdir()).write_bytes(b"nothing")
     page = browse("aud").get("/")
     assert page.status_code == 200 and "cannot be read" in page_html(page)
 
 
-def test_attention_lists_problems_of_the_newest_reports(browse, folder):
+def test_attention_lists_problems_of_the_newest_reports(browse, report):
     client = browse("ada")
-    assert overview(client)["attention"].missing_reports == [
+    assert client.get("/").context["missing_reports"] == [
         "Delete readiness",
         "Stranded entities",
         "Ghost grants",
     ]
-    facts = {"revision": 3, "finished_at": timezone.now()}
-    create_report(folder, {"rows": [], "namespaces": NAMESPACES}, summary=SUMMARY, **facts)
-    create_report(
-        folder,
+    report({"rows": [], "namespaces": NAMESPACES}, summary=SUMMARY)
+    report(
         {},
         analysis="stranded",
         options={"generation": "core"},
         summary={"entities_nobody_administers": 4, "entities_one_user_administers": 1},
-        **facts,
     )
-    create_report(
-        folder,
+    report(
         {},
         analysis="ghost-grants",
         options={"generation": "core"},
         summary={"grants_on_deleted_addresses": 2, "grants_on_planned_addresses": 1},
-        **facts,
     )
-    create_report(
-        folder,
+    report(
         {},
         analysis="policy-impact",
         options={"generation": "final", "to_generation": "core"},
         summary={"users_affected": 2, "answers_gained": 1, "answers_lost": 1_200},
-        **facts,
     )
     assert attention_texts(client) == [
         "1 namespace that no user can delete",
@@ -210,8 +186,8 @@ def test_attention_lists_problems_of_the_newest_reports(browse, folder):
         "1 grant on planned addresses, waiting for their entities",
         "Impact report available, from generation final to core: 1 permission gained, 1,200 lost",
     ]
-    assert overview(client)["attention"].missing_reports == []
-    for item in overview(client)["attention"].items:
+    assert client.get("/").context["missing_reports"] == []
+    for item in client.get("/").context["problems"]:
         assert client.get(item.url).status_code == 200
 
 
@@ -247,11 +223,11 @@ def test_problems_of_the_console_come_first(browse):
     assert texts[0].startswith("The console is read-only: ")
     assert texts[1] == "Journal verification failed: line 2 was changed"
     assert texts[-2:] == ["The last run of Stranded entities failed", "1 stale plan to renew or discard"]
-    for item in overview(client)["attention"].items:
+    for item in client.get("/").context["problems"]:
         assert client.get(item.url).status_code == 200
 
 
-def test_the_first_runs_are_shown_until_they_end(browse, folder, settings, htmx):
+def test_the_first_runs_are_shown_until_they_end(browse, report, settings, htmx):
     settings.FIRST_ANALYSES = True
     page = browse("aud").get("/")
     text = page_html(page)
@@ -260,7 +236,7 @@ def test_the_first_runs_are_shown_until_they_end(browse, folder, settings, htmx)
         '<noscript><meta http-equiv="refresh" content="10"></noscript>' in text and 'id="chart"' not in text
     )
     assert "HX-Refresh" not in browse("aud").get("/", headers=htmx("attention")).headers
-    create_report(folder, {"namespaces": NAMESPACES}, revision=3, finished_at=timezone.now())
+    report({"namespaces": NAMESPACES})
     for name in ANALYSES.keys() - {"delete-readiness"}:
         AnalysisRun.objects.create(type=name, state="done", revision=3, finished_at=timezone.now())
     assert browse("aud").get("/", headers=htmx("attention")).headers["HX-Refresh"] == "true"
@@ -268,19 +244,14 @@ def test_the_first_runs_are_shown_until_they_end(browse, folder, settings, htmx)
     assert "every 3s" not in text and 'id="chart"' in text
 
 
-def test_the_applications_in_a_tile_are_coloured_by_what_blocks_the_deletion(browse, folder):
+def test_the_applications_in_a_tile_are_coloured_by_what_blocks_the_deletion(browse, report):
     namespaces = [("hr", 2, 1, 0, None, None, True), ("sales", 6, 3, 0, 3, "ned", True)]
     missing = [
         ("sales", "ned", address)
         for address in ("application:sales.shop", "dataset:sales.orders", "program:sales.shop.workflow.daily")
     ]
     other_user = [("sales", "dee", "dataset:sales.orders")]
-    create_report(
-        folder,
-        {"namespaces": namespaces, "detail": sorted([*missing, *other_user])},
-        revision=3,
-        finished_at=timezone.now(),
-    )
+    report({"namespaces": namespaces, "detail": sorted([*missing, *other_user])})
     page = browse("aud").get("/")
     sales, hr = page.context["chart"]["tiles"]
     assert [
@@ -298,27 +269,23 @@ def test_the_applications_in_a_tile_are_coloured_by_what_blocks_the_deletion(bro
     assert sales.y + 20 < inside.y and inside.y + inside.height < sales.y + sales.height
 
 
-def test_nothing_blocks_in_a_namespace_that_a_user_can_delete(browse, folder):
-    create_report(
-        folder, {"namespaces": [("sales", 6, 3, 2, 0, "ned", False)]}, revision=3, finished_at=timezone.now()
-    )
+def test_nothing_blocks_in_a_namespace_that_a_user_can_delete(browse, report):
+    report({"namespaces": [("sales", 6, 3, 2, 0, "ned", False)]})
     sales, _ = browse("aud").get("/").context["chart"]["tiles"]
     assert {part.item.meaning for part in sales.parts} == {"good"} and len(sales.parts) == 2
 
 
-def test_a_report_without_details_leaves_the_applications_out(browse, folder):
-    create_report(
-        folder, {"namespaces": [("sales", 6, 3, 0, 3, "ned", True)]}, revision=3, finished_at=timezone.now()
-    )
+def test_a_report_without_details_leaves_the_applications_out(browse, report):
+    report({"namespaces": [("sales", 6, 3, 0, 3, "ned", True)]})
     sales, _ = browse("aud").get("/").context["chart"]["tiles"]
     assert sales.item.meaning == "bad" and not sales.parts
 
 
 def test_the_latest_changes_are_listed_newest_first(browse):
-    revisions = [row["line"].revision for row in overview(browse("aud"))["lines"]]
+    revisions = [row["line"].revision for row in browse("aud").get("/").context["lines"]]
     assert len(revisions) == 5 and revisions == sorted(revisions, reverse=True)
 
 
 def test_an_empty_console_has_no_overview(client, db):
     client.force_login(User.objects.create(username="ada", role="administrator", is_principal=False))
-    assert "overview" not in client.get("/").context
+    assert "problems" not in client.get("/").context

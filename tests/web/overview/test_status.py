@@ -66,8 +66,8 @@ def test_the_page_has_the_last_run_of_each_analysis(browse, checks):
     Schedule.objects.create(analysis="stranded", is_on=True)
     response = browse("aud").get("/status")
     assert "1 problem found." in page_html(response) and "Java is missing." in page_html(response)
-    nights = {row["title"]: row for row in response.context["nights"]}
-    assert nights["Stranded entities"]["run"] == failed and nights["Ghost grants"]["run"] is None
+    runs = {analysis.name: run for analysis, _, run in response.context["nights"]}
+    assert runs["stranded"] == failed and runs["ghost-grants"] is None
 
 
 def test_verifying_the_journal_is_recorded(browse, monkeypatch):

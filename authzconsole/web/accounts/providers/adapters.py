@@ -50,7 +50,7 @@ class AccountAdapter(DefaultAccountAdapter):
         return super().post_login(request, user, signal_kwargs=signal_kwargs, **kwargs)
 
     def get_login_stages(self) -> list[str]:
-        return ["authzconsole.web.accounts.factors.sign_in.SecondFactorStage"]
+        return ["authzconsole.web.accounts.factors.pages.SecondFactorStage"]
 
     def add_message(self, *args, **kwargs) -> None:
         pass
@@ -104,30 +104,18 @@ class ProviderAdapter(DefaultSocialAccountAdapter):
             detail=f"{provider_id}: {exception or error}",
         )
         if error == AuthError.CANCELLED:
-            sentence = f"The sign-in with {name} was cancelled or not permitted."
-            raise ImmediateHttpResponse(failure_page(request, provider_id, name, sentence, status=403))
-        if exception is None and not (extra_context or {}).get("state"):
-            raise ImmediateHttpResponse(
-                failure_page(
-                    request,
-                    provider_id,
-                    name,
-                    "This sign-in has expired, was used before, or was started in another browser.",
-                    status=400,
-                )
-            )
-        logger.error(
-            "sign-in through %s failed: %s", provider_id, exception or request.GET.get("error", "")[:100]
-        )
-        raise ImmediateHttpResponse(
-            failure_page(request, provider_id, name, _sentence(name, exception), status=502)
-        )
-
-
-def _sentence(name: str, exception: Exception | None) -> str:
-    if isinstance(exception, InvalidAnswer):
-        return f"{name} {exception}."
-    return f"{name} does not answer as it should. The log of the console has the details."
+            sentence, status = f"The sign-in with {name} was cancelled or not permitted.", 403
+        elif exception is None and not (extra_context or {}).get("state"):
+            sentence = "This sign-in has expired, was used before, or was started in another browser."
+            status = 400
+        else:
+            cause = exception or request.GET.get("error", "")[:100]
+            logger.error("sign-in through %s failed: %s", provider_id, cause)
+            sentence = f"{name} does not answer as it should. The log of the console has the details."
+            if isinstance(exception, InvalidAnswer):
+                sentence = f"{name} {exception}."
+            status = 502
+        raise ImmediateHttpResponse(failure_page(request, provider_id, name, sentence, status=status))
 
 
 class InvalidAnswer(ProviderException):
