@@ -26,7 +26,7 @@ from grants.journal import (
 )
 from grants.journal_queries import journal_lines
 from grants.models import JournalHead, JournalLine, User
-from tests.support.authors import COMMAND, administrator, all_grants
+from tests.support.authors import COMMAND, account, administrator, all_grants
 from tests.support.changes import add_grant, add_user, change_grants
 
 pytestmark = pytest.mark.django_db
@@ -251,7 +251,7 @@ def test_a_rotated_key_signs_and_the_old_key_verifies(five, settings):
 
 def test_without_the_key_changes_are_refused_with_its_id_and_reads_work(five, settings, client):
     User.objects.create(username="ada", role="administrator", is_principal=False)
-    client.force_login(User.objects.get(username="ada"))
+    client.force_login(account("ada"))
     key_id = JournalHead.objects.get().key_id
     settings.JOURNAL_KEYS = ["w" * 40]
     answer = client.post("/people/add", {"type": "group", "name": "g"})

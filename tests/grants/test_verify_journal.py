@@ -42,6 +42,7 @@ from grants.requests.approvers import set_namespace_approvers
 from grants.tenant.import_document import import_tenant
 from grants.verification.anchor import anchor_journal
 from grants.verification.anchor_places import AnchorError
+from tests.support.authors import account
 from tests.support.changes import (
     activate_generation,
     add_group,
@@ -154,7 +155,7 @@ def add_factors():
     """Add factors, then remove some: root keeps an app, two passkeys with the same name and recovery codes;
     alice and bob keep none."""
     for name in ("root", "alice", "bob"):
-        user = User.objects.get(username=name)
+        user = account(name)
         add_app(user)
         for _ in range(3):
             add_passkey(user, "a key, recovery codes")
@@ -179,7 +180,7 @@ def test_every_kind_of_change_verifies(tenant):
 def add_grant():
     template = GroupGrant.objects.first()
     UserGrant.objects.create(
-        user=User.objects.get(username="bob"),
+        user=account("bob"),
         content_object=template.content_object,
         permission_id=template.permission_id,
         granted_at=timezone.now(),
@@ -199,11 +200,11 @@ def change_digest():
         ),
         (lambda: GroupGrant.objects.first().delete(), "but missing in the tables"),
         (
-            lambda: User.objects.get(username="bob").groups.add(Group.objects.get(name="readers")),
+            lambda: account("bob").groups.add(Group.objects.get(name="readers")),
             "the membership of user:bob in group:readers is `held` in the tables, but line",
         ),
         (
-            lambda: User.objects.get(username="alice").groups.clear(),
+            lambda: account("alice").groups.clear(),
             "the membership of user:alice in group:readers is `held` after",
         ),
         (
@@ -233,7 +234,7 @@ def change_digest():
         ),
         (lambda: ApiToken.objects.update(revoked_at=None), "the revocation of token"),
         (
-            lambda: ApiToken.objects.update(owner=User.objects.get(username="alice")),
+            lambda: ApiToken.objects.update(owner=account("alice")),
             "is `user:alice, decide, read, until",
         ),
         (lambda: ApiToken.objects.update(scopes="administer"), "is `user:root, administer, until"),
@@ -259,7 +260,7 @@ def change_digest():
             "the number of passkeys of user:root is `2` after",
         ),
         (
-            lambda: Authenticator.objects.create(user=User.objects.get(username="bob"), type="totp", data={}),
+            lambda: Authenticator.objects.create(user=account("bob"), type="totp", data={}),
             "the authenticator app of user:bob is `held` in the tables, but line",
         ),
         (
@@ -267,19 +268,15 @@ def change_digest():
             "the account of the identity a, subject: 7 at oidc is `user:alice` after",
         ),
         (
-            lambda: SocialAccount.objects.update(user=User.objects.get(username="root")),
+            lambda: SocialAccount.objects.update(user=account("root")),
             "is `user:root` in the tables, but `user:alice`",
         ),
         (
-            lambda: SocialAccount.objects.create(
-                user=User.objects.get(username="root"), provider="oidc", uid="8"
-            ),
+            lambda: SocialAccount.objects.create(user=account("root"), provider="oidc", uid="8"),
             "the account of the identity 8 at oidc is `user:root` in the tables, but no line",
         ),
         (
-            lambda: SocialAccount.objects.create(
-                user=User.objects.get(username="root"), provider="oidc", uid="b, subject: 8"
-            ),
+            lambda: SocialAccount.objects.create(user=account("root"), provider="oidc", uid="b, subject: 8"),
             "the account of the identity b, subject: 8 at oidc is `user:root` in the tables, but line",
         ),
         (
@@ -315,7 +312,7 @@ def test_only_a_token_of_version_1_for_decisions_may_be_unlimited(tenant, scopes
     until = timezone.now()
     token = ApiToken.objects.create(
         name="old",
-        owner=User.objects.get(username="alice"),
+        owner=account("alice"),
         digest="d" * 64,
         scopes=scopes.replace(",", ""),
         created_at=until,

@@ -1,12 +1,27 @@
 """Create authors of changes, and read the state of the database to compare it."""
 
 from analytics.models import AnalysisRun
+from authzconsole.common.tokens import create_token
 from authzconsole.models import ApiToken
 from entities.models import Entity
 from grants.journal import Author, current_revision
 from grants.models import GroupGrant, JournalLine, Plan, Role, User, UserGrant
 
 COMMAND = Author("a command", reason="because")
+
+
+def account(name: str) -> User:
+    return User.objects.get(username=name)
+
+
+def author_named(name: str, *, token_by: str = "", reason: str = "quarterly close", **fields) -> Author:
+    """Return an account as the author, by session or with a token that another account creates."""
+    if token_by:
+        token = create_token(
+            author=author_named(token_by), owner=name, name="t", scopes=["administer"], days=1
+        ).token
+        fields |= {"token": token.pk, "issuer": token.issued_by}
+    return Author(name, reason=reason, user_id=account(name).pk, **fields)
 
 
 def author_with(role: str, *, active: bool = True) -> Author:

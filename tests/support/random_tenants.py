@@ -6,7 +6,8 @@ All evaluators of the product are tested against the reference.
 import contextlib
 import itertools
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
@@ -17,6 +18,8 @@ from django.utils import timezone
 from entities.address import Address, instance_address, parse_address
 from entities.models import Entity, State
 from entities.vocabulary import ANY, KINDS, PROGRAM_TYPES, Privilege, child_kinds
+from grants.change_set import Activate, Deactivate, Grant, Join, Leave, Revoke
+from grants.effects.changes import StateChange
 from grants.models import GroupGrant, Membership, User, UserGrant, permission_ids
 from grants.policies.catalogue import GENERATIONS
 from grants.policies.grammar import (
@@ -339,6 +342,57 @@ def _is_met(tenant: Tenant, holders: list[str], expression, question: Question) 
         case Always():
             return True
     raise TypeError(expression)
+
+
+def permitted_decisions(tenant: Tenant, generation: str) -> set[tuple[str, Address, str]]:
+    """Return all permitted (user, live address, operation), by the reference."""
+    return {
+        (user, address, operation)
+        for address, state in tenant.entities.items()
+        for operation in (KINDS[address.kind].operations if state == State.LIVE else ())
+        for user in tenant.users
+        if reference_is_permitted(tenant, Question("user", user, operation, address, generation))
+    }
+
+
+def administrator_counts(tenant: Tenant) -> dict[Address, int]:
+    """Return the number of active users who hold ADMIN on each live address."""
+    holders = [tenant.holders("user", user) or () for user in tenant.users]
+    return {
+        address: sum(_is_any_held(tenant, each, address, [Privilege.ADMIN]) for each in holders)
+        for address, state in tenant.entities.items()
+        if state == State.LIVE
+    }
+
+
+def changed_tenant(tenant: Tenant, changes: Iterable) -> Tenant:
+    """Return the tenant after changes of grants, memberships, accounts and states of entities."""
+    after = deepcopy(tenant)
+    for change in changes:
+        match change:
+            case Grant(principal, address, privilege):
+                after.grants.add((principal, address, privilege))
+                _make_principal(after, principal)
+            case Revoke(principal, address, privilege):
+                after.grants.discard((principal, address, privilege))
+            case Join(user, group):
+                after.groups[group] = [*{*after.groups[group], user}]
+                _make_principal(after, f"user:{user}")
+            case Leave(user, group):
+                after.groups[group] = [member for member in after.groups[group] if member != user]
+            case Activate(user) | Deactivate(user):
+                after.users[user] = (isinstance(change, Activate), after.users[user][1])
+            case StateChange(address, state):
+                after.entities[address] = state
+            case _:
+                raise TypeError(change)
+    return after
+
+
+def _make_principal(tenant: Tenant, principal: str) -> None:
+    principal_type, _, name = principal.partition(":")
+    if principal_type == "user":
+        tenant.users[name] = (tenant.users[name][0], True)
 
 
 def all_questions(tenant: Tenant, *, dice: random.Random):

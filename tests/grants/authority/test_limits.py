@@ -15,7 +15,7 @@ from grants.requests.approvers import requests_to_decide
 from grants.requests.create import RequestDraft, WantedAccess, create_request
 from grants.validity import Validity
 from grants.verification.replay import first_fault
-from tests.support.authors import COMMAND, author_with
+from tests.support.authors import COMMAND, account, author_with
 from tests.support.cast import create_sample_tenant
 from tests.support.changes import add_grant
 
@@ -61,7 +61,7 @@ def test_stored_limits_narrow_those_of_the_settings(cast):
     )
     assert set_limits(["READ"], ["dataset", "stream"], 10).has_changed
     assert not set_limits(["READ"], ["stream", "dataset"], 10).has_changed
-    ned = User.objects.get(username="ned")
+    ned = account("ned")
     assert "WRITE can only" in fault_of(ned, "WRITE") and "on a application" in fault_of(ned, address=SHOP)
     assert "within 10 days" in fault_of(ned, days=11) and not fault_of(ned, days=9)
     assert not is_approver(ned, SHOP, "READ")
@@ -129,15 +129,15 @@ def test_an_approver_by_delegation_has_the_limits_of_the_moment(cast):
         author=Author("out", user_id=cast["out"].pk),
         draft=RequestDraft("close", [WantedAccess(ORDERS, "READ")]),
     )
-    assert list(requests_to_decide(User.objects.get(username="ned"))) == [request]
+    assert list(requests_to_decide(account("ned"))) == [request]
     set_limits(["READ"], ["stream"], 0)
-    assert not requests_to_decide(User.objects.get(username="ned")).exists()
+    assert not requests_to_decide(account("ned")).exists()
 
 
 def test_limits_take_one_query_for_each_account_and_none_without_delegation(
     cast, settings, django_assert_num_queries
 ):
-    ned = User.objects.get(username="ned")
+    ned = account("ned")
     with django_assert_num_queries(1):
         assert grantable_privileges(ned) == grantable_privileges(ned)
     settings.DELEGATION = False

@@ -23,7 +23,7 @@ from grants.principals.services import renew_user_password, set_user_role
 from grants.requests.create import RequestDraft, WantedAccess, create_request
 from grants.requests.decide import Approval, approve_request
 from grants.validity import Validity
-from tests.support.authors import database_state
+from tests.support.authors import account, author_named, database_state
 from tests.support.cast import SETUP, create_sample_tenant
 from tests.support.changes import (
     add_grant,
@@ -59,22 +59,6 @@ def cast(settings):
     return cast
 
 
-@pytest.fixture
-def author(cast):
-    """Return a function from the name of an account to an author, by session or with a token of this creator."""
-
-    def author_of(name, *, token_by="", reason="quarterly close"):
-        user = User.objects.get(username=name)
-        if not token_by:
-            return Author(name, reason=reason, user_id=user.pk)
-        token = create_token(
-            author=author_of(token_by), owner=name, name="t", scopes=["administer"], days=1
-        ).token
-        return Author(name, reason=reason, user_id=user.pk, token=token.pk, issuer=token.issued_by)
-
-    return author_of
-
-
 def plan_of(author, *grants, **changes):
     return create_plan_from_changes(author=author, grant=list(grants), revoke=[], **changes)
 
@@ -91,147 +75,153 @@ SENSITIVE = [
 
 
 @pytest.mark.parametrize(("reason", "changes"), SENSITIVE)
-def test_a_sensitive_change_needs_a_plan_that_a_second_person_applies(author, reason, changes):
+def test_a_sensitive_change_needs_a_plan_that_a_second_person_applies(reason, changes):
     before = database_state()
     with pytest.raises(SecondPersonRequired, match=reason):
-        change_grants(author=author("ada"), **changes)
+        change_grants(author=author_named("ada"), **changes)
     assert database_state() == before
-    plan = create_plan_from_changes(author=author("ada"), revoke=[], **changes)
+    plan = create_plan_from_changes(author=author_named("ada"), revoke=[], **changes)
     before = database_state()
     with pytest.raises(SecondPersonRequired, match=f"{reason}.* you made it"):
-        apply_plan(plan, author=author("ada"))
+        apply_plan(plan, author=author_named("ada"))
     assert database_state() == before
-    assert apply_plan(plan, author=author("bob")).decided_by == "bob"
+    assert apply_plan(plan, author=author_named("bob")).decided_by == "bob"
 
 
-def test_a_longer_period_of_a_grant_of_admin_needs_two_persons(author):
+def test_a_longer_period_of_a_grant_of_admin_needs_two_persons():
     soon = Validity(None, timezone.now().replace(microsecond=0) + timedelta(hours=1))
     add_grant("user:dee", ORDERS, ADMIN, soon)
     with pytest.raises(SecondPersonRequired, match="grants ADMIN"):
-        add_grant("user:dee", ORDERS, ADMIN, author=author("ada"))
+        add_grant("user:dee", ORDERS, ADMIN, author=author_named("ada"))
 
 
-def test_other_changes_and_commands_need_one_person(author, settings):
-    assert add_grant("user:out", ORDERS, READ, author=author("ada")).has_changed
-    plan = create_plan_from_changes(author=author("ada"), grant=[], revoke=[("user:dee", ORDERS, READ)])
-    apply_plan(plan, author=author("ada"))
+def test_other_changes_and_commands_need_one_person(settings):
+    assert add_grant("user:out", ORDERS, READ, author=author_named("ada")).has_changed
+    plan = create_plan_from_changes(author=author_named("ada"), grant=[], revoke=[("user:dee", ORDERS, READ)])
+    apply_plan(plan, author=author_named("ada"))
     assert add_grant("user:out", SALARIES, ADMIN).has_changed
     # a change that changes nothing is not refused
-    assert not add_grant("user:out", SALARIES, ADMIN, author=author("ada")).has_changed
+    assert not add_grant("user:out", SALARIES, ADMIN, author=author_named("ada")).has_changed
     settings.FOUR_EYES = False
-    assert add_grant("user:ada", SALARIES, ADMIN, author=author("ada")).has_changed
+    assert add_grant("user:ada", SALARIES, ADMIN, author=author_named("ada")).has_changed
 
 
-def test_revoking_in_a_protected_namespace_needs_two_persons(author):
+def test_revoking_in_a_protected_namespace_needs_two_persons():
     add_grant("user:dee", SALARIES, READ)
     with pytest.raises(SecondPersonRequired, match="protected namespace hr"):
-        revoke_grant("user:dee", SALARIES, READ, author=author("ada"))
+        revoke_grant("user:dee", SALARIES, READ, author=author_named("ada"))
 
 
 @pytest.mark.parametrize("service", ["add_member", "change_memberships", "change_members"])
-def test_membership_of_a_group_with_admin_needs_two_persons(author, cast, service):
+def test_membership_of_a_group_with_admin_needs_two_persons(cast, service):
     add_grant("group:operators", ORDERS, ADMIN)
     services = {
-        "add_member": lambda: add_member("dee", "operators", author=author("ada")),
+        "add_member": lambda: add_member("dee", "operators", author=author_named("ada")),
         "change_memberships": lambda: change_memberships(
-            author=author("ada"), join=[Join("dee", "operators")]
+            author=author_named("ada"), join=[Join("dee", "operators")]
         ),
-        "change_members": lambda: change_members("operators", author=author("ada"), added=[cast["dee"].pk]),
+        "change_members": lambda: change_members(
+            "operators", author=author_named("ada"), added=[cast["dee"].pk]
+        ),
     }
     with pytest.raises(SecondPersonRequired, match="grants ADMIN"):
         services[service]()
     assert not cast["dee"].groups.exists()
 
 
-def test_memberships_concern_the_user_and_the_protected_namespaces_of_the_group(author, cast):
+def test_memberships_concern_the_user_and_the_protected_namespaces_of_the_group(cast):
     Group.objects.create(name="readers")
     with pytest.raises(SecondPersonRequired, match="concerns the person"):
-        add_member("ada", "readers", author=author("ada"))
+        add_member("ada", "readers", author=author_named("ada"))
     add_grant("group:readers", SALARIES, READ)
     assert GroupGrant.objects.get(group__name="readers").namespace.key == "hr"
     add_member("dee", "readers")
     for service in (add_member, remove_member):
         with pytest.raises(SecondPersonRequired, match="protected namespace hr"):
             service(
-                author=author("ada"), user={add_member: "out", remove_member: "dee"}[service], group="readers"
+                author=author_named("ada"),
+                user={add_member: "out", remove_member: "dee"}[service],
+                group="readers",
             )
-    assert add_member("dee", "operators", author=author("ada")).has_changed
+    assert add_member("dee", "operators", author=author_named("ada")).has_changed
 
 
-def test_grants_to_a_group_of_the_author_concern_the_author(author, cast):
+def test_grants_to_a_group_of_the_author_concern_the_author(cast):
     Group.objects.get(name="operators").user_set.add(cast["ada"])
     with pytest.raises(SecondPersonRequired, match="concerns the person"):
-        add_grant("group:operators", ORDERS, READ, author=author("ada"))
-    assert add_grant("group:operators", ORDERS, READ, author=author("bob")).has_changed
+        add_grant("group:operators", ORDERS, READ, author=author_named("ada"))
+    assert add_grant("group:operators", ORDERS, READ, author=author_named("bob")).has_changed
 
 
-def test_activations_lifecycle_changes_and_removals_need_two_persons(author):
+def test_activations_lifecycle_changes_and_removals_need_two_persons():
     add_grant("user:ina", ORDERS, ADMIN)
     with pytest.raises(SecondPersonRequired, match="grants ADMIN"):
-        set_user_active("ina", author=author("ada"), active=True)
-    assert set_user_active("dee", author=author("ada"), active=False).has_changed, (
+        set_user_active("ina", author=author_named("ada"), active=True)
+    assert set_user_active("dee", author=author_named("ada"), active=False).has_changed, (
         "ending access needs one person"
     )
     with pytest.raises(SecondPersonRequired, match="grants ADMIN"):
-        register_entity("dataset:sales.new", author=author("ada"), creator="user:dee", generation="core")
-    assert register_entity("dataset:sales.new", author=author("ada")).has_changed
+        register_entity(
+            "dataset:sales.new", author=author_named("ada"), creator="user:dee", generation="core"
+        )
+    assert register_entity("dataset:sales.new", author=author_named("ada")).has_changed
     with pytest.raises(SecondPersonRequired, match="more than 2 items"):
-        remove_user("ned", author=author("ada"), revokes_grants=True)
+        remove_user("ned", author=author_named("ada"), revokes_grants=True)
     add_grant("group:operators", SALARIES, READ)
     with pytest.raises(SecondPersonRequired, match="protected namespace hr"):
-        remove_group("operators", author=author("ada"), revokes_grants=True)
+        remove_group("operators", author=author_named("ada"), revokes_grants=True)
 
 
-def test_a_deletion_that_removes_protected_grants_needs_two_persons(author):
+def test_a_deletion_that_removes_protected_grants_needs_two_persons():
     add_grant("user:dee", SALARIES, READ)
     with pytest.raises(SecondPersonRequired, match="protected namespace hr"):
-        delete_entity(SALARIES, author=author("ada"), generation="core")
-    assert delete_entity("dataset:sales.customers", author=author("ada"), generation="core").has_changed
+        delete_entity(SALARIES, author=author_named("ada"), generation="core")
+    assert delete_entity("dataset:sales.customers", author=author_named("ada"), generation="core").has_changed
 
 
-def test_a_second_account_or_token_of_the_person_is_not_a_second_person(author, settings):
-    plan = plan_of(author("ada"), ("user:dee", ORDERS, ADMIN))
+def test_a_second_account_or_token_of_the_person_is_not_a_second_person(settings):
+    plan = plan_of(author_named("ada"), ("user:dee", ORDERS, ADMIN))
     add_user("robot", role=Role.ADMINISTRATOR, is_service=True)
-    for impostor in (author("ada", token_by="ada"), author("robot", token_by="ada")):
+    for impostor in (author_named("ada", token_by="ada"), author_named("robot", token_by="ada")):
         with pytest.raises(SecondPersonRequired, match="you made it"):
             apply_plan(plan, author=impostor)
     # in the other direction, and under another name
-    of_robot = plan_of(author("robot", token_by="ada"), ("user:dee", ORDERS, ADMIN))
+    of_robot = plan_of(author_named("robot", token_by="ada"), ("user:dee", ORDERS, ADMIN))
     with pytest.raises(SecondPersonRequired, match="you made it"):
-        apply_plan(of_robot, author=author("ada"))
-    token_author = author("robot", token_by="ada")
-    rename_user(author=author("bob"), name="ada", new_name="eve")
-    for impostor in (author("eve"), token_author):
+        apply_plan(of_robot, author=author_named("ada"))
+    token_author = author_named("robot", token_by="ada")
+    rename_user(author=author_named("bob"), name="ada", new_name="eve")
+    for impostor in (author_named("eve"), token_author):
         with pytest.raises(SecondPersonRequired, match="you made it"):
             apply_plan(plan, author=impostor)
     # a token that another person created belongs to that person
-    assert apply_plan(plan, author=author("robot", token_by="bob")).state == "applied"
+    assert apply_plan(plan, author=author_named("robot", token_by="bob")).state == "applied"
 
 
-def test_grants_to_a_service_account_concern_the_creator_of_its_token(author):
+def test_grants_to_a_service_account_concern_the_creator_of_its_token():
     add_user("robot", is_service=True)
     change = {"grant": [("user:robot", ORDERS, READ)]}
-    create_token(author=author("ada"), owner="robot", name="t", scopes=["read"], days=1)
+    create_token(author=author_named("ada"), owner="robot", name="t", scopes=["read"], days=1)
     with pytest.raises(SecondPersonRequired, match="concerns the person"):
-        change_grants(author=author("ada"), **change)
-    assert change_grants(author=author("bob"), **change).has_changed
+        change_grants(author=author_named("ada"), **change)
+    assert change_grants(author=author_named("bob"), **change).has_changed
 
 
-def test_a_service_account_cannot_grant_to_the_creator_of_its_token(author):
+def test_a_service_account_cannot_grant_to_the_creator_of_its_token():
     add_user("robot", role=Role.ADMINISTRATOR, is_service=True)
     with pytest.raises(SecondPersonRequired, match="concerns the person"):
-        add_grant("user:ada", ORDERS, READ, author=author("robot", token_by="ada"))
+        add_grant("user:ada", ORDERS, READ, author=author_named("robot", token_by="ada"))
 
 
-def test_names_that_differ_in_case_are_different_accounts_and_cannot_be_added(author, cast):
+def test_names_that_differ_in_case_are_different_accounts_and_cannot_be_added(cast):
     with pytest.raises(GrantError):
-        add_user("Ada", author=author("ada"), role=Role.ADMINISTRATOR)
+        add_user("Ada", author=author_named("ada"), role=Role.ADMINISTRATOR)
     # an account of an earlier version: the key of the account decides, not its name
     User.objects.create(username="Ada", role=Role.ADMINISTRATOR, is_principal=False)
-    plan = plan_of(author("Ada"), ("user:dee", ORDERS, ADMIN))
-    assert plan.maker_ids == [User.objects.get(username="Ada").pk]
+    plan = plan_of(author_named("Ada"), ("user:dee", ORDERS, ADMIN))
+    assert plan.maker_ids == [account("Ada").pk]
     with pytest.raises(SecondPersonRequired):
-        apply_plan(plan, author=author("Ada"))
+        apply_plan(plan, author=author_named("Ada"))
 
 
 @pytest.mark.parametrize(
@@ -244,108 +234,104 @@ def test_names_that_differ_in_case_are_different_accounts_and_cannot_be_added(au
         ),
     ],
 )
-def test_an_account_whose_password_or_role_the_person_set_is_no_second_person_for_a_while(
-    author, settings, control
-):
-    plan = plan_of(author("ada"), ("user:dee", ORDERS, ADMIN))
-    control(author("ada"))
+def test_an_account_whose_password_or_role_the_person_set_is_no_second_person_for_a_while(settings, control):
+    plan = plan_of(author_named("ada"), ("user:dee", ORDERS, ADMIN))
+    control(author_named("ada"))
     with pytest.raises(SecondPersonRequired, match="count as one person until 24 hours after"):
-        apply_plan(plan, author=author("bob"))
+        apply_plan(plan, author=author_named("bob"))
     # a rename does not hide it
-    rename_user(author=author("ada"), name="bob", new_name="rob")
+    rename_user(author=author_named("ada"), name="bob", new_name="rob")
     with pytest.raises(SecondPersonRequired, match="count as one person"):
-        apply_plan(plan, author=author("rob"))
+        apply_plan(plan, author=author_named("rob"))
     settings.FOUR_EYES_ACCOUNT_HOURS = 0
-    assert apply_plan(plan, author=author("rob")).state == "applied"
+    assert apply_plan(plan, author=author_named("rob")).state == "applied"
 
 
-def test_accounts_count_as_one_person_only_for_a_while_after_a_password_was_set(author, monkeypatch):
-    plan = plan_of(author("ada"), ("user:dee", ORDERS, ADMIN))
-    renew_user_password(author=author("ada"), name="bob")
+def test_accounts_count_as_one_person_only_for_a_while_after_a_password_was_set(monkeypatch):
+    plan = plan_of(author_named("ada"), ("user:dee", ORDERS, ADMIN))
+    renew_user_password(author=author_named("ada"), name="bob")
     later = timezone.now() + timedelta(hours=25)
     monkeypatch.setattr("grants.authority.persons.timezone.now", lambda: later)
-    assert not application_fault(author("bob"), plan)
+    assert not application_fault(author_named("bob"), plan)
 
 
-def test_renewing_and_undoing_do_not_make_a_second_person(author):
-    plan = create_plan_from_changes(author=author("ada"), grant=[("user:dee", ORDERS, ADMIN)], revoke=[])
+def test_renewing_and_undoing_do_not_make_a_second_person():
+    plan = create_plan_from_changes(
+        author=author_named("ada"), grant=[("user:dee", ORDERS, ADMIN)], revoke=[]
+    )
     for name in ("ada", "bob"):
-        plan = renew_plan(plan, author=author(name))
+        plan = renew_plan(plan, author=author_named(name))
         with pytest.raises(SecondPersonRequired):
-            apply_plan(plan, author=author("ada"))
-    apply_plan(plan, author=author("bob"))
-    undo = create_inverse(plan, author=author("ada"))
-    apply_plan(undo, author=author("ada"))
-    again = create_inverse(undo, author=author("ada"))
+            apply_plan(plan, author=author_named("ada"))
+    apply_plan(plan, author=author_named("bob"))
+    undo = create_inverse(plan, author=author_named("ada"))
+    apply_plan(undo, author=author_named("ada"))
+    again = create_inverse(undo, author=author_named("ada"))
     with pytest.raises(SecondPersonRequired, match="grants ADMIN"):
-        apply_plan(again, author=author("ada"))
+        apply_plan(again, author=author_named("ada"))
 
 
 @pytest.mark.parametrize("end", ["applied", "discarded"])
-def test_a_plan_that_proposes_nothing_any_more_is_no_plan_of_another_person(author, end):
+def test_a_plan_that_proposes_nothing_any_more_is_no_plan_of_another_person(end):
     """Otherwise one administrator could renew and apply an old plan of a colleague alone, also one that gives
     it access.
     """
     User.objects.create(username="cat", role=Role.ADMINISTRATOR)
-    plan = plan_of(author("ada"), ("user:bob", ORDERS, READ))
+    plan = plan_of(author_named("ada"), ("user:bob", ORDERS, READ))
     if end == "applied":
-        apply_plan(plan, author=author("cat"))
-        revoke_by_plan = create_inverse(plan, author=author("bob"))
-        apply_plan(revoke_by_plan, author=author("ada"))
+        apply_plan(plan, author=author_named("cat"))
+        revoke_by_plan = create_inverse(plan, author=author_named("bob"))
+        apply_plan(revoke_by_plan, author=author_named("ada"))
     else:
-        discard_plan(plan, author=author("ada"))
+        discard_plan(plan, author=author_named("ada"))
     for _ in range(2):
-        plan = renew_plan(plan, author=author("bob"))
+        plan = renew_plan(plan, author=author_named("bob"))
         with pytest.raises(SecondPersonRequired, match="concerns the person who makes it, and you made it"):
-            apply_plan(plan, author=author("bob"))
+            apply_plan(plan, author=author_named("bob"))
     assert not UserGrant.objects.filter(user__username="bob").exists()
-    assert apply_plan(plan, author=author("cat")).state == "applied"
+    assert apply_plan(plan, author=author_named("cat")).state == "applied"
 
 
-def test_a_plan_of_an_earlier_version_is_known_by_the_name_of_its_maker(author):
-    plan = plan_of(author("ada"), ("user:dee", ORDERS, ADMIN))
+def test_a_plan_of_an_earlier_version_is_known_by_the_name_of_its_maker():
+    plan = plan_of(author_named("ada"), ("user:dee", ORDERS, ADMIN))
     Plan.objects.update(maker_ids=[])
     with pytest.raises(SecondPersonRequired):
-        apply_plan(plan, author=author("ada"))
-    assert not application_fault(author("bob"), Plan.objects.get())
+        apply_plan(plan, author=author_named("ada"))
+    assert not application_fault(author_named("bob"), Plan.objects.get())
 
 
 @pytest.mark.parametrize("is_on", [True, False])
-def test_a_person_cannot_approve_their_own_request_with_and_without_four_eyes(is_on, author, cast, settings):
+def test_a_person_cannot_approve_their_own_request_with_and_without_four_eyes(is_on, cast, settings):
     settings.FOUR_EYES = is_on
     add_user("robot", role=Role.ADMINISTRATOR, is_service=True)
-    for approver in (author("ada"), author("robot", token_by="ada")):
+    for approver in (author_named("ada"), author_named("robot", token_by="ada")):
         with pytest.raises(SecondPersonRequired, match="cannot approve their own request"):
             check_approval(approver, {cast["ada"].pk, cast["dee"].pk})
-    check_approval(author("bob"), {cast["ada"].pk, cast["dee"].pk})
+    check_approval(author_named("bob"), {cast["ada"].pk, cast["dee"].pk})
 
 
-def test_only_with_four_eyes_an_administrator_cannot_approve_requests_of_accounts_that_it_added(
-    author, settings
-):
-    add_user("new", author=author("ada"))
-    requesters = {User.objects.get(username="new").pk}
+def test_only_with_four_eyes_an_administrator_cannot_approve_requests_of_accounts_that_it_added(settings):
+    add_user("new", author=author_named("ada"))
+    requesters = {account("new").pk}
     with pytest.raises(SecondPersonRequired):
-        check_approval(author("ada"), requesters)
+        check_approval(author_named("ada"), requesters)
     settings.FOUR_EYES = False
-    check_approval(author("ada"), requesters)
+    check_approval(author_named("ada"), requesters)
 
 
 @pytest.mark.parametrize("is_on", [True, False])
-def test_a_service_account_is_no_second_person_for_requests(is_on, author, cast, settings):
+def test_a_service_account_is_no_second_person_for_requests(is_on, cast, settings):
     """It is neither for a request that it makes (also after a rename, or without its token), nor for one
     about its own access.
     """
     settings.FOUR_EYES = is_on
     add_user("robot", role=Role.ADMINISTRATOR, is_service=True)
-    robot, ada = author("robot", token_by="ada"), author("ada")
+    robot, ada = author_named("robot", token_by="ada"), author_named("ada")
     for_dee = RequestDraft("close", [WantedAccess(SALARIES, "READ")], subject=cast["dee"])
-    for_robot = RequestDraft(
-        "close", [WantedAccess(SALARIES, "WRITE")], subject=User.objects.get(username="robot")
-    )
+    for_robot = RequestDraft("close", [WantedAccess(SALARIES, "WRITE")], subject=account("robot"))
     requests = [
         create_request(author=robot, draft=for_dee),
-        create_request(author=author("bob"), draft=for_robot),
+        create_request(author=author_named("bob"), draft=for_robot),
     ]
     with pytest.raises(SecondPersonRequired):
         approve_request(author=ada, request_id=requests[1].pk, approval=Approval({1: ""}))
@@ -354,12 +340,14 @@ def test_a_service_account_is_no_second_person_for_requests(is_on, author, cast,
     with pytest.raises(SecondPersonRequired):
         approve_request(author=ada, request_id=requests[0].pk, approval=Approval({1: ""}))
     approval = Approval({1: ""}, shown=Shown(accepts_beyond=True))
-    assert approve_request(author=author("bob"), request_id=requests[0].pk, approval=approval).decided_at
+    assert approve_request(
+        author=author_named("bob"), request_id=requests[0].pk, approval=approval
+    ).decided_at
 
 
-def test_a_reason_is_required_for_changes_of_accounts(author, settings):
+def test_a_reason_is_required_for_changes_of_accounts(settings):
     settings.FOUR_EYES, settings.REASON_REQUIRED = False, True
-    silent = author("ada", reason=" ")
+    silent = author_named("ada", reason=" ")
     for change in (
         lambda: add_grant("user:out", ORDERS, READ, author=silent),
         lambda: add_member("dee", "operators", author=silent),
@@ -369,6 +357,6 @@ def test_a_reason_is_required_for_changes_of_accounts(author, settings):
         with pytest.raises(ReasonMissing, match="the reason is missing"):
             change()
         assert database_state() == before
-    assert add_grant("user:out", ORDERS, READ, author=author("ada")).has_changed
+    assert add_grant("user:out", ORDERS, READ, author=author_named("ada")).has_changed
     assert add_grant("user:out", SALARIES, READ, author=Author("a command")).has_changed
     assert UserGrant.objects.filter(user__username="out").count() == 2

@@ -23,7 +23,7 @@ from grants.principals.renaming import rename_user
 from grants.principals.services import renew_user_password
 from grants.requests.create import RequestDraft, WantedAccess, create_request
 from grants.requests.decide import Approval, approve_request
-from tests.support.authors import database_state
+from tests.support.authors import author_named, database_state
 from tests.support.cast import create_sample_tenant
 from tests.support.changes import (
     activate_generation,
@@ -51,14 +51,8 @@ def cast(settings):
     return cast
 
 
-def author(name: str, **fields) -> Author:
-    return Author(
-        name, **{"reason": "quarterly close", "user_id": User.objects.get(username=name).pk} | fields
-    )
-
-
 def grant(name: str, privilege: str = "READ", address=ORDERS, *, by: Author | None = None):
-    return add_grant(f"user:{name}", address, privilege, author=by or author("ada"))
+    return add_grant(f"user:{name}", address, privilege, author=by or author_named("ada"))
 
 
 def small_plan(by: Author, name: str, privilege: str = "READ"):
@@ -71,42 +65,42 @@ def test_small_changes_in_a_row_need_a_second_person_above_the_limit():
     before = database_state()
     for change in (
         lambda: grant("grp", "WRITE"),
-        lambda: add_member("dee", "operators", author=author("ada")),
-        lambda: remove_member("grp", "operators", author=author("ada")),
-        lambda: set_user_active("ina", author=author("ada"), active=True),
-        lambda: revoke_grant("user:out", ORDERS, "READ", author=author("ada")),
+        lambda: add_member("dee", "operators", author=author_named("ada")),
+        lambda: remove_member("grp", "operators", author=author_named("ada")),
+        lambda: set_user_active("ina", author=author_named("ada"), active=True),
+        lambda: revoke_grant("user:out", ORDERS, "READ", author=author_named("ada")),
     ):
         with pytest.raises(SecondPersonRequired, match=HOUR):
             change()
     assert database_state() == before
     # what changes nothing, ends the access of a user, or is of another person
     assert not grant("out", "READ").has_changed
-    assert set_user_active("dee", author=author("ada"), active=False).has_changed
-    assert grant("grp", "WRITE", by=author("bob")).has_changed
+    assert set_user_active("dee", author=author_named("ada"), active=False).has_changed
+    assert grant("grp", "WRITE", by=author_named("bob")).has_changed
     JournalLine.objects.update(at=timezone.now() - timedelta(hours=1, seconds=1))
     assert grant("grp", "EXECUTE").has_changed
 
 
 def test_small_plans_count_if_the_same_person_made_them():
     for name, privilege in (("out", "READ"), ("out", "WRITE"), ("out", "EXECUTE")):
-        apply_plan(small_plan(author("ada"), name, privilege), author=author("ada"))
-    plan = small_plan(author("ada"), "grp")
+        apply_plan(small_plan(author_named("ada"), name, privilege), author=author_named("ada"))
+    plan = small_plan(author_named("ada"), "grp")
     with pytest.raises(SecondPersonRequired, match=HOUR):
-        apply_plan(plan, author=author("ada"))
+        apply_plan(plan, author=author_named("ada"))
     # with a second person, plans count for neither
     for name, privilege in (("grp", "WRITE"), ("grp", "EXECUTE"), ("dee", "WRITE"), ("dee", "EXECUTE")):
-        apply_plan(small_plan(author("ada"), name, privilege), author=author("bob"))
-    assert recent_change_count({author("bob").user_id}) == 0
-    assert apply_plan(small_plan(author("ada"), "grp"), author=author("bob")).state == "applied"
+        apply_plan(small_plan(author_named("ada"), name, privilege), author=author_named("bob"))
+    assert recent_change_count({author_named("bob").user_id}) == 0
+    assert apply_plan(small_plan(author_named("ada"), "grp"), author=author_named("bob")).state == "applied"
 
 
 def test_approvals_of_requests_do_not_count(cast):
     for privilege in ("READ", "WRITE", "EXECUTE"):
         request = create_request(
-            author=author("out"), draft=RequestDraft("close", [WantedAccess(ORDERS, privilege)])
+            author=author_named("out"), draft=RequestDraft("close", [WantedAccess(ORDERS, privilege)])
         )
         approve_request(
-            author=author("ada"),
+            author=author_named("ada"),
             request_id=request.pk,
             approval=Approval({1: ""}, shown=Shown(accepts_beyond=True)),
         )
@@ -115,75 +109,77 @@ def test_approvals_of_requests_do_not_count(cast):
 
 def test_other_accounts_tokens_and_names_of_the_person_count(cast):
     add_user("robot", role=Role.ADMINISTRATOR, is_service=True)
-    token = create_token(author=author("ada"), owner="robot", name="t", scopes=["administer"], days=1).token
-    robot = author("robot", token=token.pk, issuer=token.issued_by)
+    token = create_token(
+        author=author_named("ada"), owner="robot", name="t", scopes=["administer"], days=1
+    ).token
+    robot = author_named("robot", token=token.pk, issuer=token.issued_by)
     grant("out", "READ", by=robot)
     grant("out", "WRITE", by=robot)
     grant("out", "EXECUTE")
     with pytest.raises(SecondPersonRequired, match=HOUR):
         grant("grp", "WRITE")
-    rename_user(author=author("bob"), name="ada", new_name="eve")
-    for impostor in (author("eve"), robot):
+    rename_user(author=author_named("bob"), name="ada", new_name="eve")
+    for impostor in (author_named("eve"), robot):
         with pytest.raises(SecondPersonRequired, match=HOUR):
             grant("grp", "WRITE", by=impostor)
     # a plan that the person made with an account that it controls
-    renew_user_password(author=author("eve"), name="bob")
-    plan = small_plan(author("bob"), "grp")
+    renew_user_password(author=author_named("eve"), name="bob")
+    plan = small_plan(author_named("bob"), "grp")
     with pytest.raises(SecondPersonRequired, match=HOUR):
-        apply_plan(plan, author=author("eve"))
+        apply_plan(plan, author=author_named("eve"))
 
 
 def test_a_directory_is_not_a_person_and_break_glass_access_is_exempt(cast):
     add_user("directory", is_service=True)
     token = create_token(
-        author=author("ada"), owner="directory", name="t", scopes=["provision"], days=1
+        author=author_named("ada"), owner="directory", name="t", scopes=["provision"], days=1
     ).token
-    directory = author("directory", token=token.pk, issuer=token.issued_by, is_provisioner=True)
+    directory = author_named("directory", token=token.pk, issuer=token.issued_by, is_provisioner=True)
     for name in ("dee", "out", "ned", "ina"):
         change_members("operators", author=directory, added=[cast[name].pk])
     assert recent_change_count({cast["ada"].pk}) == 0 and grant("out").has_changed
     for privilege in ("READ", "WRITE", "EXECUTE"):
-        grant("grp", privilege, CUSTOMERS, by=author("bob"))
+        grant("grp", privilege, CUSTOMERS, by=author_named("bob"))
     with pytest.raises(SecondPersonRequired, match=HOUR):
-        grant("out", "WRITE", by=author("bob"))
-    start_break_glass(author=author("bob"))
-    assert grant("out", "WRITE", by=author("bob")).has_changed
+        grant("out", "WRITE", by=author_named("bob"))
+    start_break_glass(author=author_named("bob"))
+    assert grant("out", "WRITE", by=author_named("bob")).has_changed
 
 
 def test_another_person_activates_a_proposed_generation(settings):
     settings.BREAK_GLASS_ACCOUNTS = []
     for name in ("ada", "bob"):
         with pytest.raises(SecondPersonRequired, match="one person cannot activate `core`"):
-            activate_generation("core", author=author(name))
-    assert propose_generation(author=author("ada"), name="core").has_changed
+            activate_generation("core", author=author_named(name))
+    assert propose_generation(author=author_named("ada"), name="core").has_changed
     with pytest.raises(SecondPersonRequired, match="because ada proposed it"):
-        activate_generation("core", author=author("ada"))
+        activate_generation("core", author=author_named("ada"))
     with pytest.raises(SecondPersonRequired, match="one person cannot activate `existing`"):
-        activate_generation("existing", author=author("bob"))
+        activate_generation("existing", author=author_named("bob"))
     # a later proposal replaces it, and another name is the same person
-    propose_generation(author=author("bob"), name="existing")
+    propose_generation(author=author_named("bob"), name="existing")
     with pytest.raises(SecondPersonRequired):
-        activate_generation("core", author=author("bob"))
-    rename_user(author=author("ada"), name="bob", new_name="rob")
+        activate_generation("core", author=author_named("bob"))
+    rename_user(author=author_named("ada"), name="bob", new_name="rob")
     with pytest.raises(SecondPersonRequired):
-        activate_generation("existing", author=author("rob"))
-    propose_generation(author=author("ada"), name="existing")
+        activate_generation("existing", author=author_named("rob"))
+    propose_generation(author=author_named("ada"), name="existing")
     assert (
-        activate_generation("existing", author=author("rob")).has_changed
+        activate_generation("existing", author=author_named("rob")).has_changed
         and active_generation().name == "existing"
     )
     with pytest.raises(SecondPersonRequired):
-        activate_generation("final", author=author("ada"))
-    propose_generation(author=author("ada"), name="final")
+        activate_generation("final", author=author_named("ada"))
+    propose_generation(author=author_named("ada"), name="final")
     JournalLine.objects.filter(action="generation-propose").update(at=timezone.now() - timedelta(days=8))
     with pytest.raises(SecondPersonRequired, match="propose it"):
-        activate_generation("final", author=author("rob"))
+        activate_generation("final", author=author_named("rob"))
     settings.FOUR_EYES = False
-    assert activate_generation("final", author=author("ada")).has_changed
+    assert activate_generation("final", author=author_named("ada")).has_changed
 
 
 def test_a_proposal_is_of_the_rules_that_the_generation_had_then(monkeypatch):
-    propose_generation(author=author("ada"), name="core")
+    propose_generation(author=author_named("ada"), name="core")
     core = GENERATIONS["core"]
     write, read = core.policies["dataset", "write"], core.policies["dataset", "read"]
 
@@ -196,23 +192,23 @@ def test_a_proposal_is_of_the_rules_that_the_generation_had_then(monkeypatch):
         redefined(replace(write, requirement=AllOf((write.requirement, read.requirement)))),
     )
     with pytest.raises(SecondPersonRequired, match="have changed since ada proposed it"):
-        activate_generation("core", author=author("bob"))
+        activate_generation("core", author=author_named("bob"))
     monkeypatch.setitem(
         GENERATIONS, "core", redefined(replace(write, source=replace(write.source, row="corrected")))
     )
-    assert activate_generation("core", author=author("bob")).has_changed
+    assert activate_generation("core", author=author_named("bob")).has_changed
 
 
 def test_an_account_that_got_the_name_of_the_proposer_does_not_hide_the_proposer(settings):
     settings.FOUR_EYES_ACCOUNT_HOURS = 0
-    proposer = author("ada")
+    proposer = author_named("ada")
     propose_generation(author=proposer, name="core")
-    rename_user(author=author("bob"), name="ada", new_name="eva")
-    add_user("ada", author=author("bob"), role=Role.ADMINISTRATOR)
+    rename_user(author=author_named("bob"), name="ada", new_name="eva")
+    add_user("ada", author=author_named("bob"), role=Role.ADMINISTRATOR)
     with pytest.raises(SecondPersonRequired, match="another person must activate"):
-        activate_generation("core", author=author("eva"))
-    assert author("eva").user_id == proposer.user_id
-    assert activate_generation("core", author=author("ada")).has_changed
+        activate_generation("core", author=author_named("eva"))
+    assert author_named("eva").user_id == proposer.user_id
+    assert activate_generation("core", author=author_named("ada")).has_changed
 
 
 def test_a_command_of_one_person_is_exempt_from_the_proposal():

@@ -4,25 +4,26 @@ import random
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from django.contrib.auth.models import Group
-from django.utils import timezone
 
 from entities.address import parse_address
 from entities.vocabulary import ANY, READ, WRITE
-from grants.change_set import Grant, Join, UnknownChange, as_text, change_from_text
+from grants.change_set import Grant, Join, Leave, Revoke, UnknownChange, as_text, change_from_text
 from grants.changes import ChangeSet, Shown, preview
 from grants.effects.changes import MAX_TIMES
 from grants.effects.effect import effect_of
 from grants.errors import EffectUnconfirmed
 from grants.journal import Author
-from grants.models import GroupGrant, Plan, User, UserGrant, permission_ids
+from grants.models import Plan
 from grants.policies.catalogue import GENERATIONS
-from grants.querysets import memberships
-from grants.validity import VALIDITY_COLUMNS, Validity, at_time
-from tests.grants.effects.test_evaluate import decisions, row_at
+from grants.validity import Validity
 from tests.support.cast import create_sample_tenant
 from tests.support.changes import add_grant, apply_plan, create_plan_from_changes
-from tests.support.random_tenants import random_tenant, store_tenant
+from tests.support.random_tenants import (
+    changed_tenant,
+    permitted_decisions,
+    random_timed_tenant,
+    store_tenant,
+)
 
 pytestmark = pytest.mark.django_db
 
@@ -35,35 +36,11 @@ def read_from(beginning, user="out", address=ORDERS, privilege=READ, until=None)
     return Grant(f"user:{user}", address, privilege, validity=Validity(beginning, until))
 
 
-def store(change):
-    """Store an addition with its period, which replaces that of an existing row."""
-    defaults = dict(zip(VALIDITY_COLUMNS, change.validity, strict=True))
-    if isinstance(change, Join):
-        memberships().update_or_create(
-            user=User.objects.get(username=change.user),
-            group=Group.objects.get(name=change.group),
-            defaults=defaults,
-        )
-        return
-    type_, _, name = change.principal.partition(":")
-    model, holder = (
-        (UserGrant, User.objects.get(username=name))
-        if type_ == "user"
-        else (GroupGrant, Group.objects.get(name=name))
-    )
-    model.objects.update_or_create(
-        **{type_: holder},
-        content_object=row_at(change.address),
-        permission_id=permission_ids()[change.privilege],
-        defaults=defaults,
-        create_defaults=defaults | {"granted_at": timezone.now()},
-    )
-
-
 @pytest.mark.parametrize("seed", range(4))
 def test_the_effect_at_each_time_is_the_difference_of_all_decisions_at_that_time(seed):
-    tenant, dice = random_tenant(seed + 40), random.Random(seed)
-    store_tenant(tenant)
+    timed, dice = random_timed_tenant(seed + 40), random.Random(seed)
+    tenant = timed.tenant
+    store_tenant(tenant, timed.periods)
     generation = GENERATIONS[dice.choice(list(GENERATIONS))]
     periods = [
         Validity(),
@@ -86,15 +63,20 @@ def test_the_effect_at_each_time_is_the_difference_of_all_decisions_at_that_time
     effect = effect_of(changes, generation)
     times = [one.at for one in effect.times]
     assert times[1:] == BEGINNINGS[:3]
-    before = [_decisions_at(generation.name, at) for at in times]
-    for change in changes:
-        store(change)
-    # an added grant or membership makes its user a principal, even if it begins later
-    User.objects.filter(
-        username__in=[change.user if isinstance(change, Join) else change.principal[5:] for change in changes]
-    ).update(is_principal=True)
-    for one, permitted in zip(effect.times, before, strict=True):
-        after = _decisions_at(generation.name, one.at)
+    for one in effect.times:
+        before = timed.at(one.at)
+        # an addition that is not in force replaces the period before, and makes its user a principal
+        replaced = [
+            Leave(change.user, change.group)
+            if isinstance(change, Join)
+            else Revoke(change.principal, change.address, change.privilege)
+            for change in changes
+            if not change.validity.includes(one.at)
+        ]
+        permitted, after = (
+            permitted_decisions(each, generation.name)
+            for each in (before, changed_tenant(before, [*changes, *replaced]))
+        )
         changed = {(row.user, row.entity, row.operation): row.after for row in one.rows()}
         expected = {
             (user, str(address), operation): is_gain
@@ -102,11 +84,6 @@ def test_the_effect_at_each_time_is_the_difference_of_all_decisions_at_that_time
             for user, address, operation in rows
         }
         assert changed == expected
-
-
-def _decisions_at(generation, at):
-    with at_time(at):
-        return decisions(generation)
 
 
 def test_the_later_beginnings_are_counted():

@@ -4,79 +4,42 @@ import itertools
 import random
 
 import pytest
-from django.contrib.auth.models import Group
 
-from entities.address import Address, parse_address
-from entities.models import Entity, State
-from entities.vocabulary import ANY, KINDS, MIN_ADMINISTRATORS, Privilege
+from entities.address import parse_address
+from entities.models import State
+from entities.vocabulary import ANY, KINDS, MIN_ADMINISTRATORS
 from grants.change_set import Activate, ActivateGeneration, Deactivate, Grant, Join, Leave, Revoke
 from grants.effects.changes import StateChange
 from grants.effects.effect import effect_of
 from grants.effects.evaluate import evaluate_changes
 from grants.effects.masks import bits_of
 from grants.errors import EffectTooLarge
-from grants.evaluation.facts import gather_facts
-from grants.models import GroupGrant, User, UserGrant, permission_ids
 from grants.policies.catalogue import GENERATIONS
-from grants.policies.decide import is_permitted
-from grants.policies.question import Question
-from grants.querysets import effective_memberships
-from grants.validity import in_force
 from tests.support.cast import create_sample_tenant
-from tests.support.random_tenants import random_tenant, seeds, store_tenant
+from tests.support.random_tenants import (
+    administrator_counts,
+    changed_tenant,
+    permitted_decisions,
+    random_tenant,
+    seeds,
+    store_tenant,
+)
 
 pytestmark = pytest.mark.django_db
 
 
-def decisions(generation):
-    """Return all permitted (user, address, operation), by the rule engine."""
-    users = list(User.objects.values_list("username", flat=True))
-    live = Entity.objects.filter(state=State.LIVE)
-    questions = [
-        Question("user", user, operation, entity.address, generation)
-        for entity in live
-        for operation in KINDS[entity.kind].operations
-        for user in users
-    ]
-    return {
-        (question.subject, question.target, question.operation)
-        for question, facts in zip(questions, gather_facts(questions), strict=True)
-        if is_permitted(question, facts)
-    }
-
-
-def administrators():
-    """Return the active administrators of each live entity."""
-    admins = {entity.address: set() for entity in Entity.objects.filter(state=State.LIVE)}
-    admin = {
-        "permission_id": permission_ids()[Privilege.ADMIN],
-        "content_object__state": State.LIVE,
-        **in_force(),
-    }
-    for grant in UserGrant.objects.filter(**admin).effective().select_related("content_object"):
-        admins[grant.content_object.address].add(grant.user_id)
-    for grant in GroupGrant.objects.filter(**admin).select_related("content_object"):
-        admins[grant.content_object.address].update(
-            effective_memberships().filter(group=grant.group_id).values_list("user_id", flat=True)
-        )
-    return admins
-
-
 def changed_decisions(evaluation):
     """Return the gained and the lost (user, address, operation) of an evaluation."""
-    gained, lost = set(), set()
-    for entity in evaluation.entities:
-        for effect in entity.operations:
-            for operation in effect.operations:
-                gained |= {
-                    (evaluation.affected.names[bit], entity.address, operation)
-                    for bit in bits_of(effect.gained)
-                }
-                lost |= {
-                    (evaluation.affected.names[bit], entity.address, operation)
-                    for bit in bits_of(effect.lost)
-                }
-    return gained, lost
+    return tuple(
+        {
+            (evaluation.affected.names[bit], entity.address, operation)
+            for entity in evaluation.entities
+            for effect in entity.operations
+            for operation in effect.operations
+            for bit in bits_of(getattr(effect, direction))
+        }
+        for direction in ("gained", "lost")
+    )
 
 
 def random_changes(dice, tenant, number):
@@ -109,63 +72,6 @@ def random_changes(dice, tenant, number):
     return list(changes.values())
 
 
-def apply(changes):
-    for change in changes:
-        match change:
-            case Grant(principal, address, privilege) | Revoke(principal, address, privilege):
-                type_, _, name = principal.partition(":")
-                model, principal_row = (
-                    (UserGrant, User.objects.get(username=name))
-                    if type_ == "user"
-                    else (GroupGrant, Group.objects.get(name=name))
-                )
-                entity = row_at(address)
-                key = {
-                    type_: principal_row,
-                    "content_object": entity,
-                    "permission_id": permission_ids()[privilege],
-                }
-                if isinstance(change, Grant):
-                    model.objects.get_or_create(**key, defaults={"granted_at": "2026-01-01T00:00Z"})
-                    if type_ == "user":
-                        User.objects.filter(username=name).update(is_principal=True)
-                else:
-                    model.objects.filter(**key).delete()
-            case Join(user, group) | Leave(user, group):
-                row, groups = User.objects.get(username=user), Group.objects.get(name=group)
-                if isinstance(change, Join):
-                    if not row.groups.filter(pk=groups.pk).exists():
-                        row.groups.add(groups)
-                        User.objects.filter(username=user).update(is_principal=True)
-                else:
-                    row.groups.remove(groups)
-            case Activate(user) | Deactivate(user):
-                User.objects.filter(username=user).update(is_active=isinstance(change, Activate))
-            case StateChange(address, state):
-                Entity.objects.filter(kind=address.kind, key=address.key).update(state=state)
-
-
-def row_at(address: Address):
-    row = Entity.objects.filter(kind=address.kind, key=address.key).first()
-    if row is None:
-
-        def container(of):
-            return None if of is None or of == address else row_at(of)
-
-        row = Entity.objects.create(
-            kind=address.kind,
-            key=address.key,
-            state=State.PLANNED,
-            parent=container(address.parent),
-            namespace=container(address.namespace),
-            application=container(address.application),
-        )
-        if address.kind in ("namespace", "application"):
-            setattr(row, address.kind, row)
-            row.save()
-    return row
-
-
 @pytest.mark.parametrize(
     ("setting", "counted"),
     [
@@ -187,41 +93,39 @@ def test_the_effect_is_the_difference_of_all_decisions(seed):
     tenant = random_tenant(seed)
     store_tenant(tenant)
     changes = random_changes(random.Random(seed), tenant, seed)
-    before, admins_before = {name: decisions(name) for name in GENERATIONS}, administrators()
     strandings = effect_of(changes, GENERATIONS["final"]).strandings
     evaluations = {name: evaluate_changes(changes, generation) for name, generation in GENERATIONS.items()}
-    apply(changes)
+    changed = changed_tenant(tenant, changes)
     for name, evaluation in evaluations.items():
-        after = decisions(name)
-        gained, lost = changed_decisions(evaluation)
-        assert gained == after - before[name], name
-        assert lost == before[name] - after, name
+        before, after = permitted_decisions(tenant, name), permitted_decisions(changed, name)
+        assert changed_decisions(evaluation) == (after - before, before - after), name
+    admins_before = administrator_counts(tenant)
     stranded = {
-        address: len(admins)
-        for address, admins in administrators().items()
-        if len(admins) < min(MIN_ADMINISTRATORS, len(admins_before.get(address, range(MIN_ADMINISTRATORS))))
+        address: count
+        for address, count in administrator_counts(changed).items()
+        if count < min(MIN_ADMINISTRATORS, admins_before.get(address, MIN_ADMINISTRATORS))
     }
     assert dict(strandings.entities) == stranded and strandings.one_admin_count == sum(stranded.values())
 
 
 @pytest.mark.parametrize("seed", seeds(range(2)))
 def test_the_effect_of_another_generation_is_the_difference_of_all_decisions_with_a_rule_in_both(seed):
-    store_tenant(random_tenant(seed))
-    of_generations = {name: decisions(name) for name in GENERATIONS}
+    tenant = random_tenant(seed)
+    store_tenant(tenant)
+    of_generations = {name: permitted_decisions(tenant, name) for name in GENERATIONS}
     for before, after in itertools.permutations(GENERATIONS.values(), 2):
         evaluation = evaluate_changes([ActivateGeneration(after)], before)
-        gained, lost = changed_decisions(evaluation)
         common = {
             (kind, name)
             for kind in KINDS
             for name in KINDS[kind].operations
             if all(generation.policy(kind, name).has_rule for generation in (before, after))
         }
-        expected = [
+        expected = tuple(
             {row for row in rows if (row[1].kind, row[2]) in common}
             for rows in (
                 of_generations[after.name] - of_generations[before.name],
                 of_generations[before.name] - of_generations[after.name],
             )
-        ]
-        assert [gained, lost] == expected, (before.name, after.name)
+        )
+        assert changed_decisions(evaluation) == expected, (before.name, after.name)

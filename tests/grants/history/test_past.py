@@ -21,6 +21,7 @@ from grants.journal import Author, current_revision
 from grants.models import ActiveGeneration, GroupGrant, JournalLine, User, UserGrant
 from grants.models.history import FIRST_ID
 from grants.policies.question import Question
+from tests.support.authors import account
 from tests.support.changes import add_grant, add_group, add_member, add_user, register_entity
 
 pytestmark = pytest.mark.django_db
@@ -36,7 +37,7 @@ def before():
     for address in (parse_address("namespace:sales"), ORDERS):
         register_entity(address)
     revision = current_revision()
-    root = User.objects.get(username="root")
+    root = account("root")
     add_grant(
         "user:alice", ORDERS, Privilege.READ, author=Author("root", reason="month end", user_id=root.pk)
     )
@@ -64,13 +65,13 @@ def test_a_grant_of_the_past_has_its_author_time_and_reason(before):
 
 
 def test_objects_of_the_present_match_nothing_in_the_past(before):
-    alice, orders = User.objects.get(username="alice"), Entity.objects.get(key="sales.orders")
+    alice, orders = account("alice"), Entity.objects.get(key="sales.orders")
     with as_of(before + 1):
         assert (
             not UserGrant.objects.filter(user=alice).exists()
             and not Entity.objects.filter(pk=orders.pk).exists()
         )
-        assert User.objects.get(username="alice").pk >= FIRST_ID
+        assert account("alice").pk >= FIRST_ID
 
 
 def test_every_column_of_the_tables_can_be_read(before):

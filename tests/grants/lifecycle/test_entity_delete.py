@@ -16,7 +16,7 @@ from grants.lifecycle.forecast import lifecycle_forecast
 from grants.models import GroupGrant, User, UserGrant
 from grants.policies.catalogue import GENERATIONS
 from grants.policies.question import Question
-from tests.support.authors import all_grants, database_state, entity_states, lines_after
+from tests.support.authors import account, all_grants, database_state, entity_states, lines_after
 from tests.support.changes import active, change_grants, delete_entity, recreate_entity
 from tests.support.expected_generations import EXPECTED
 
@@ -113,7 +113,7 @@ def test_grants_apply_again_after_recreating_if_the_deletion_kept_them(sales, ge
     question = Question(
         "user", "alice", "EXECUTE", parse_address("program:sales.orders.spark.daily"), generation
     )
-    Group.objects.get(name="analysts").user_set.add(User.objects.get(username="alice"))
+    Group.objects.get(name="analysts").user_set.add(account("alice"))
     assert check(question).is_permitted
     delete_entity("program:sales.orders.spark.daily", generation=generation)
     recreate_entity("program:sales.orders.spark.daily", generation=generation)
@@ -167,7 +167,7 @@ def test_the_number_of_statements_does_not_grow_with_the_deleted_entities(sales,
         rows = ensure_entities(
             states={parse_address(f"dataset:{namespace}.d{n}"): State.LIVE for n in range(count)}
         ).rows
-        alice, permission = User.objects.get(username="alice"), UserGrant.objects.first().permission_id
+        alice, permission = account("alice"), UserGrant.objects.first().permission_id
         moment = UserGrant.objects.first().granted_at
         UserGrant.objects.bulk_create(
             UserGrant(user=alice, content_object=row, permission_id=permission, granted_at=moment)

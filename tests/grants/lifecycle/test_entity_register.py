@@ -15,6 +15,7 @@ from grants.models import JournalLine, Role, User
 from grants.policies.catalogue import GENERATIONS, UnknownGeneration
 from tests.support.authors import (
     COMMAND,
+    account,
     administrator,
     all_grants,
     author_with,
@@ -60,7 +61,7 @@ def test_without_a_creator_no_grant_is_added(sales):
 
 def test_the_active_generation_is_the_default(sales, settings):
     settings.DEFAULT_GENERATION = "core"
-    register_entity(ORDERS, creator=User.objects.get(username="alice"))
+    register_entity(ORDERS, creator=account("alice"))
     assert len(all_grants()) == len(Privilege)
 
 

@@ -10,7 +10,7 @@ from grants.errors import PlanError
 from grants.models import User
 from grants.plans.sources.like import differences, like_plan
 from grants.principals.user_comparison import compare_groups, differing_entities
-from tests.support.authors import COMMAND, all_grants
+from tests.support.authors import COMMAND, account, all_grants
 from tests.support.cast import SALES, create_sample_tenant
 from tests.support.changes import (
     add_grant,
@@ -30,10 +30,6 @@ def cast():
     return create_sample_tenant()
 
 
-def user(name: str) -> User:
-    return User.objects.get(username=name)
-
-
 def like(source: str, target: str, **options):
     return like_plan.create(author=COMMAND, source=source, target=target, **options)
 
@@ -44,7 +40,7 @@ def test_chosen_groups_and_grants_are_added_and_the_others_are_not():
     plan = like("ned", "dee", items=keys)
     assert plan.title == "Give user:dee access like user:ned"
     apply_plan(plan)
-    assert user("dee").groups.filter(name="operators").exists()
+    assert account("dee").groups.filter(name="operators").exists()
     assert {grant for grant in all_grants() if grant[0] == "user:dee"} == {
         ("user:dee", "dataset:sales.orders", "READ"),
         ("user:dee", "dataset:sales.orders", "ADMIN"),
@@ -65,7 +61,7 @@ def test_made_alike_two_users_have_no_difference_and_undo_restores_them(seed):
     for name in ("red", "blue", "green"):
         add_group(name)
     for name in ("ned", "dee"):
-        user(name).groups.set(draw.sample(list(Group.objects.all()), 2))
+        account(name).groups.set(draw.sample(list(Group.objects.all()), 2))
     holders = ("user:ned", "user:dee", "group:red", "group:blue")
     grants = {
         (draw.choice(holders), parse_address(address), draw.choice(("READ", "ADMIN")))
@@ -76,7 +72,7 @@ def test_made_alike_two_users_have_no_difference_and_undo_restores_them(seed):
     before, groups = all_grants(), set(User.groups.through.objects.values_list("user_id", "group_id"))
     plan = like("ned", "dee", remove=True)
     apply_plan(plan)
-    one, other = user("ned"), user("dee")
+    one, other = account("ned"), account("dee")
     compared = compare_groups(one, other)
     assert not compared.only_first and not compared.only_second and not list(differences(one, other))
     assert not differing_entities(one, other, compared).entities.exists()

@@ -7,10 +7,10 @@ from django.utils import timezone
 
 from entities.address import parse_address
 from grants.errors import PlanError, StalePlan
-from grants.models import Plan, User, UserGrant
+from grants.models import Plan, UserGrant
 from grants.plans.sources.off_boarding import OffBoarding, held_entities, off_boarding_plan
 from grants.validity import Validity
-from tests.support.authors import COMMAND, all_grants
+from tests.support.authors import COMMAND, account, all_grants
 from tests.support.cast import DELETED, PLANNED, SALES, create_sample_tenant
 from tests.support.changes import (
     add_grant,
@@ -48,7 +48,7 @@ def test_one_plan_hands_over_revokes_everything_leaves_groups_and_deactivates_an
         namespace_heirs={"namespace:hr": ["user:grp"]},
     )
     apply_plan(plan)
-    ned = User.objects.get(username="ned")
+    ned = account("ned")
     assert not ned.is_active and not ned.groups.exists() and not UserGrant.objects.filter(user=ned).exists()
     expected = (
         {(heir, ORDERS, "ADMIN") for heir in ("user:out", "group:operators")}
@@ -116,7 +116,7 @@ def test_the_plan_is_stale_after_a_change_of_the_user_and_can_be_renewed():
 
 def test_stranded_entities_come_first():
     add_grant("user:ned", "namespace:hr", "READ")
-    held = held_entities(User.objects.get(username="ned"))
+    held = held_entities(account("ned"))
     assert [row.is_stranded for row in held] == [True] * (len(SALES) + 1) + [False] * 2
     assert {str(row.entity) for row in held[-2:]} == {"namespace:hr", PLANNED}
 

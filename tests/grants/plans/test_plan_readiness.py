@@ -12,11 +12,10 @@ from entities.services import ensure_entities
 from grants.errors import GrantError
 from grants.evaluation.engine import check
 from grants.lifecycle.missing_grants import active_user_by_name, missing_grants_to_delete
-from grants.models import User
 from grants.plans.sources.readiness import readiness_plan
 from grants.policies.catalogue import GENERATIONS
 from grants.policies.question import Question
-from tests.support.authors import COMMAND
+from tests.support.authors import COMMAND, account
 from tests.support.cast import create_sample_tenant
 from tests.support.changes import apply_plan
 from tests.support.random_tenants import random_tenant, reference_is_permitted, seeds, store_tenant
@@ -114,7 +113,7 @@ def test_an_account_that_was_not_a_principal_can_delete_the_namespace_afterwards
         author=COMMAND, namespace=parse_address("namespace:hr"), user="ada", generation="final"
     )
     apply_plan(plan)
-    assert User.objects.get(username="ada").is_principal
+    assert account("ada").is_principal
     assert check(Question("user", "ada", "delete", parse_address("namespace:hr"), "final")).is_permitted
 
 

@@ -11,7 +11,7 @@ from entities.models import Entity
 from entities.services import ensure_entities
 from entities.vocabulary import Privilege
 from grants.changes.entities import describe_entity
-from grants.errors import ChangeRefused, GrantError, NotAdministrator, PlanError, StaleBase
+from grants.errors import GrantError, NotAdministrator, PlanError, StaleBase
 from grants.journal import Author, current_revision, first_break
 from grants.models import Plan, PlanState, User
 from grants.plans.effect import PrincipalEffects, changing_items
@@ -59,18 +59,14 @@ def cast():
     return create_sample_tenant()
 
 
-def item(principal, address, privilege="READ"):
-    return principal, parse_address(address), privilege
-
-
 def create_sample_plan(author=COMMAND, **changes):
     changes = changes or {
         "grant": [
-            item("user:out", ORDERS),
-            item("user:dee", ORDERS),
-            item("group:operators", "dataset:sales.new"),
+            ("user:out", ORDERS, "READ"),
+            ("user:dee", ORDERS, "READ"),
+            ("group:operators", "dataset:sales.new", "READ"),
         ],
-        "revoke": [item("user:ned", CUSTOMERS, "ADMIN"), item("user:out", CUSTOMERS)],
+        "revoke": [("user:ned", CUSTOMERS, "ADMIN"), ("user:out", CUSTOMERS, "READ")],
     }
     return create_plan_from_changes(author=author, **changes)
 
@@ -156,7 +152,7 @@ def test_applying_needs_a_reason():
 
 @pytest.mark.parametrize("role", ["auditor", "ordinary"])
 def test_only_administrators_create_apply_and_discard_plans(role):
-    plan, applied = create_sample_plan(), create_sample_plan(grant=[item("user:out", CUSTOMERS)])
+    plan, applied = create_sample_plan(), create_sample_plan(grant=[("user:out", CUSTOMERS, "READ")])
     author = author_with(role)
     before = database_state()
     for attempt in (
@@ -185,7 +181,7 @@ def test_only_administrators_create_plans_from_a_source(role):
 
 
 RELEVANT_CHANGES = {
-    "a grant on an entity of the plan": lambda: add_grant(*item("user:grp", ORDERS)),
+    "a grant on an entity of the plan": lambda: add_grant("user:grp", ORDERS, "READ"),
     "the state of an entity of the plan": lambda: (
         Entity.objects.get(key="sales.orders") and register_entity("dataset:sales.new")
     ),
@@ -193,9 +189,9 @@ RELEVANT_CHANGES = {
     "a member of a group of the plan": lambda: add_member("ned", "operators"),
 }
 UNRELATED_CHANGES = {
-    "a grant in another namespace": lambda: add_grant(*item("user:out", "dataset:hr.salaries")),
+    "a grant in another namespace": lambda: add_grant("user:out", "dataset:hr.salaries", "READ"),
     "a grant on another entity of the namespace": lambda: add_grant(
-        *item("user:grp", "artifact:sales.etl-1.0")
+        "user:grp", "artifact:sales.etl-1.0", "READ"
     ),
     "a description": lambda: describe_entity(author=COMMAND, address=parse_address(ORDERS), description="x"),
     "the state of another user": lambda: set_user_active("aud", active=False),
@@ -270,7 +266,7 @@ def test_a_plan_that_changed_nothing_or_was_not_applied_cannot_be_undone():
     plan = create_sample_plan()
     with pytest.raises(PlanError, match="is proposed: only an applied plan can be undone"):
         create_inverse(plan)
-    nothing = create_sample_plan(grant=[item("user:dee", ORDERS)])
+    nothing = create_sample_plan(grant=[("user:dee", ORDERS, "READ")])
     revision = current_revision()
     apply_plan(nothing)
     assert current_revision() == revision
@@ -278,13 +274,7 @@ def test_a_plan_that_changed_nothing_or_was_not_applied_cannot_be_undone():
         create_inverse(nothing)
 
 
-def test_invalid_items_are_refused_each_with_its_position():
-    for changes in (
-        {"grant": [item("user:nobody", ORDERS), item("user:out", ORDERS), item("user:out", ORDERS)]},
-        {"grant": [item("user:out", "instance:other")]},
-    ):
-        with pytest.raises(ChangeRefused):
-            create_plan_from_changes(**changes)
+def test_an_empty_plan_is_refused():
     with pytest.raises(PlanError, match="the plan is empty"):
         create_plan_from_changes()
     assert not Plan.objects.exists()
@@ -316,18 +306,16 @@ def test_an_entity_is_stranded_when_it_loses_administrators_and_fewer_than_two_r
     group.user_set.set(User.objects.filter(username__in=["dee", "grp", "ina"]))
     change_grants(
         grant=[
-            item("group:owners", ORDERS, "ADMIN"),
-            item("user:out", CUSTOMERS, "ADMIN"),
-            item("user:ina", "artifact:sales.etl-1.0", "ADMIN"),
+            ("group:owners", ORDERS, "ADMIN"),
+            ("user:out", CUSTOMERS, "ADMIN"),
+            ("user:ina", "artifact:sales.etl-1.0", "ADMIN"),
         ]
     )
     revoke = [
-        item("user:ned", address, "ADMIN")
+        ("user:ned", address, "ADMIN")
         for address in (ORDERS, CUSTOMERS, "artifact:sales.etl-1.0", "application:sales.shop")
     ]
-    plan = create_plan_from_changes(
-        revoke=revoke, grant=[item("user:dee", "application:sales.shop", "ADMIN")]
-    )
+    plan = create_plan_from_changes(revoke=revoke, grant=[("user:dee", "application:sales.shop", "ADMIN")])
     # orders keeps dee and grp through the group; dee takes over the application, of which there is one as
     # before
     assert [(str(row.address), row.admin_count) for row in stranded_entities(plan, max_rows=10)] == [
@@ -335,11 +323,11 @@ def test_an_entity_is_stranded_when_it_loses_administrators_and_fewer_than_two_r
         (CUSTOMERS, 1),
     ]
     assert (plan.effect["stranded_none"], plan.effect["stranded_one"]) == (1, 1)
-    whole = create_plan_from_changes(revoke=[item("group:owners", ORDERS, "ADMIN"), *revoke[:1]])
+    whole = create_plan_from_changes(revoke=[("group:owners", ORDERS, "ADMIN"), *revoke[:1]])
     assert [(str(row.address), row.admin_count) for row in stranded_entities(whole, max_rows=10)] == [
         (ORDERS, 0)
     ]
-    one = create_plan_from_changes(revoke=[item("group:owners", ORDERS, "ADMIN")])
+    one = create_plan_from_changes(revoke=[("group:owners", ORDERS, "ADMIN")])
     assert [(str(row.address), row.admin_count) for row in stranded_entities(one, max_rows=10)] == [
         (ORDERS, 1)
     ]
@@ -354,13 +342,13 @@ def test_an_entity_is_stranded_when_it_loses_administrators_and_fewer_than_two_r
     ],
 )
 def test_addresses_to_be_registered_are_counted_with_their_containers(addresses):
-    plan = create_plan_from_changes(grant=[item("user:out", address) for address in addresses])
+    plan = create_plan_from_changes(grant=[("user:out", address, "READ") for address in addresses])
     foretold, before = plan.effect["planned"], len(entity_states())
     assert apply_plan(plan).effect["planned"] == foretold == len(entity_states()) - before
 
 
 def test_a_copy_has_only_grants_that_the_target_does_not_hold_directly():
-    change_grants(grant=[item("user:dee", CUSTOMERS, "ADMIN"), item("user:ned", "dataset:hr.salaries")])
+    change_grants(grant=[("user:dee", CUSTOMERS, "ADMIN"), ("user:ned", "dataset:hr.salaries", "READ")])
     plan = copy_plan.create(author=COMMAND, source="user:ned", target="user:dee")
     assert {str(row.address) for row in plan.items.all()} == {
         "namespace:sales",
@@ -376,7 +364,7 @@ def test_a_copy_has_only_grants_that_the_target_does_not_hold_directly():
     assert [(row.principal, str(row.address)) for row in inside.items.all()] == [
         ("group:operators", "dataset:hr.salaries")
     ]
-    add_grant(*item("user:ned", "dataset:hr.more"))
+    add_grant("user:ned", "dataset:hr.more", "READ")
     assert invalidating_line(plan).entity == "dataset:hr.more"
     assert renew_plan(plan).items.count() == 7
 
@@ -407,7 +395,7 @@ def test_applying_takes_statements_by_batch_not_by_item():
             states={parse_address(f"dataset:sales.{name}{number}"): "live" for number in range(count)}
         )
         plan = create_plan_from_changes(
-            grant=[item("user:out", f"dataset:sales.{name}{n}") for n in range(count)]
+            grant=[("user:out", f"dataset:sales.{name}{n}", "READ") for n in range(count)]
         )
         with CaptureQueriesContext(connection) as captured:
             apply_plan(plan)

@@ -1,12 +1,19 @@
-"""Test the forecast of stranded entities, and the comparison of two users."""
+"""Test the forecast of stranded entities, and the comparison of two users, on random tenants and in examples."""
+
+import itertools
+from dataclasses import replace
 
 import pytest
 from django.contrib.auth.models import Group
 
 from entities.address import parse_address
+from entities.models import Entity, State
 from entities.selectors import entity_at
+from entities.vocabulary import ADMIN, MIN_ADMINISTRATORS
+from grants.change_set import Leave, Revoke
 from grants.models import User
 from grants.principals.administrator_loss import (
+    AdministratorLoss,
     capped_admin_count,
     loss_if_member_removed,
     loss_if_removed,
@@ -14,209 +21,134 @@ from grants.principals.administrator_loss import (
 )
 from grants.principals.user_comparison import compare_groups, differing_entities
 from tests.support.cast import create_sample_tenant
-from tests.support.changes import add_grant, change_grants
+from tests.support.changes import change_grants
+from tests.support.random_tenants import (
+    Tenant,
+    administrator_counts,
+    changed_tenant,
+    random_tenant,
+    seeds,
+    store_tenant,
+)
 
 pytestmark = pytest.mark.django_db
+ORDERS, SALARIES = "dataset:sales.orders", "dataset:hr.salaries"
 
 
-def stranded_after_removal(removed) -> set[tuple[str, int, str]]:
+def rows(loss: AdministratorLoss) -> dict:
+    counts = {row.address: row.admin_count for row in loss.entities}
+    assert (loss.without_admin_count, loss.one_admin_count) == (
+        list(counts.values()).count(0),
+        list(counts.values()).count(1),
+    )
+    return counts
+
+
+def expected_after_removal(tenant: Tenant, principal: str) -> dict:
+    """Return the live entities with too few administrators on which the principal holds ADMIN."""
+    kind, _, name = principal.partition(":")
+    if kind == "user":
+        after = replace(tenant, users=tenant.users | {name: (False, False)})
+        holders = {
+            principal,
+            *(f"group:{group}" for group, members in tenant.groups.items() if name in members),
+        }
+    else:
+        after = replace(tenant, groups=tenant.groups | {name: []})
+        is_active = any(tenant.users[member] == (True, True) for member in tenant.groups[name])
+        holders = {principal} if is_active else set()
     return {
-        (str(row.entity), row.admin_count, row.remaining_admin) for row in loss_if_removed(removed).entities
+        address: count
+        for address, count in administrator_counts(after).items()
+        if count < MIN_ADMINISTRATORS and any((holder, address, ADMIN) in tenant.grants for holder in holders)
     }
 
 
-def test_entities_of_a_sole_administrator_are_stranded_without_an_administrator():
-    ned = create_sample_tenant()["ned"]
-    loss = loss_if_removed(ned)
-    assert (loss.without_admin_count, loss.one_admin_count, loss.max_checked) == (6, 0, 0)
-    assert {str(row.entity) for row in loss.entities} >= {"namespace:sales", "dataset:sales.orders"}
+def expected_after(tenant: Tenant, change) -> dict:
+    before = administrator_counts(tenant)
+    return {
+        address: count
+        for address, count in administrator_counts(changed_tenant(tenant, [change])).items()
+        if count < min(MIN_ADMINISTRATORS, before[address])
+    }
+
+
+@pytest.fixture(params=seeds(range(4)))
+def tenant(request):
+    stored = random_tenant(request.param)
+    store_tenant(stored)
+    return stored
+
+
+def test_a_removal_strands_what_the_principal_administers_if_too_few_administrators_remain(tenant):
+    principals = {f"user:{user.username}": user for user in User.objects.all()}
+    principals |= {f"group:{group.name}": group for group in Group.objects.all()}
+    expected = {name: expected_after_removal(tenant, name) for name in principals}
+    assert {name: rows(loss_if_removed(row)) for name, row in principals.items()} == expected
+    assert any(expected.values())
+
+
+def test_the_end_of_one_grant_or_membership_strands_what_loses_an_administrator(tenant):
+    users = {user.username: user for user in User.objects.all()}
+    groups = {group.name: group for group in Group.objects.all()}
+    for name, members in tenant.groups.items():
+        for user in members:
+            assert rows(loss_if_member_removed(users[user], groups[name])) == expected_after(
+                tenant, Leave(user, name)
+            )
+    administered = sorted((grant for grant in tenant.grants if grant[2] == ADMIN), key=str)
+    for principal, address, privilege in administered[::3]:
+        kind, _, name = principal.partition(":")
+        holder = users[name] if kind == "user" else groups[name]
+        expected = expected_after(tenant, Revoke(principal, address, privilege))
+        assert rows(loss_if_revoked(holder, entity_at(address))) == expected
+
+
+def test_users_differ_where_one_holds_a_privilege_that_the_other_lacks(tenant):
+    held = {
+        user: {(address, privilege) for holder, address, privilege in tenant.grants if holder in holders}
+        for user in tenant.users
+        if (holders := tenant.holders("user", user))
+    }
+    users = {user.username: user for user in User.objects.all()}
+    for first, second in itertools.combinations(held, 2):
+        pair = users[first], users[second]
+        differing = differing_entities(*pair, compare_groups(*pair)).entities
+        assert {entity.address for entity in differing} == {
+            address for address, _ in held[first] ^ held[second]
+        }
+
+
+def test_administrators_are_counted_up_to_two_in_every_state(tenant):
+    counts = administrator_counts(replace(tenant, entities=dict.fromkeys(tenant.entities, State.LIVE)))
+    for entity in Entity.objects.all()[::3]:
+        assert capped_admin_count(entity) == min(MIN_ADMINISTRATORS, counts[entity.address])
 
 
 def test_a_single_remaining_administrator_is_named_and_two_are_enough():
     cast = create_sample_tenant()
     change_grants(
         grant=[
-            ("user:dee", "dataset:sales.orders", "ADMIN"),
+            ("user:dee", ORDERS, "ADMIN"),
             ("user:dee", "dataset:sales.customers", "ADMIN"),
             ("group:operators", "dataset:sales.customers", "ADMIN"),
         ]
     )
-    rows = stranded_after_removal(cast["ned"])
-    assert ("dataset:sales.orders", 1, "dee") in rows
-    assert "dataset:sales.customers" not in {row[0] for row in rows}
-
-
-def test_inactive_users_do_not_count_as_administrators():
-    cast = create_sample_tenant()
-    add_grant("user:ina", "dataset:sales.orders", "ADMIN")
-    assert ("dataset:sales.orders", 0, "") in stranded_after_removal(cast["ned"])
-
-
-def test_a_user_who_leaves_loses_privileges_through_groups():
-    cast = create_sample_tenant()
-    add_grant("group:operators", "dataset:hr.salaries", "ADMIN")
-    assert stranded_after_removal(cast["grp"]) == {("dataset:hr.salaries", 0, "")}
-    Group.objects.get(name="operators").user_set.add(cast["dee"])
-    assert stranded_after_removal(cast["grp"]) == {("dataset:hr.salaries", 1, "dee")}
-    Group.objects.get(name="operators").user_set.add(cast["ned"])
-    assert stranded_after_removal(cast["grp"]) == set()
-
-
-def test_removing_a_group_ends_its_grants_and_nothing_else():
-    cast, salaries = create_sample_tenant(), "dataset:hr.salaries"
-    operators = Group.objects.get(name="operators")
-    add_grant("group:operators", salaries, "ADMIN")
-    operators.user_set.add(cast["dee"], cast["ned"])
-    assert stranded_after_removal(operators) == {(salaries, 0, "")}
-    add_grant("user:ned", salaries, "ADMIN")
-    assert stranded_after_removal(operators) == {(salaries, 1, "ned")}
-    Group.objects.create(name="stewards").user_set.add(cast["out"])
-    add_grant("group:stewards", salaries, "ADMIN")
-    assert stranded_after_removal(operators) == set()
-
-
-def test_removing_a_group_without_active_users_strands_nothing():
-    cast = create_sample_tenant()
-    Group.objects.create(name="stewards").user_set.add(cast["ina"])
-    add_grant("group:stewards", "dataset:hr.salaries", "ADMIN")
-    assert stranded_after_removal(Group.objects.get(name="stewards")) == set()
-
-
-def test_only_live_entities_can_be_stranded():
-    cast = create_sample_tenant()
-    change_grants(
-        grant=[
-            ("user:dee", "dataset:sales.forecast", "ADMIN"),
-            ("user:dee", "dataset:sales.legacy", "ADMIN"),
-        ]
-    )
-    assert stranded_after_removal(cast["dee"]) == set()
+    loss = loss_if_removed(cast["ned"])
+    assert (loss.without_admin_count, loss.one_admin_count, loss.max_checked) == (4, 1, 0)
+    assert {str(row.entity): row.remaining_admin for row in loss.entities}[ORDERS] == "dee"
 
 
 def test_the_number_of_queries_does_not_grow_with_the_administered_entities(django_assert_max_num_queries):
-    cast = create_sample_tenant()
-    for principal in (cast["ned"], cast["out"], Group.objects.get(name="operators")):
-        with django_assert_max_num_queries(8):
-            loss_if_removed(principal)
-
-
-ORDERS, SALARIES = "dataset:sales.orders", "dataset:hr.salaries"
-
-
-def loss_counts(loss) -> tuple[int, int]:
-    return loss.without_admin_count, loss.one_admin_count
-
-
-def change_admin_grants(*items: tuple[str, str], verb: str = "grant") -> None:
-    change_grants(**{verb: [(principal, address, "ADMIN") for principal, address in items]})
-
-
-def loss_counts_if_revoked(holder, address: str) -> tuple[int, int]:
-    return loss_counts(loss_if_revoked(holder, entity_at(parse_address(address))))
-
-
-def test_revoking_a_grant_strands_only_its_entity():
-    cast = create_sample_tenant()
-    loss = loss_if_revoked(cast["ned"], entity_at(parse_address(ORDERS)))
-    assert (loss_counts(loss), [str(row.entity) for row in loss.entities]) == ((1, 0), [ORDERS])
-    change_admin_grants(("user:dee", ORDERS))
-    assert loss_counts_if_revoked(cast["ned"], ORDERS) == (0, 1)
-    change_admin_grants(("user:out", ORDERS))
-    assert loss_counts_if_revoked(cast["ned"], ORDERS) == (0, 0)
-
-
-def test_revoking_from_a_principal_that_does_not_count_strands_nothing():
-    cast = create_sample_tenant()
-    change_admin_grants(("user:ina", SALARIES), ("user:ned", "dataset:sales.legacy"))
-    revocations = [("ina", SALARIES), ("dee", ORDERS), ("ned", "dataset:sales.legacy")]
-    assert [loss_counts_if_revoked(cast[name], address) for name, address in revocations] == [(0, 0)] * 3
-
-
-def test_an_administrator_through_a_group_remains_after_the_direct_grant_ends():
     cast, operators = create_sample_tenant(), Group.objects.get(name="operators")
-    change_admin_grants(("user:grp", SALARIES), ("group:operators", SALARIES))
-    assert (
-        loss_counts_if_revoked(cast["grp"], SALARIES) == loss_counts_if_revoked(operators, SALARIES) == (0, 0)
-    )
-    change_admin_grants(("user:grp", SALARIES), verb="revoke")
-    assert loss_counts_if_revoked(operators, SALARIES) == (1, 0)
-    operators.user_set.add(cast["dee"])
-    change_admin_grants(("user:grp", SALARIES))
-    assert loss_counts_if_revoked(operators, SALARIES) == (0, 1)
-
-
-def test_removing_a_member_ends_only_the_privileges_of_that_group():
-    cast, operators = create_sample_tenant(), Group.objects.get(name="operators")
-    change_admin_grants(("group:operators", SALARIES), ("group:operators", ORDERS))
-    assert loss_counts(loss_if_member_removed(cast["grp"], operators)) == (1, 1)
-    change_admin_grants(("user:grp", ORDERS))
-    assert loss_counts(loss_if_member_removed(cast["grp"], operators)) == (1, 0)
-    stewards = Group.objects.create(name="stewards")
-    stewards.user_set.add(cast["grp"])
-    change_admin_grants(("group:stewards", SALARIES))
-    assert loss_counts(loss_if_member_removed(cast["grp"], operators)) == (0, 0)
-
-
-def test_removing_a_member_who_remains_administrator_or_is_inactive_strands_nothing():
-    cast, operators = create_sample_tenant(), Group.objects.get(name="operators")
-    change_admin_grants(("group:operators", SALARIES))
-    operators.user_set.add(cast["ina"], cast["dee"])
-    assert loss_counts(loss_if_member_removed(cast["ina"], operators)) == (0, 0)
-    assert loss_counts(loss_if_member_removed(cast["out"], operators)) == (0, 0)
-    assert loss_counts(loss_if_member_removed(cast["grp"], operators)) == (0, 1)
-    operators.user_set.add(cast["out"])
-    assert loss_counts(loss_if_member_removed(cast["grp"], operators)) == (0, 0)
-
-
-def test_administrators_are_counted_up_to_two_in_every_state():
-    create_sample_tenant()
-    change_admin_grants(
-        ("user:dee", "dataset:sales.legacy"),
-        ("user:ned", SALARIES),
-        ("user:dee", SALARIES),
-        ("group:operators", SALARIES),
-    )
-    addresses = ("dataset:sales.legacy", SALARIES, "namespace:hr")
-    assert [capped_admin_count(entity_at(parse_address(address))) for address in addresses] == [1, 2, 0]
-
-
-def test_the_loss_of_one_change_takes_a_fixed_number_of_queries(django_assert_max_num_queries):
-    cast, operators = create_sample_tenant(), Group.objects.get(name="operators")
-    change_admin_grants(("group:operators", SALARIES), ("group:operators", ORDERS))
+    change_grants(grant=[("group:operators", address, "ADMIN") for address in (SALARIES, ORDERS)])
     orders = entity_at(parse_address(ORDERS))
     for forecast_loss in (
+        lambda: loss_if_removed(cast["ned"]),
+        lambda: loss_if_removed(operators),
         lambda: loss_if_revoked(cast["ned"], orders),
         lambda: loss_if_revoked(operators, orders),
         lambda: loss_if_member_removed(cast["grp"], operators),
     ):
         with django_assert_max_num_queries(10):
             forecast_loss()
-
-
-def differing_addresses(first: User, second: User) -> set[str]:
-    return set(map(str, differing_entities(first, second, compare_groups(first, second)).entities))
-
-
-def test_users_differ_in_privileges_that_only_one_of_them_has():
-    cast = create_sample_tenant()
-    assert differing_addresses(cast["dee"], cast["out"]) == {"dataset:sales.orders", "dataset:sales.legacy"}
-    assert differing_addresses(cast["dee"], cast["dee"]) == set()
-    assert differing_addresses(cast["grp"], cast["out"]) == {
-        "program:sales.shop.workflow.daily",
-        "dataset:sales.forecast",
-    }
-
-
-def test_a_direct_grant_and_a_grant_through_a_group_are_no_difference():
-    cast = create_sample_tenant()
-    add_grant("user:out", "program:sales.shop.workflow.daily", "EXECUTE")
-    assert differing_addresses(cast["grp"], cast["out"]) == {"dataset:sales.forecast"}
-    Group.objects.get(name="operators").user_set.add(cast["out"])
-    assert differing_addresses(cast["grp"], cast["out"]) == set()
-
-
-def test_grants_of_a_common_group_are_no_difference():
-    cast = create_sample_tenant()
-    Group.objects.get(name="operators").user_set.add(cast["dee"])
-    add_grant("user:dee", "program:sales.shop.workflow.daily", "EXECUTE")
-    assert differing_addresses(cast["dee"], cast["grp"]) == {"dataset:sales.orders", "dataset:sales.legacy"}

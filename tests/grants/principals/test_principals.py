@@ -12,7 +12,7 @@ from grants.evaluation.engine import check
 from grants.models import Role, User
 from grants.policies.question import Question
 from grants.principals.services import set_user_role
-from tests.support.authors import COMMAND, administrator, author_with, database_state, lines_after
+from tests.support.authors import COMMAND, account, administrator, author_with, database_state, lines_after
 from tests.support.changes import (
     add_grant,
     add_group,
@@ -179,7 +179,7 @@ def test_an_account_becomes_a_principal_by_joining_a_group(alice):
     User.objects.create(username="root", is_principal=False)
     add_member("root", "analysts")
     assert [line[0] for line in lines_after(0)] == ["principal-add", "member-add"]
-    assert User.objects.get(username="root").is_principal
+    assert account("root").is_principal
 
 
 @pytest.mark.parametrize(

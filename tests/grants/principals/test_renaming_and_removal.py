@@ -17,7 +17,7 @@ from grants.journal import Author, current_revision
 from grants.models import User, UserGrant
 from grants.principals.renaming import names_since, rename_group, rename_user
 from grants.verification.replay import first_fault
-from tests.support.authors import COMMAND, all_grants, database_state, lines_after
+from tests.support.authors import COMMAND, account, all_grants, database_state, lines_after
 from tests.support.changes import (
     add_grant,
     add_group,
@@ -124,7 +124,7 @@ def test_plans_follow_renames():
     assert {
         (name.replace("bert", "bob").replace("crimson", "red"), *rest) for name, *rest in all_grants()
     } == before
-    assert not User.objects.get(username="cyd").groups.exists()
+    assert not account("cyd").groups.exists()
 
 
 def test_names_since_follow_chains_and_ignore_later_users_of_a_name():
@@ -158,7 +158,7 @@ def test_removing_a_user_needs_a_confirmation_for_grants_and_removes_everything(
 
 
 def test_factors_and_identity_links_end_with_the_user():
-    bob = User.objects.get(username="bob")
+    bob = account("bob")
     SocialAccount.objects.create(user=bob, provider="corp", uid="42")
     Authenticator.objects.create(user=bob, type=Authenticator.Type.TOTP, data={})
     before = current_revision()
@@ -169,7 +169,7 @@ def test_factors_and_identity_links_end_with_the_user():
 
 
 def test_the_last_administrator_and_the_account_of_the_author_cannot_be_removed():
-    ada = User.objects.get(username="ada")
+    ada = account("ada")
     with pytest.raises(PrincipalError, match="only active administrator"):
         remove_user("ada")
     with pytest.raises(PrincipalError, match="your own account"):
@@ -185,13 +185,13 @@ def test_a_group_is_removed_with_its_grants_after_a_confirmation():
 
 
 def test_names_that_other_systems_know_are_kept():
-    ProvisionedUser.objects.create(user=User.objects.get(username="cyd"))
+    ProvisionedUser.objects.create(user=account("cyd"))
     with override_settings(BREAK_GLASS_ACCOUNTS=["bob"]):
         for name, message in (("bob", "BREAK_GLASS_ACCOUNTS"), ("cyd", "provisioning service")):
             with pytest.raises(PrincipalError, match=message):
                 rename_user(author=COMMAND, name=name, new_name="other")
             with pytest.raises(PrincipalError, match=message):
                 remove_user(name, revokes_grants=True)
-    SocialAccount.objects.create(user=User.objects.get(username="bob"), provider="ldap", uid="1")
+    SocialAccount.objects.create(user=account("bob"), provider="ldap", uid="1")
     with pytest.raises(PrincipalError, match="the directory knows it by this name"):
         rename_user(author=COMMAND, name="bob", new_name="other")

@@ -9,7 +9,7 @@ from grants.requests.approvers import approver_accounts, decidable_requests, req
 from grants.requests.disclosure import view_of
 from grants.stewards.services import add_steward
 from tests.grants.requests.test_requests import approve, request_access
-from tests.support.authors import COMMAND
+from tests.support.authors import COMMAND, account
 from tests.support.cast import create_sample_tenant
 from tests.support.changes import add_grant, change_grants
 
@@ -27,10 +27,6 @@ def delegation(settings):
     settings.DELEGATION, settings.DELEGATION_MAX_DAYS = True, 0
     settings.DELEGATION_PRIVILEGES, settings.DELEGATION_KINDS = ["READ", "EXECUTE"], []
     return settings
-
-
-def account(name: str) -> User:
-    return User.objects.get(username=name)
 
 
 def test_the_role_approver_decides_about_everything():

@@ -10,12 +10,12 @@ from django.utils import timezone
 from entities.vocabulary import Privilege
 from grants.change_set import Join
 from grants.errors import AlreadyPermitted
-from grants.models import User
 from grants.policies.question import Question
 from grants.requests.gaps import first_denials
 from grants.requests.proposals import Proposal, proposals_of
 from grants.validity import Validity
 from tests.grants.requests.test_requests import ORDERS, approve, request_access
+from tests.support.authors import account
 from tests.support.cast import create_sample_tenant
 from tests.support.changes import change_grants, change_memberships
 
@@ -31,7 +31,7 @@ def test_access_with_a_gap_in_the_requested_period_can_be_requested_and_approved
     now = timezone.now().replace(microsecond=0)
     day, end = timedelta(days=1), now + timedelta(days=9)
     read = Question("user", "out", "read", ORDERS, "final")
-    out = User.objects.get(username="out")
+    out = account("out")
     change_grants(
         grant=[
             ("user:out", ORDERS, Privilege.READ, Validity(None, now + 2 * day)),
@@ -60,7 +60,7 @@ def test_ends_beyond_the_limit_count_as_a_gap(monkeypatch):
         grant=[("user:dee", f"dataset:sales.d{end.day}", Privilege.READ, Validity(None, end)) for end in ends]
     )
     read = Question("user", "dee", "read", ORDERS, "final")
-    dee = User.objects.get(username="dee")
+    dee = account("dee")
     assert first_denials([read], dee, ends[2] + timedelta(days=1)) == [ends[1]]
     assert first_denials([read], dee, ends[1]) == [None]
 
@@ -83,7 +83,7 @@ def test_a_membership_that_ends_before_the_requested_access_is_proposed_again(
     joined, end = (
         None if days is None else now + timedelta(days=days) for days in (joined_days, requested_days)
     )
-    ina, out = User.objects.get(username="ina"), User.objects.get(username="out")
+    ina, out = account("ina"), account("out")
     change_memberships(join=[Join("ina", "operators", Validity())])
     request = request_access("out", wanted=(), colleague=ina.username, requested_until=end)
     part = request.parts.get(group_name="operators")

@@ -20,11 +20,10 @@ from tests.grants.requests.test_requests import (
     SALARIES,
     UNKNOWN,
     approve,
-    author,
     can_read,
     request_access,
 )
-from tests.support.authors import COMMAND, database_state
+from tests.support.authors import COMMAND, account, author_named, database_state
 from tests.support.cast import create_sample_tenant
 from tests.support.changes import (
     add_grant,
@@ -61,11 +60,11 @@ def test_a_requester_does_not_approve_through_a_group(make_approver):
     make_approver()
     add_member("out", "operators")
     others, own = request_access("dee", ("WRITE", str(ORDERS))), request_access("out", ("WRITE", str(ORDERS)))
-    out = User.objects.get(username="out")
+    out = account("out")
     assert list(requests_to_decide(out)) == [others], "the group makes it an approver for others"
     for decide in (
         approve,
-        lambda request, name: deny_request(author=author(name), request_id=request.pk, reason="x"),
+        lambda request, name: deny_request(author=author_named(name), request_id=request.pk, reason="x"),
     ):
         with pytest.raises(NotApprover, match="your own"):
             decide(own, "out")
@@ -97,7 +96,7 @@ def test_an_approver_learns_nothing_about_the_addresses_of_parameters(cast):
     seen: dict[str, list] = {"ned": [], "ada": []}
     for number, artifact in enumerate(("artifact:hr.etl", "artifact:hr.none")):
         request = create_request(
-            author=author("out"),
+            author=author_named("out"),
             draft=RequestDraft(
                 "close",
                 [
@@ -157,4 +156,4 @@ def test_roles_that_cannot_be_delegates_see_no_requests_as_holders_of_admin():
         (Role.OPERATOR, []),
     ):
         User.objects.filter(username="out").update(role=role)
-        assert list(requests_to_decide(User.objects.get(username="out"))) == expected
+        assert list(requests_to_decide(account("out"))) == expected

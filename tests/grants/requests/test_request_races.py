@@ -13,8 +13,9 @@ from grants.policies.question import Question
 from grants.requests.decide import deny_request
 from grants.requests.own_steps import withdraw_request
 from grants.validity import Validity, at_time
-from tests.grants.requests.test_requests import ORDERS, approve, author, request_access
+from tests.grants.requests.test_requests import ORDERS, approve, request_access
 from tests.grants.test_journal import in_threads
+from tests.support.authors import author_named
 from tests.support.cast import create_sample_tenant
 from tests.support.changes import add_grant
 
@@ -31,8 +32,8 @@ def test_of_two_steps_at_the_same_moment_one_is_refused(other_step):
     request = request_access()
     steps = {
         "approve": lambda: approve(request, "ned"),
-        "deny": lambda: deny_request(author=author("ned"), request_id=request.pk, reason="no"),
-        "withdraw": lambda: withdraw_request(author=author("out"), request_id=request.pk),
+        "deny": lambda: deny_request(author=author_named("ned"), request_id=request.pk, reason="no"),
+        "withdraw": lambda: withdraw_request(author=author_named("out"), request_id=request.pk),
     }
     (refusal,) = in_threads(lambda: approve(request, "ada"), steps[other_step])
     assert isinstance(refusal, RequestClosed)

@@ -20,7 +20,7 @@ from grants.errors import (
     RequestError,
 )
 from grants.evaluation.engine import check
-from grants.journal import Author, current_revision, first_break
+from grants.journal import current_revision, first_break
 from grants.models import AccessRequest, AccessRequestPart, Plan, RequestState, User, UserGrant
 from grants.policies.question import Question
 from grants.requests.approvers import (
@@ -36,7 +36,7 @@ from grants.requests.decide import Approval, approve_request, ask_back, deny_req
 from grants.requests.expiry import expire_requests, mark_reminded, requests_to_remind
 from grants.requests.own_steps import answer_question, withdraw_request
 from grants.requests.proposals import effect_of_proposals, proposals_of
-from tests.support.authors import COMMAND, all_grants, database_state, lines_after
+from tests.support.authors import COMMAND, account, all_grants, author_named, database_state, lines_after
 from tests.support.cast import create_sample_tenant
 from tests.support.changes import activate_generation, add_grant, change_grants, remove_user, set_user_active
 
@@ -52,17 +52,14 @@ def cast():
     return create_sample_tenant()
 
 
-def author(name: str) -> Author:
-    return Author(name, user_id=User.objects.get(username=name).pk)
-
-
 def request_access(name: str = "out", *wanted: tuple, **fields) -> AccessRequest:
     wanted = [
         WantedAccess(parse_address(address), operation)
         for operation, address in wanted or [("read", str(ORDERS))]
     ]
     return create_request(
-        author=author(name), draft=RequestDraft(**{"reason": "quarterly close", "wanted": wanted} | fields)
+        author=author_named(name),
+        draft=RequestDraft(**{"reason": "quarterly close", "wanted": wanted} | fields),
     )
 
 
@@ -71,7 +68,7 @@ def approve(
 ) -> AccessRequest:
     choices = {part.position: "" for part in request.parts.all()} if choices is None else choices
     return approve_request(
-        author=author(name),
+        author=author_named(name),
         request_id=request.pk,
         approval=Approval(choices, **{"shown": CONFIRMED} | fields),
     )
@@ -84,7 +81,7 @@ def can_read(name: str, address=ORDERS) -> bool:
 def test_an_approved_request_becomes_an_applied_plan_with_requester_and_approver_in_the_journal():
     before = current_revision()
     request = request_access()
-    assert not can_read("out") and requests_to_decide(User.objects.get(username="ada")).get() == request
+    assert not can_read("out") and requests_to_decide(account("ada")).get() == request
     done = approve(request, comment="until the close")
     assert done.state == RequestState.APPROVED and can_read("out")
     plan = Plan.objects.get()
@@ -169,7 +166,7 @@ def test_a_pending_request_is_not_repeated_but_a_closed_one_is():
     with pytest.raises(DuplicateRequest) as error:
         request_access("out", ("write", str(ORDERS)), ("read", str(ORDERS)))
     assert error.value.request_id == first.pk
-    withdraw_request(author=author("out"), request_id=first.pk)
+    withdraw_request(author=author_named("out"), request_id=first.pk)
     assert request_access().pk != first.pk
 
 
@@ -197,7 +194,9 @@ def test_an_address_or_a_colleague_that_does_not_exist_is_recorded_like_any_othe
     assert not missing.parts.exists() and all(part.is_hidden for part in ned.parts.all())
     with pytest.raises(RequestError, match="choose parts"):
         approve(missing)
-    done = deny_request(author=author("ada"), request_id=missing.pk, reason="there is no such colleague")
+    done = deny_request(
+        author=author_named("ada"), request_id=missing.pk, reason="there is no such colleague"
+    )
     assert done.state == RequestState.DENIED
 
 
@@ -218,7 +217,7 @@ def test_the_number_of_requests_within_a_day_is_limited(settings):
     """Each request notifies its approvers and writes to the journal, also if it is withdrawn at once."""
     settings.REQUEST_MAX_PER_DAY = 2
     for _ in range(2):
-        withdraw_request(author=author("out"), request_id=request_access().pk)
+        withdraw_request(author=author_named("out"), request_id=request_access().pk)
     before = current_revision()
     with pytest.raises(RequestError, match="2 requests for user:out within a day"):
         request_access()
@@ -231,7 +230,7 @@ def test_the_number_of_requests_within_a_day_is_limited(settings):
 
 
 def test_the_access_of_a_colleague_gives_memberships_and_grants():
-    Group.objects.get(name="operators").user_set.add(User.objects.get(username="dee"))
+    Group.objects.get(name="operators").user_set.add(account("dee"))
     request = request_access("out", wanted=(), colleague="dee")
     parts = list(request.parts.order_by("position"))
     assert [part.title for part in parts] == [
@@ -241,7 +240,7 @@ def test_the_access_of_a_colleague_gives_memberships_and_grants():
     ]
     done = approve(request, choices={1: "", 3: ""})
     assert [part.state for part in done.parts.order_by("position")] == ["approved", "denied", "approved"]
-    assert can_read("out") and User.objects.get(username="out").groups.filter(name="operators").exists()
+    assert can_read("out") and account("out").groups.filter(name="operators").exists()
 
 
 def test_nobody_decides_about_their_own_request():
@@ -249,20 +248,18 @@ def test_nobody_decides_about_their_own_request():
     request = request_access()
     for decide in (
         approve,
-        lambda request, name: deny_request(author=author(name), request_id=request.pk, reason="no"),
-        lambda request, name: ask_back(author=author(name), request_id=request.pk, question="why?"),
+        lambda request, name: deny_request(author=author_named(name), request_id=request.pk, reason="no"),
+        lambda request, name: ask_back(author=author_named(name), request_id=request.pk, question="why?"),
     ):
         with pytest.raises(NotApprover, match="your own"):
             decide(request, "out")
     for_another = create_request(
-        author=author("ada"),
-        draft=RequestDraft(
-            "she needs it", [WantedAccess(SALARIES, "read")], subject=User.objects.get(username="grp")
-        ),
+        author=author_named("ada"),
+        draft=RequestDraft("she needs it", [WantedAccess(SALARIES, "read")], subject=account("grp")),
     )
     with pytest.raises(NotApprover, match="your own"):
         approve(for_another, "ada")
-    assert list(requests_to_decide(User.objects.get(username="ada"))) == [request]
+    assert list(requests_to_decide(account("ada"))) == [request]
     assert approve(for_another, "out").state == RequestState.APPROVED and can_read("grp", SALARIES)
 
 
@@ -271,15 +268,15 @@ def test_other_accounts_may_not_decide(name):
     request = request_access()
     with pytest.raises(NotApprover, match="may not decide"):
         approve(request, name)
-    assert not requests_to_decide(User.objects.get(username=name)).exists()
-    assert visible_requests(User.objects.get(username=name)).exists() is (name == "aud")
+    assert not requests_to_decide(account(name)).exists()
+    assert visible_requests(account(name)).exists() is (name == "aud")
 
 
 def test_the_group_of_a_namespace_decides_about_it_and_about_nothing_else():
     set_namespace_approvers(author=COMMAND, namespace=parse_address("namespace:sales"), group="operators")
     both = request_access("out", ("read", str(ORDERS)), ("read", str(SALARIES)))
     other = request_access("dee", ("read", str(SALARIES)))
-    grp = User.objects.get(username="grp")
+    grp = account("grp")
     assert list(requests_to_decide(grp)) == list(visible_requests(grp)) == [both]
     assert grp in approver_accounts(both) and grp not in approver_accounts(other)
     with pytest.raises(RequestError, match="that you may decide about"):
@@ -287,7 +284,7 @@ def test_the_group_of_a_namespace_decides_about_it_and_about_nothing_else():
     partly = approve(both, "grp", choices={1: ""})
     assert partly.state == RequestState.PENDING and can_read("out") and not can_read("out", SALARIES)
     assert (
-        deny_request(author=author("ada"), request_id=both.pk, reason="not needed").state
+        deny_request(author=author_named("ada"), request_id=both.pk, reason="not needed").state
         == RequestState.APPROVED
     )
     set_namespace_approvers(author=COMMAND, namespace=parse_address("namespace:sales"), group="")
@@ -299,8 +296,8 @@ def test_a_decided_request_cannot_be_decided_again():
     approve(request)
     for step in (
         lambda: approve(request),
-        lambda: withdraw_request(author=author("out"), request_id=request.pk),
-        lambda: deny_request(author=author("ada"), request_id=request.pk, reason="too late"),
+        lambda: withdraw_request(author=author_named("out"), request_id=request.pk),
+        lambda: deny_request(author=author_named("ada"), request_id=request.pk, reason="too late"),
     ):
         with pytest.raises(RequestClosed, match="already approved"):
             step()
@@ -346,27 +343,28 @@ def test_a_request_for_an_inactive_user_can_only_be_denied():
     with pytest.raises(RequestError, match="not active"):
         approve(request)
     assert (
-        deny_request(author=author("ada"), request_id=request.pk, reason="left").state == RequestState.DENIED
+        deny_request(author=author_named("ada"), request_id=request.pk, reason="left").state
+        == RequestState.DENIED
     )
 
 
 def test_an_approver_asks_back_and_the_requester_answers():
-    request, ada = request_access(), User.objects.get(username="ada")
+    request, ada = request_access(), account("ada")
     with pytest.raises(RequestError, match="no open question"):
-        answer_question(author=author("out"), request_id=request.pk, answer="because")
-    ask_back(author=author("ada"), request_id=request.pk, question="For which report?")
+        answer_question(author=author_named("out"), request_id=request.pk, answer="because")
+    ask_back(author=author_named("ada"), request_id=request.pk, question="For which report?")
     assert not requests_to_decide(ada).exists()
     with pytest.raises(NotApprover, match="belongs to user:out"):
-        answer_question(author=author("ada"), request_id=request.pk, answer="the yearly one")
-    answer_question(author=author("out"), request_id=request.pk, answer="the yearly one")
+        answer_question(author=author_named("ada"), request_id=request.pk, answer="the yearly one")
+    answer_question(author=author_named("out"), request_id=request.pk, answer="the yearly one")
     assert requests_to_decide(ada).get() == request
 
 
 def test_only_the_requester_withdraws():
     request = request_access()
     with pytest.raises(NotApprover):
-        withdraw_request(author=author("ada"), request_id=request.pk)
-    assert withdraw_request(author=author("out"), request_id=request.pk).state == RequestState.CANCELLED
+        withdraw_request(author=author_named("ada"), request_id=request.pk)
+    assert withdraw_request(author=author_named("out"), request_id=request.pk).state == RequestState.CANCELLED
 
 
 def test_requests_expire_and_approvers_are_reminded(settings):
@@ -394,7 +392,7 @@ def test_removing_a_user_withdraws_the_requests_and_keeps_their_names():
     remove_user("out")
     request.refresh_from_db()
     assert (request.state, request.subject, request.principal) == (RequestState.CANCELLED, None, "user:out")
-    assert visible_requests(User.objects.get(username="ada")).get() == request
+    assert visible_requests(account("ada")).get() == request
 
 
 def test_an_account_that_is_no_principal_gets_its_first_grant_by_a_request():

@@ -6,7 +6,7 @@ import pytest
 from django.utils import timezone
 
 from grants.errors import NotAdministrator
-from grants.journal import Author, current_revision
+from grants.journal import current_revision
 from grants.models import User
 from grants.models.reviews import CampaignState, ReviewItem
 from grants.reviews.answers import ItemSelection, answer_items, assign_items, preview_answer, sign_off
@@ -19,9 +19,9 @@ from grants.reviews.selection import (
     visible_campaigns,
     visible_items,
 )
-from grants.reviews.shares import store_shares, totals
-from tests.grants.reviews.support import item_of, open_campaign, user
-from tests.support.authors import COMMAND, lines_after
+from grants.reviews.shares import totals
+from tests.grants.reviews.support import answer, check_shares, item_of, open_campaign
+from tests.support.authors import COMMAND, account, author_named, lines_after
 from tests.support.cast import create_sample_tenant
 from tests.support.changes import add_grant, add_member, set_user_active
 
@@ -41,32 +41,14 @@ def campaign():
     return open_campaign(reviewer_rule="admin-holders")
 
 
-def by(name: str) -> Author:
-    return Author(name, user_id=user(name).pk)
-
-
 def one(item: ReviewItem) -> ItemSelection:
     return ItemSelection([item.pk])
-
-
-def check_shares(campaign) -> None:
-    """Assert that the stored counts equal those of the items."""
-
-    def counts() -> set:
-        rows = campaign.shares.values_list("reviewer", "item_count", "answered_count")
-        return {row for row in rows if row[1]}
-
-    stored = counts()
-    store_shares(campaign)
-    assert counts() == stored
 
 
 def test_a_reviewer_answers_changes_and_undoes_an_item(campaign):
     item = item_of(campaign, "user:dee", "dataset:sales.orders")
     before = current_revision()
-    outcome = answer_items(
-        author=by("ned"), campaign=campaign, selection=one(item), answer="revoke", comment="moved on"
-    )
+    outcome = answer(campaign, [item], "revoke", by="ned", comment="moved on")
     assert outcome.sentence == "marked to revoke 1 item"
     item.refresh_from_db()
     assert (item.answer, item.comment, item.answered_by) == (
@@ -75,9 +57,9 @@ def test_a_reviewer_answers_changes_and_undoes_an_item(campaign):
         "ned",
     ) and item.answered_at is not None
     assert lines_after(before) == [("review-answer", "", "", "", f"{campaign}: revoke 1 item")]
-    answer_items(author=by("ned"), campaign=campaign, selection=one(item), answer="keep")
+    answer(campaign, [item], "keep", by="ned")
     assert totals(campaign)[1] == 1
-    answer_items(author=by("ned"), campaign=campaign, selection=one(item), answer="")
+    answer(campaign, [item], "", by="ned")
     item.refresh_from_db()
     assert (item.answer, item.comment, item.answered_by, item.answered_at) == ("", "", "", None)
     check_shares(campaign)
@@ -85,13 +67,13 @@ def test_a_reviewer_answers_changes_and_undoes_an_item(campaign):
 
 def test_a_bulk_answer_is_previewed_and_leaves_one_line(campaign):
     selection = ItemSelection(filter=ItemFilter(answer="open", kind="dataset"))
-    preview = preview_answer(account=user("ned"), campaign=campaign, selection=selection)
+    preview = preview_answer(account=account("ned"), campaign=campaign, selection=selection)
     before = current_revision()
-    outcome = answer_items(author=by("ned"), campaign=campaign, selection=selection, answer="keep")
+    outcome = answer(campaign, selection, "keep", by="ned")
     assert (
         outcome.count
         == preview.count
-        == campaign.items.filter(reviewer=user("ned"), kind="dataset").count()
+        == campaign.items.filter(reviewer=account("ned"), kind="dataset").count()
         > 1
     )
     assert (preview.answered, preview.own, preview.strands) == (0, 0, 0) and sum(
@@ -104,31 +86,36 @@ def test_a_bulk_answer_is_previewed_and_leaves_one_line(campaign):
 def test_reviewers_see_and_answer_only_their_items(campaign):
     foreign = item_of(campaign, "user:ada", "dataset:hr.salaries")
     assert foreign.reviewer is None
-    assert set(visible_items(user("ned"), campaign).values_list("reviewer__username", flat=True)) == {"ned"}
-    assert not visible_items(user("dee"), campaign).exists() and not visible_campaigns(user("dee")).exists()
-    assert visible_campaigns(user("ned")).exists() and visible_campaigns(user("aud")).exists()
-    assert visible_items(user("aud"), campaign).count() == campaign.item_count
+    assert set(visible_items(account("ned"), campaign).values_list("reviewer__username", flat=True)) == {
+        "ned"
+    }
+    assert (
+        not visible_items(account("dee"), campaign).exists()
+        and not visible_campaigns(account("dee")).exists()
+    )
+    assert visible_campaigns(account("ned")).exists() and visible_campaigns(account("aud")).exists()
+    assert visible_items(account("aud"), campaign).count() == campaign.item_count
     for name in ("ned", "dee", "aud"):
         with pytest.raises(ReviewError, match="no item is selected"):
-            answer_items(author=by(name), campaign=campaign, selection=one(foreign), answer="keep")
+            answer(campaign, [foreign], "keep", by=name)
     assert not ReviewItem.objects.exclude(answer="").exists()
 
 
 def test_nobody_reviews_their_own_access(campaign):
     own = item_of(campaign, "user:ada", "dataset:hr.salaries")
     with pytest.raises(ReviewError, match="about your own access"):
-        answer_items(author=by("ada"), campaign=campaign, selection=one(own), answer="keep")
-    outcome = answer_items(author=by("ada"), campaign=campaign, selection=ALL, answer="keep")
+        answer(campaign, [own], "keep")
+    outcome = answer(campaign, ALL, "keep")
     assert outcome.own == 1 and outcome.count == campaign.item_count - 1
     # the grants of a group are the access of its members
     of_group = item_of(campaign, "group:operators", "program:sales.shop.workflow.daily")
     add_member("ned", "operators")
     with pytest.raises(ReviewError, match="about your own access"):
-        answer_items(author=by("ned"), campaign=campaign, selection=one(of_group), answer="revoke")
+        answer(campaign, [of_group], "revoke", by="ned")
 
 
 def test_an_inactive_reviewer_and_a_command_cannot_answer(campaign):
-    author, item = by("ned"), item_of(campaign, "user:dee", "dataset:sales.orders")
+    author, item = author_named("ned"), item_of(campaign, "user:dee", "dataset:sales.orders")
     set_user_active("ned", active=False)
     for each in (author, COMMAND):
         with pytest.raises(NotAdministrator):
@@ -146,33 +133,31 @@ def test_shortening_needs_an_earlier_end_in_the_future(campaign):
         (later + timedelta(days=1), "ends before"),
     ):
         with pytest.raises(ReviewError, match=message):
-            answer_items(
-                author=by("ned"), campaign=campaign, selection=one(item), answer="shorten", new_until=until
-            )
+            answer(campaign, [item], "shorten", by="ned", new_until=until)
     until = later - timedelta(days=5)
-    answer_items(author=by("ned"), campaign=campaign, selection=one(item), answer="shorten", new_until=until)
+    answer(campaign, [item], "shorten", by="ned", new_until=until)
     item.refresh_from_db()
     assert (item.answer, item.new_until) == ("shorten", until)
     with pytest.raises(ReviewError, match="only with the answer"):
-        answer_items(author=by("ned"), campaign=campaign, selection=one(item), answer="keep", new_until=until)
+        answer(campaign, [item], "keep", by="ned", new_until=until)
 
 
 def test_items_are_returned_to_the_escalation_and_assigned_by_administrators(campaign):
     item = item_of(campaign, "user:dee", "dataset:sales.orders")
-    answer_items(author=by("ned"), campaign=campaign, selection=one(item), answer="keep")
+    answer(campaign, [item], "keep", by="ned")
     with pytest.raises(ReviewError, match="only administrators"):
-        assign_items(author=by("ned"), campaign=campaign, selection=one(item), reviewer="out")
-    assign_items(author=by("ned"), campaign=campaign, selection=one(item), comment="not mine")
+        assign_items(author=author_named("ned"), campaign=campaign, selection=one(item), reviewer="out")
+    assign_items(author=author_named("ned"), campaign=campaign, selection=one(item), comment="not mine")
     item.refresh_from_db()
     assert (item.reviewer, item.escalated, item.answer) == (None, True, "")
     check_shares(campaign)
     for name in ("none", "ina"):
         with pytest.raises(ReviewError, match="cannot review"):
-            assign_items(author=by("ada"), campaign=campaign, selection=one(item), reviewer=name)
-    assign_items(author=by("ada"), campaign=campaign, selection=one(item), reviewer="out")
-    assert visible_items(user("out"), campaign).get() == item
+            assign_items(author=author_named("ada"), campaign=campaign, selection=one(item), reviewer=name)
+    assign_items(author=author_named("ada"), campaign=campaign, selection=one(item), reviewer="out")
+    assert visible_items(account("out"), campaign).get() == item
     # an item does not go to the user it is about
-    assign_items(author=by("ada"), campaign=campaign, selection=one(item), reviewer="dee")
+    assign_items(author=author_named("ada"), campaign=campaign, selection=one(item), reviewer="dee")
     item.refresh_from_db()
     assert item.reviewer is None
     check_shares(campaign)
@@ -182,38 +167,36 @@ def test_nobody_undoes_or_directs_the_answer_about_their_own_access(campaign):
     own = item_of(campaign, "user:ada", "dataset:hr.salaries")
     User.objects.filter(username="out").update(role="administrator")
     with pytest.raises(ReviewError, match="about your own access"):
-        assign_items(author=by("ada"), campaign=campaign, selection=one(own), reviewer="out")
-    assign_items(author=by("ada"), campaign=campaign, selection=one(own))
-    answer_items(author=by("out"), campaign=campaign, selection=one(own), answer="revoke")
+        assign_items(author=author_named("ada"), campaign=campaign, selection=one(own), reviewer="out")
+    assign_items(author=author_named("ada"), campaign=campaign, selection=one(own))
+    answer(campaign, [own], "revoke", by="out")
     for reviewer in ("", "out"):
         with pytest.raises(ReviewError, match="about your own access"):
-            assign_items(author=by("ada"), campaign=campaign, selection=one(own), reviewer=reviewer)
-    assert assign_items(author=by("ada"), campaign=campaign, selection=ALL).own == 1
+            assign_items(author=author_named("ada"), campaign=campaign, selection=one(own), reviewer=reviewer)
+    assert assign_items(author=author_named("ada"), campaign=campaign, selection=ALL).own == 1
     own.refresh_from_db()
     assert own.answer == "revoke"
 
 
 def test_a_part_is_signed_off_when_every_item_has_an_answer(campaign):
     with pytest.raises(ReviewError, match="no answer yet"):
-        sign_off(author=by("ned"), campaign=campaign)
-    answer_items(author=by("ned"), campaign=campaign, selection=ALL, answer="keep")
-    assert sign_off(author=by("ned"), campaign=campaign) is False
-    first = campaign.items.filter(reviewer=user("ned")).first()
-    answer_items(author=by("ned"), campaign=campaign, selection=one(first), answer="")
-    assert campaign.shares.get(reviewer=user("ned")).signed_off_at is None
+        sign_off(author=author_named("ned"), campaign=campaign)
+    answer(campaign, ALL, "keep", by="ned")
+    assert sign_off(author=author_named("ned"), campaign=campaign) is False
+    first = campaign.items.filter(reviewer=account("ned")).first()
+    answer(campaign, [first], "", by="ned")
+    assert campaign.shares.get(reviewer=account("ned")).signed_off_at is None
     with pytest.raises(ReviewError, match="no items"):
-        sign_off(author=by("out"), campaign=campaign)
+        sign_off(author=author_named("out"), campaign=campaign)
 
 
 def test_too_many_items_and_invalid_answers_are_refused(campaign):
     with pytest.raises(ReviewError, match="more than 1 items"):
-        answer_items(author=by("ada"), campaign=campaign, selection=ALL, answer="keep", max_items=1)
+        answer(campaign, ALL, "keep", max_items=1)
     with pytest.raises(ReviewError, match="1,000 are allowed"):
-        answer_items(
-            author=by("ada"), campaign=campaign, selection=ItemSelection(range(1, 1_002)), answer="keep"
-        )
+        answer(campaign, ItemSelection(range(1, 1_002)), "keep")
     with pytest.raises(ReviewError, match="is not an answer"):
-        answer_items(author=by("ada"), campaign=campaign, selection=ALL, answer="maybe")
+        answer(campaign, ALL, "maybe")
     with pytest.raises(ReviewError, match="is not a filter"):
         parse_filter({"size": "1"})
 
@@ -240,9 +223,9 @@ def test_items_of_a_cancelled_campaign_cannot_be_answered(campaign):
     item = item_of(campaign, "user:dee", "dataset:sales.orders")
     assert cancel_campaign(author=COMMAND, number=campaign.pk).state == CampaignState.CANCELLED
     with pytest.raises(ReviewError, match="is cancelled"):
-        answer_items(author=by("ned"), campaign=campaign, selection=one(item), answer="keep")
-    assert not visible_items(user("ned"), campaign).exists()
+        answer(campaign, [item], "keep", by="ned")
+    assert not visible_items(account("ned"), campaign).exists()
     with pytest.raises(ReviewError, match="cannot be cancelled"):
         cancel_campaign(author=COMMAND, number=campaign.pk)
     with pytest.raises(NotAdministrator):
-        cancel_campaign(author=by("ned"), number=open_campaign().pk)
+        cancel_campaign(author=author_named("ned"), number=open_campaign().pk)

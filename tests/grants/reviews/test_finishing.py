@@ -6,7 +6,6 @@ import pytest
 from django.utils import timezone
 
 from grants.errors import NotAdministrator, PlanError
-from grants.journal import Author
 from grants.models import Job, JobState, Membership, PlanItem, UserGrant
 from grants.models.reviews import Campaign, CampaignState, ReviewItem
 from grants.principals.renaming import rename_user
@@ -15,7 +14,6 @@ from grants.reviews.campaigns import months_later
 from grants.reviews.errors import ReviewError
 from grants.reviews.evidence_lines import evidence_lines
 from grants.reviews.finishing import (
-    close_campaign,
     create_result_plans,
     gone_items,
     request_finish,
@@ -24,8 +22,8 @@ from grants.reviews.finishing import (
 from grants.reviews.selection import ItemFilter, matching_items
 from grants.reviews.shares import store_shares
 from grants.reviews.sweep import sweep_campaigns
-from tests.grants.reviews.support import item_of, open_campaign, prepare, user
-from tests.support.authors import COMMAND, all_grants
+from tests.grants.reviews.support import answer, finish, item_of, open_campaign, prepare
+from tests.support.authors import COMMAND, account, all_grants, author_named
 from tests.support.cast import create_sample_tenant
 from tests.support.changes import (
     add_grant,
@@ -43,25 +41,6 @@ DAY = timedelta(days=1)
 @pytest.fixture(autouse=True)
 def cast():
     create_sample_tenant()
-
-
-def answer(campaign: Campaign, items, value: str) -> None:
-    answer_items(
-        author=Author("ada", user_id=user("ada").pk),
-        campaign=campaign,
-        answer=value,
-        selection=ItemSelection([item.pk for item in items]),
-    )
-
-
-def finish(campaign: Campaign):
-    """Return the plans of a campaign after it is finished."""
-    request_finish(author=COMMAND, number=campaign.pk)
-    claimed = Campaign.objects.get(pk=campaign.pk)
-    plans = create_result_plans(claimed)
-    close_campaign(claimed)
-    campaign.refresh_from_db()
-    return plans
 
 
 def test_the_result_is_a_plan_that_ends_what_was_revoked():
@@ -85,7 +64,7 @@ def test_the_result_is_a_plan_that_ends_what_was_revoked():
         ("leave", "user:grp", "group:operators"),
     }
     apply_plan(plan)
-    assert ("user:dora", "dataset:sales.orders", "READ") not in all_grants() and not user(
+    assert ("user:dora", "dataset:sales.orders", "READ") not in all_grants() and not account(
         "grp"
     ).groups.exists()
     # a second task does not create plans again
@@ -94,8 +73,8 @@ def test_the_result_is_a_plan_that_ends_what_was_revoked():
 
 def test_access_that_ended_is_marked_and_can_be_removed():
     ended = timezone.now() - DAY
-    UserGrant.objects.filter(user=user("dee")).update(valid_until=ended)
-    Membership.objects.filter(user=user("grp")).update(valid_until=ended)
+    UserGrant.objects.filter(user=account("dee")).update(valid_until=ended)
+    Membership.objects.filter(user=account("grp")).update(valid_until=ended)
     campaign = open_campaign()
     items = list(matching_items(campaign.items.all(), ItemFilter(ended=True)))
     assert {(item.principal, item.target) for item in items} == {
@@ -110,8 +89,8 @@ def test_access_that_ended_is_marked_and_can_be_removed():
     (plan,) = finish(campaign)
     apply_plan(plan)
     assert (
-        not UserGrant.objects.filter(user=user("dee")).exists()
-        and not Membership.objects.filter(user=user("grp")).exists()
+        not UserGrant.objects.filter(user=account("dee")).exists()
+        and not Membership.objects.filter(user=account("grp")).exists()
     )
 
 
@@ -135,18 +114,11 @@ def test_shortened_access_gets_the_new_end_unless_it_ends_earlier_by_now():
     campaign = open_campaign(scope={"user": "grp"})
     other = open_campaign(scope={"user": "dee"})
     now = timezone.now().replace(microsecond=0)
-    author = Author("ada", user_id=user("ada").pk)
     for each in (campaign, other):
-        answer_items(
-            author=author,
-            campaign=each,
-            selection=ItemSelection(filter=ItemFilter()),
-            answer="shorten",
-            new_until=now + 9 * DAY,
-        )
+        answer(each, ItemSelection(filter=ItemFilter()), "shorten", new_until=now + 9 * DAY)
     (plan,) = finish(campaign)
     apply_plan(plan)
-    assert user("grp").memberships.get().valid_until == now + 9 * DAY
+    assert account("grp").memberships.get().valid_until == now + 9 * DAY
     UserGrant.objects.filter(content_object__key="sales.orders").update(valid_until=now + 2 * DAY)
     ReviewItem.objects.filter(kind="dataset", key="sales.legacy").update(new_until=now - DAY)
     (plan,) = finish(other)
@@ -159,13 +131,7 @@ def test_an_end_that_passes_before_the_plan_is_applied_becomes_a_revocation():
     campaign = open_campaign(scope={"user": "dee"})
     orders, legacy = (item_of(campaign, "user:dee", f"dataset:sales.{name}") for name in ("orders", "legacy"))
     soon = timezone.now().replace(microsecond=0) + timedelta(hours=1)
-    answer_items(
-        author=Author("ada", user_id=user("ada").pk),
-        campaign=campaign,
-        answer="shorten",
-        new_until=soon,
-        selection=ItemSelection([orders.pk]),
-    )
+    answer(campaign, [orders], "shorten", new_until=soon)
     answer(campaign, [legacy], "revoke")
     (plan,) = finish(campaign)
     PlanItem.objects.filter(verb="grant").update(valid_until=timezone.now() - DAY)
@@ -185,26 +151,20 @@ def test_access_that_would_begin_after_its_new_end_is_revoked():
     now = timezone.now().replace(microsecond=0)
     UserGrant.objects.filter(user__username="dee").update(valid_from=now + 9 * DAY)
     campaign = open_campaign(scope={"user": "dee", "sources": ["user"]})
-    answer_items(
-        author=Author("ada", user_id=user("ada").pk),
-        campaign=campaign,
-        answer="shorten",
-        new_until=now + DAY,
-        selection=ItemSelection([item.pk for item in campaign.items.all()]),
-    )
+    answer(campaign, campaign.items.all(), "shorten", new_until=now + DAY)
     (plan,) = finish(campaign)
     assert set(plan.items.values_list("verb", flat=True)) == {"revoke"}
 
 
 def test_only_administrators_finish():
     with pytest.raises(NotAdministrator):
-        request_finish(author=Author("ned", user_id=user("ned").pk), number=open_campaign().pk)
+        request_finish(author=author_named("ned"), number=open_campaign().pk)
 
 
 def test_items_of_reviewers_who_leave_go_to_the_escalation():
     campaign = open_campaign(reviewer_rule="admin-holders", scope={"namespace": "sales"})
     answered = item_of(campaign, "user:dee", "dataset:sales.orders")
-    ned = Author("ned", user_id=user("ned").pk)
+    ned = author_named("ned")
     answer_items(author=ned, campaign=campaign, selection=ItemSelection([answered.pk]), answer="keep")
     set_user_active("ned", active=False)
     sweep_campaigns()
@@ -225,7 +185,7 @@ def test_a_reviewer_who_leaves_after_the_last_answer_does_not_keep_the_review_op
     for name in ("ada", "ned"):
         assert not sweep_campaigns().finished
         if name == "ada":
-            assert sign_off(author=Author(name, user_id=user(name).pk), campaign=campaign) is False
+            assert sign_off(author=author_named(name), campaign=campaign) is False
         else:
             set_user_active(name, active=False)
     # the shares that others signed off stay signed off when an account is removed
@@ -248,10 +208,10 @@ def test_open_items_are_escalated_before_the_deadline_and_reviewers_are_reminded
     campaign = open_campaign(
         reviewer_rule="admin-holders", escalation_days=3, reminder_days=2, scope={"namespace": "sales"}
     )
-    mine = campaign.items.filter(reviewer=user("ned")).count()
+    mine = campaign.items.filter(reviewer=account("ned")).count()
     assert not sweep_campaigns().reminders
     Campaign.objects.update(opened_at=timezone.now() - 2 * DAY)
-    assert sweep_campaigns().reminders == [(campaign, {user("ned").pk: mine})]
+    assert sweep_campaigns().reminders == [(campaign, {account("ned").pk: mine})]
     assert not sweep_campaigns().reminders
     Campaign.objects.update(deadline=timezone.now() + 2 * DAY)
     sweep_campaigns()

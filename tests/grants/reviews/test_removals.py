@@ -3,23 +3,19 @@
 import pytest
 
 from entities.address import parse_address
-from grants.journal import Author
-from grants.models.reviews import Campaign, CampaignState, Removal, ReviewItem
-from grants.reviews.answers import ItemSelection, answer_items, assign_items, preview_answer, sign_off
+from grants.models.reviews import Campaign, CampaignState, Removal
+from grants.reviews.answers import ItemSelection, assign_items, preview_answer, sign_off
 from grants.reviews.errors import ReviewError
 from grants.reviews.finishing import (
-    close_campaign,
-    create_result_plans,
     reason_without_plan,
-    request_finish,
     summary,
 )
 from grants.reviews.removals import load_current_removal, mark_removed_items, with_current_removal
 from grants.reviews.selection import ItemFilter, matching_items
-from grants.reviews.shares import counts_by_reviewer, totals, waiting_items
+from grants.reviews.shares import totals, waiting_items
 from grants.reviews.sweep import sweep_campaigns
-from tests.grants.reviews.support import item_of, open_campaign, privilege_name, user
-from tests.support.authors import COMMAND
+from tests.grants.reviews.support import answer, check_shares, finish, item_of, open_campaign, privilege_name
+from tests.support.authors import account, author_named
 from tests.support.cast import create_sample_tenant
 from tests.support.changes import (
     apply_plan,
@@ -48,25 +44,6 @@ def revoke(*rows) -> None:
     change_grants(revoke=rows)
 
 
-def answer(campaign: Campaign, items, value: str) -> int:
-    return answer_items(
-        author=Author("ada", user_id=user("ada").pk),
-        campaign=campaign,
-        answer=value,
-        selection=ItemSelection([item.pk for item in items]),
-    ).count
-
-
-def finish(campaign: Campaign):
-    """Return the plans of a campaign after it is finished."""
-    request_finish(author=COMMAND, number=campaign.pk)
-    claimed = Campaign.objects.get(pk=campaign.pk)
-    plans = create_result_plans(claimed)
-    close_campaign(claimed)
-    campaign.refresh_from_db()
-    return plans
-
-
 def current(campaign: Campaign) -> dict[str, Removal]:
     """Return the marks that pages and files show, by principal and target."""
     rows, items = (
@@ -82,21 +59,8 @@ def stored(campaign: Campaign) -> dict[str, str]:
     return {f"{item.principal} {item.target}": item.removed for item in campaign.items.exclude(removed="")}
 
 
-def check_shares(campaign: Campaign) -> None:
-    """The stored counts equal those of the items."""
-    shares = {
-        share.reviewer_id: (share.item_count, share.answered_count, share.removed_count)
-        for share in campaign.shares.all()
-        if share.item_count
-    }
-    assert shares == {
-        reviewer: (row["items"], row["answered"], row["removed"])
-        for reviewer, row in counts_by_reviewer(ReviewItem.objects.filter(campaign=campaign)).items()
-    }
-
-
 def test_pages_show_at_once_and_totals_after_a_sweep_what_was_removed(campaign):
-    waiting = waiting_items(user("ada"))
+    waiting = waiting_items(account("ada"))
     revoke(("user:dee", LEGACY, "WRITE"))
     remove_member("grp", "operators")
     delete_entity(ORDERS)
@@ -110,7 +74,7 @@ def test_pages_show_at_once_and_totals_after_a_sweep_what_was_removed(campaign):
     removed = campaign.items.exclude(removed="").count()
     assert (
         totals(campaign) == (campaign.item_count, 0, removed)
-        and waiting_items(user("ada")) == waiting - removed
+        and waiting_items(account("ada")) == waiting - removed
     )
     assert set(matching_items(campaign.items.all(), ItemFilter(answer="open"))) == set(
         campaign.items.filter(removed="")
@@ -148,7 +112,7 @@ def test_an_item_that_no_longer_exists_is_not_answered_moved_or_waited_for(campa
     revoke(("user:dee", LEGACY, "WRITE"))
     sweep_campaigns()
     campaign.refresh_from_db()
-    ada = Author("ada", user_id=user("ada").pk)
+    ada = author_named("ada")
     for refused in (
         lambda: answer(campaign, [gone], "keep"),
         lambda: assign_items(
@@ -158,9 +122,10 @@ def test_an_item_that_no_longer_exists_is_not_answered_moved_or_waited_for(campa
         with pytest.raises(ReviewError, match="no item is selected that you can answer"):
             refused()
     assert (
-        preview_answer(account=user("ada"), campaign=campaign, selection=ItemSelection([gone.pk])).count == 0
+        preview_answer(account=account("ada"), campaign=campaign, selection=ItemSelection([gone.pk])).count
+        == 0
     )
-    assert answer(campaign, [gone, *others], "keep") == len(others)
+    assert answer(campaign, [gone, *others], "keep").count == len(others)
     assert sign_off(author=ada, campaign=campaign)
     check_shares(campaign)
 
@@ -173,9 +138,9 @@ def test_a_share_in_which_everything_was_removed_does_not_keep_the_review_open()
 
 def test_the_open_items_of_a_reviewer_who_leaves_move_without_those_that_were_removed():
     campaign = open_campaign(reviewer_rule="admin-holders")
-    share = campaign.shares.get(reviewer=user("ned"))
+    share = campaign.shares.get(reviewer=account("ned"))
     dee = item_of(campaign, "user:dee", "dataset:sales.orders")
-    assert dee.reviewer == user("ned")
+    assert dee.reviewer == account("ned")
     revoke(("user:dee", ORDERS, "READ"))
     sweep_campaigns()
     set_user_active("ned", active=False)

@@ -18,6 +18,7 @@ from grants.principals.renaming import rename_user
 from grants.principals.services import renew_user_password
 from grants.stewards.services import add_steward, remove_steward
 from grants.verification.replay import first_fault
+from tests.support.authors import account
 from tests.support.cast import SALES, SETUP, create_role_accounts, create_sample_tenant
 from tests.support.changes import (
     add_grant,
@@ -152,7 +153,7 @@ def test_stewards_end_with_their_user_or_group_and_the_journal_agrees_with_the_t
         ("steward-remove", "group:stewards"),
     ]
     assert NamespaceSteward.objects.get().principal == "user:deb" and first_fault() is None
-    NamespaceSteward.objects.update(user=User.objects.get(username="grp"))
+    NamespaceSteward.objects.update(user=account("grp"))
     assert "as data steward of namespace:sales" in str(first_fault())
 
 

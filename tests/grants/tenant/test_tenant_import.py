@@ -8,7 +8,6 @@ from django.contrib.auth.models import Group
 
 from entities.models import Entity
 from grants.journal import current_revision
-from grants.models import User
 from grants.tenant.report import (
     ENTITIES_ADDED,
     ENTITIES_CHANGED,
@@ -17,7 +16,7 @@ from grants.tenant.report import (
     MEMBERS_REMOVED,
     USERS_ADDED,
 )
-from tests.support.authors import entity_states
+from tests.support.authors import account, entity_states
 from tests.support.tenant_documents import (
     EXAMPLE,
     empty_database,
@@ -169,7 +168,7 @@ def test_absent_members_do_not_change_stored_values():
         group("g", "ada"),
     )
     import_lines(entity("namespace:a"), user("ada"), {"type": "group", "name": "g"})
-    ada = User.objects.get(username="ada")
+    ada = account("ada")
     row = Entity.objects.get(kind="namespace")
     assert (row.state, row.description, ada.is_active, ada.email) == ("live", "text", False, "a@example.com")
     assert list(Group.objects.get(name="g").user_set.all()) == [ada]

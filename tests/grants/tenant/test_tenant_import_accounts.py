@@ -12,6 +12,7 @@ from grants.tenant.reading import BadTenantDocument
 from grants.tenant.report import (
     USERS_CHANGED,
 )
+from tests.support.authors import account
 from tests.support.changes import add_user
 from tests.support.tenant_documents import (
     EXAMPLE,
@@ -78,4 +79,4 @@ def test_a_document_cannot_deactivate_the_last_administrator():
     assert not Entity.objects.exists()
     add_user("bea", role=Role.ADMINISTRATOR)
     import_lines(user("ada", active=False))
-    assert not User.objects.get(username="ada").is_active
+    assert not account("ada").is_active
