@@ -13,8 +13,8 @@ from entities.address import parse_address
 from grants.models import AccessRequest, AccessRequestEvent, RequestState, User
 from grants.requests.approvers import set_namespace_approvers, visible_requests
 from grants.requests.decide import ask_back
-from tests.grants.requests.test_requests import approve, author, request_access
-from tests.support.authors import COMMAND
+from tests.grants.requests.test_requests import approve, request_access
+from tests.support.authors import COMMAND, author_named
 from tests.support.cast import create_sample_tenant
 
 pytestmark = pytest.mark.django_db
@@ -43,7 +43,7 @@ def test_approvers_and_requesters_get_an_email_about_each_step_once(console):
     assert "quarterly close" in mail.outbox[0].body and f"/requests/{request.pk}/" in mail.outbox[0].body
     assert "Until:  2100-07-01 15:00 UTC\n" in mail.outbox[0].body
     assert new_mails() == [("ada@example.com", f"Access request {request.pk}: requested")]
-    ask_back(author=author("ada"), request_id=request.pk, question="For which report?")
+    ask_back(author=author_named("ada"), request_id=request.pk, question="For which report?")
     sweep_access_requests()
     assert "For which report?" in mail.outbox[0].body
     assert new_mails() == [("out@example.com", f"Access request {request.pk}: asked back")]
