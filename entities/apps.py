@@ -15,11 +15,10 @@ class EntitiesConfig(AppConfig):
     def ready(self) -> None:
         from entities.address import set_instance_name
         from entities.kinds_file import register_kinds
-        from entities.lookups import Among, AmongMany, AmongTexts
+        from entities.lookups import Among, AmongTexts
 
         for field in (AutoField, BigAutoField):
             field.register_lookup(Among)
-            field.register_lookup(AmongMany)
         CharField.register_lookup(AmongTexts)
         set_instance_name(settings.INSTANCE_NAME)
         if settings.KINDS_FILE:

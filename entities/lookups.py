@@ -37,20 +37,6 @@ class Among(Lookup):
         return self.process_lhs(compiler, connection)
 
 
-class AmongMany(Among):
-    """`pk__among_many=[...]` selects the same rows as `pk__among`.
-
-    With a query plan for all parameters, PostgreSQL compares each row with each id of an array. It hashes the
-    rows of a subquery.
-    """
-
-    lookup_name = "among_many"
-
-    def as_postgresql(self, compiler: SQLCompiler, connection: BaseDatabaseWrapper) -> Statement:
-        left, parameters = self._left_side(compiler, connection)
-        return f"{left} IN (SELECT unnest(%s::{self.array_type}[]))", (*parameters, list(self.rhs))
-
-
 class AmongTexts(Among):
     """`name__among=[...]` selects the same rows as `name__in`, but with one parameter."""
 

@@ -19,11 +19,7 @@ from entities.vocabulary import CONTAINER_KINDS, Privilege
 from grants.access.loading import permitted_operations
 from grants.access.paths import Ways
 from grants.access.requirements import OperationsByRequirement, any_of_requirements, operations_by_requirement
-from grants.evaluation.principal_filters import (
-    PrincipalConditions,
-    permitted_principals,
-    with_listed_principals,
-)
+from grants.evaluation.principal_filters import PrincipalConditions, permitted_principals
 from grants.holders import byte_order
 from grants.models import GRANT_SOURCES, GroupGrant, User
 from grants.policies.grammar import AllOf, Always, AnyOf, Expression, Has
@@ -144,19 +140,12 @@ class PeopleCounts:
 
 @dataclass(frozen=True)
 class PeopleWithAccess:
-    """The active users who may perform at least one operation on an entity, after a filter, sorted by name.
-
-    is_summarized: the caller also counts users and groups. The rows that several statements need are then
-    read once.
-    contents: the container and the number of entities inside it, if the caller has read them.
-    """
+    """The active users who may perform at least one operation on an entity, after a filter, sorted by name."""
 
     address: Address
     generation: Generation
     where: PeopleFilter = PeopleFilter()
     is_descending: bool = False
-    is_summarized: bool = False
-    contents: tuple[Entity | None, int] | None = None
 
     @property
     def operations(self) -> list[str] | None:
@@ -227,7 +216,7 @@ class PeopleWithAccess:
         if self._any_requirement in (AnyOf(()), Always()):
             return Group.objects.none()
         question = replace(self._question, subject_type="group")
-        conditions = replace(self._conditions, question=question, listed={})
+        conditions = replace(self._conditions, question=question)
         return permitted_principals(self._any_requirement, question, conditions)[0]
 
     def matching(self, access: UserAccess) -> UserAccess | None:
@@ -270,14 +259,9 @@ class PeopleWithAccess:
 
     @cached_property
     def _conditions(self) -> PrincipalConditions:
-        """The conditions for the requirements of all operations, whose data is read once.
-
-        Runs the queries of `_container`, and if it is summarized, those of `with_listed_principals`.
-        """
+        """The conditions for the requirements of all operations. Runs the queries of `_container`."""
         container, inside = self._container
-        conditions = PrincipalConditions(self._question, container, inside > MAX_INSIDE)
-        is_listed = self.is_summarized and self.is_quickly_counted
-        return with_listed_principals(self._any_requirement, conditions) if is_listed else conditions
+        return PrincipalConditions(self._question, container, inside > MAX_INSIDE)
 
     @cached_property
     def _container(self) -> tuple[Entity | None, int]:
@@ -285,16 +269,10 @@ class PeopleWithAccess:
 
         Runs two queries for a container.
         """
-        if self.contents is not None:
-            return self.contents
         container = entity_at(self.address) if self.address.kind in CONTAINER_KINDS else None
         return container, 0 if container is None else subtree_of(container).order_by()[
             : MAX_INSIDE + 1
         ].count()
-
-    def with_summary(self) -> "PeopleWithAccess":
-        """Return the same people, with `is_summarized`."""
-        return replace(self, is_summarized=True, contents=self._container)
 
     @property
     def is_counted_at_once(self) -> bool:

@@ -4,7 +4,7 @@ The entities are fixed by the question, so the database computes most parts of t
 principals.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -17,7 +17,7 @@ from entities.selectors import entity_at
 from entities.vocabulary import ANY, CONTAINER_KINDS, Privilege
 from grants.evaluation.entity_filters import ALL, NONE, Conditions, on_address, with_privileges
 from grants.models import GRANT_SOURCES, PRINCIPAL_TYPES, all_grants
-from grants.policies.grammar import Expression, FactsRead, HasAtOrBelow, HasOnAllLive, Parameter, Scope, fold
+from grants.policies.grammar import Expression, FactsRead, Parameter, Scope, fold
 from grants.policies.question import Question
 from grants.querysets import memberships_in_force, union_all
 from grants.validity import in_force, question_time
@@ -25,8 +25,6 @@ from grants.validity import in_force, question_time
 # With more grants inside a container, each principal is checked separately, which finds the first principals
 # early.
 MAX_GRANTS_INSIDE = 20_000
-# Principals that meet a leaf, if they are listed once for several statements.
-MAX_LISTED = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,22 +34,17 @@ class PrincipalConditions(Conditions):
     container: the row of the target, if the requirement depends on the entities or grants inside it.
     has_many_grants: whether there are more than MAX_GRANTS_INSIDE grants on and inside the container.
     at: the time at which grants and memberships must be in force, by default that of the current question.
-    listed: the primary keys of the principals that meet a leaf of the requirement, for leaves that were
-    evaluated before.
     """
 
     question: Question
     container: Entity | None
     has_many_grants: bool
     at: datetime = field(default_factory=question_time)
-    listed: Mapping[Expression, list[int]] = field(default_factory=dict)
 
     def has(self, privileges: tuple[Privilege, ...], scope: Scope) -> Q:
         return self._has_grant_on(self.question.address_at(scope), privileges)
 
     def has_at_or_below(self) -> Q:
-        if (listed := self.listed.get(HasAtOrBelow())) is not None:
-            return Q(pk__among_many=listed)
         if self.question.known_target.kind not in CONTAINER_KINDS:
             return self._has_grant_on(self.question.target, ANY)
         if self.container is None:
@@ -64,8 +57,6 @@ class PrincipalConditions(Conditions):
         return condition
 
     def has_on_all_live(self, privilege: Privilege, kind: str | None) -> Q:
-        if (listed := self.listed.get(HasOnAllLive(privilege, kind))) is not None:
-            return Q(pk__among_many=listed)
         if self.container is None:
             return ALL
         live = Entity.objects.filter(state=State.LIVE, **self._inside).exclude(pk=self.container.pk)
@@ -161,24 +152,6 @@ def principal_conditions(requirement: Expression, question: Question) -> Princip
     if conditions.container is None or not read.is_at_or_below:
         return conditions
     return replace(conditions, has_many_grants=_has_many_grants(conditions))
-
-
-def with_listed_principals(requirement: Expression, conditions: PrincipalConditions) -> PrincipalConditions:
-    """Return the conditions for several statements: the leaves about what is inside the container are evaluated
-    once.
-
-    Runs one query for each of these leaves. Leaves that more than MAX_LISTED principals meet are evaluated by
-    each statement.
-    """
-    read = FactsRead(requirement)
-    leaves: list[Expression] = [*([HasAtOrBelow()] if read.is_at_or_below else []), *read.all_live]
-    listed: dict[Expression, list[int]] = {}
-    for leaf in dict.fromkeys(leaves) if conditions.container is not None else ():
-        rows = permitted_principals(leaf, conditions.question, conditions)[0].order_by()
-        pks = list(rows.values_list("pk", flat=True)[: MAX_LISTED + 1])
-        if len(pks) <= MAX_LISTED:
-            listed[leaf] = pks
-    return replace(conditions, listed=listed)
 
 
 def _has_many_grants(conditions: PrincipalConditions) -> bool:

@@ -45,7 +45,6 @@ def access_section(request: HttpRequest, entity: Entity, generation: Generation)
     people = access.people(entity.address)
     is_first = position is None and not target.has_contents
     is_counted = is_first and (people.is_counted_at_once or COUNT in request.GET)
-    people = people.with_summary() if is_counted else people
     page = access.page(position, ROWS_PER_PAGE, people)
     is_linked = request.user.can_see_all
     rows = [_row(address, user, is_linked) for address, user in page.rows]
@@ -86,7 +85,7 @@ def totals_section(request: HttpRequest, entity: Entity, generation: Generation)
     """
     if not sees_everything_in(request.user, entity):
         return None
-    people = PeopleWithAccess(entity.address, generation, _filter(request, entity), is_summarized=True)
+    people = PeopleWithAccess(entity.address, generation, _filter(request, entity))
     return _summary(request, people, entity, generation)
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from entities.address import parse_address
 from entities.models import State
-from entities.vocabulary import CONTAINER_KINDS, KINDS, Privilege
+from entities.vocabulary import KINDS, Privilege
 from grants.access.what_can import AccessibleEntities, EntityFilter, all_permissions, kinds_in_byte_order
 from grants.access.who_can import PeopleFilter, PeopleWithAccess, all_access
 from grants.evaluation.facts import gather_facts
@@ -56,23 +56,6 @@ def test_the_pages_of_people_have_the_rows_of_the_full_list(tenant, generation):
         assert counts.total == len(expected)
         for operation, count in counts.by_operation.items():
             assert count == sum(operation in operations for _, operations in expected)
-
-
-@pytest.mark.parametrize("generation", GENERATIONS.values(), ids=list(GENERATIONS))
-@pytest.mark.parametrize("max_listed", [20_000, 1])
-def test_people_are_the_same_if_rows_for_several_statements_are_read_once(
-    tenant, generation, max_listed, monkeypatch
-):
-    monkeypatch.setattr("grants.evaluation.principal_filters.MAX_LISTED", max_listed)
-    for address in tenant.entities:
-        if address.kind in CONTAINER_KINDS:
-            expected, people = (
-                PeopleWithAccess(address, generation),
-                PeopleWithAccess(address, generation, is_summarized=True),
-            )
-            assert all_people(people, 5) == all_people(expected, 5)
-            assert people.counts() == expected.counts()
-            assert set(people.groups()) == set(expected.groups())
 
 
 @pytest.mark.parametrize("generation", GENERATIONS.values(), ids=list(GENERATIONS))
