@@ -17,7 +17,7 @@ from entities.models import Entity, State
 from entities.selectors import entities_at
 from entities.services import ensure_entities
 from grants.bulk_rows import chunks, database_time, insert_rows, update_rows
-from grants.change_set import Grant, Key, Revoke
+from grants.change_set import Grant, Join, Key, Leave, Revoke
 from grants.grant_attributes import GrantAttributes
 from grants.journal import Author, JournalEntry, append_to_journal
 from grants.journal_details import period_detail
@@ -37,12 +37,12 @@ from grants.validity import VALIDITY_COLUMNS, Validity, time_in_words
 Principals = Mapping[str, User | Group]
 
 
-class StoredGrant(NamedTuple):
-    """An existing grant. pk: its primary key."""
+class StoredRow(NamedTuple):
+    """An existing grant or membership. pk: its primary key. reason: of a grant."""
 
     pk: int
-    reason: str
     validity: Validity
+    reason: str = ""
 
 
 def write_grants(
@@ -63,17 +63,11 @@ def write_grants(
     grants = [change for change in changes if isinstance(change, Grant)]
     entities = entities_at(change.address for change in changes)
     existing = existing_grants(changes, principals, entities)
-    revoked = [change for change in changes if isinstance(change, Revoke) and change.key in existing]
-    granted = [change for change in grants if change.key not in existing]
-    changed = [
-        change
-        for change in grants
-        if change.key in existing and existing[change.key].validity != change.validity
-    ]
+    granted, changed, revoked = changes_with_effect(changes, existing)
     _delete_grants(revoked, existing)
     _update_periods(changed, existing, author, attributes)
     ensured = ensure_entities(states={change.address: State.PLANNED for change in granted})
-    new_principals = _mark_as_principals(granted, principals)
+    new_principals = mark_as_principals([change.principal for change in granted], principals)
     _insert_grants(granted, principals, ensured.rows, author, attributes)
     grant_detail, reason = "; ".join(filter(None, (detail, attributes.detail))), attributes.reason
     append_to_journal(
@@ -113,10 +107,10 @@ def write_grants(
 
 def existing_grants(
     changes: Iterable[Grant | Revoke], principals: Principals, entities: Mapping[Address, Entity]
-) -> dict[Key, StoredGrant]:
+) -> dict[Key, StoredRow]:
     """Return the grants that exist, by the keys of the changes."""
     permissions = permission_ids()
-    existing: dict[Key, StoredGrant] = {}
+    existing: dict[Key, StoredRow] = {}
     for principal_type in PRINCIPAL_TYPES.values():
         registered = [
             change for change in changes if _is_of_type(change, principal_type) and change.address in entities
@@ -144,7 +138,7 @@ def existing_grants(
             )
             for pk, reason, valid_from, valid_until, *key in rows.values_list(*columns):
                 if change := changes_by_key.get(tuple(key)):
-                    existing[change.key] = StoredGrant(pk, reason, Validity(valid_from, valid_until))
+                    existing[change.key] = StoredRow(pk, Validity(valid_from, valid_until), reason)
     return existing
 
 
@@ -154,7 +148,7 @@ def _is_of_type(change: Grant | Revoke, principal_type: PrincipalType) -> bool:
 
 def _update_periods(
     changes: Iterable[Grant],
-    existing: Mapping[Key, StoredGrant],
+    existing: Mapping[Key, StoredRow],
     author: Author,
     attributes: GrantAttributes,
 ) -> None:
@@ -181,7 +175,7 @@ def _update_periods(
         )
 
 
-def _delete_grants(changes: Iterable[Revoke], existing: Mapping[Key, StoredGrant]) -> None:
+def _delete_grants(changes: Iterable[Revoke], existing: Mapping[Key, StoredRow]) -> None:
     for principal_type in PRINCIPAL_TYPES.values():
         of_type = [change for change in changes if _is_of_type(change, principal_type)]
         for chunk in chunks(existing[change.key].pk for change in of_type):
@@ -215,15 +209,32 @@ def _insert_grants(
         )
 
 
-def _mark_as_principals(granted: Iterable[Grant], principals: Principals) -> tuple[str, ...]:
-    """Mark the accounts that receive a grant and are not principals yet as principals.
+def changes_with_effect(
+    changes: Iterable[Grant | Revoke | Join | Leave], existing: Mapping[Key, StoredRow]
+) -> tuple[list, list, list]:
+    """Return the changes that add, change the period of, and remove a grant or a membership."""
+    added, changed, removed = [], [], []
+    for change in changes:
+        stored = existing.get(change.key)
+        if isinstance(change, Revoke | Leave):
+            removed += [change] if stored else []
+        elif stored is None:
+            added.append(change)
+        elif stored.validity != change.validity:
+            changed.append(change)
+    return added, changed, removed
+
+
+def mark_as_principals(names: Iterable[str], principals: Principals) -> tuple[str, ...]:
+    """Mark the accounts among these names that are not principals yet as principals.
 
     Return their written names.
     """
-    users = {
-        change.principal: user for change in granted if isinstance(user := principals[change.principal], User)
+    new_principals = {
+        name: user.pk
+        for name in names
+        if isinstance(user := principals[name], User) and not user.is_principal
     }
-    new_principals = {name: user.pk for name, user in users.items() if not user.is_principal}
     for chunk in chunks(new_principals.values()):
         User.objects.filter(pk__in=chunk).update(is_principal=True)
     return tuple(new_principals)
@@ -237,7 +248,7 @@ def grant_entry(change: Grant | Revoke, detail: str = "", reason: str = "") -> J
 
 
 def _unchanged_sentences(
-    changes: Iterable[Grant | Revoke], existing: Mapping[Key, StoredGrant]
+    changes: Iterable[Grant | Revoke], existing: Mapping[Key, StoredRow]
 ) -> Iterable[str]:
     for change in changes:
         who, what = change.principal, f"{change.privilege} on {change.address}"

@@ -1,14 +1,13 @@
 """Join and leave groups: write the memberships of a change set and their journal lines."""
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import NamedTuple
 
-from django.contrib.auth.models import Group
 from django.utils import timezone
 
 from grants.authority.transactions import administrator_transaction
 from grants.bulk_rows import chunks, database_time, insert_rows, update_rows
 from grants.change_set import ChangeSet, Join, Key, Leave
+from grants.changes.grants import Principals, StoredRow, changes_with_effect, mark_as_principals
 from grants.journal import Author, JournalEntry, append_to_journal
 from grants.journal_details import period_detail
 from grants.models import JournalHead, User
@@ -16,15 +15,6 @@ from grants.outcomes import Outcome
 from grants.principals.services import group_by_name
 from grants.querysets import memberships
 from grants.validity import VALIDITY_COLUMNS, Validity
-
-Principals = Mapping[str, User | Group]
-
-
-class StoredMembership(NamedTuple):
-    """An existing membership. pk: its primary key."""
-
-    pk: int
-    validity: Validity
 
 
 def write_memberships(
@@ -36,15 +26,7 @@ def write_memberships(
     of changes, up to `ROWS_PER_STATEMENT`.
     """
     existing = existing_memberships(changes, principals)
-    joined = [change for change in changes if isinstance(change, Join) and change.key not in existing]
-    left = [change for change in changes if isinstance(change, Leave) and change.key in existing]
-    changed = [
-        change
-        for change in changes
-        if isinstance(change, Join)
-        and change.key in existing
-        and existing[change.key].validity != change.validity
-    ]
+    joined, changed, left = changes_with_effect(changes, existing)
     for chunk in chunks(left):
         memberships().filter(pk__in=[existing[change.key].pk for change in chunk]).delete()
     update_rows(
@@ -60,14 +42,7 @@ def write_memberships(
             for change in joined
         ],
     )
-    new_principals = {
-        name: user.pk
-        for change in (*joined, *changed)
-        for name in change.principals[:1]
-        if isinstance(user := principals[name], User) and not user.is_principal
-    }
-    for chunk in chunks(new_principals.values()):
-        User.objects.filter(pk__in=chunk).update(is_principal=True)
+    new_principals = mark_as_principals([change.principals[0] for change in (*joined, *changed)], principals)
     if joined or left or changed:
         append_to_journal(
             head,
@@ -92,7 +67,7 @@ def write_memberships(
             f"{change} {'exists already' if isinstance(change, Join) else 'does not exist'}: nothing changed"
             for change in unchanged
         ),
-        principals=tuple(new_principals),
+        principals=new_principals,
     )
     return outcome if outcome.sentence else outcome.with_summary()
 
@@ -134,11 +109,9 @@ def remove_all_memberships(*, author: Author, user: User) -> Outcome:
         return Outcome(bool(groups), f"{user} was removed from {len(groups):,} groups", head.revision)
 
 
-def existing_memberships(
-    changes: Sequence[Join | Leave], principals: Principals
-) -> dict[Key, StoredMembership]:
+def existing_memberships(changes: Sequence[Join | Leave], principals: Principals) -> dict[Key, StoredRow]:
     """Return the memberships that exist, by the keys of the changes."""
-    existing: dict[Key, StoredMembership] = {}
+    existing: dict[Key, StoredRow] = {}
     for chunk in chunks(changes):
         by_key = {tuple(principals[name].pk for name in change.principals): change for change in chunk}
         rows = memberships().filter(
@@ -148,7 +121,7 @@ def existing_memberships(
             "pk", *VALIDITY_COLUMNS, "user_id", "group_id"
         ):
             if change := by_key.get(tuple(key)):
-                existing[change.key] = StoredMembership(pk, Validity(valid_from, valid_until))
+                existing[change.key] = StoredRow(pk, Validity(valid_from, valid_until))
     return existing
 
 

@@ -2,7 +2,7 @@
 
 import calendar
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import datetime, timedelta
 
 from django.utils import timezone
@@ -77,21 +77,11 @@ def create_next_campaign(campaign: Campaign) -> Campaign | None:
         if not Campaign.objects.filter(pk=campaign.pk, next_created=False).update(next_created=True):
             return None
         duration = campaign.deadline - campaign.created_at
-        now = timezone.now()
+        same = CampaignOptions(
+            **{option.name: getattr(campaign, option.name) for option in fields(CampaignOptions)}
+        )
         following = _create(
-            CampaignOptions(
-                campaign.title,
-                max(start + duration, now + timedelta(days=1)),
-                campaign.scope,
-                campaign.description,
-                campaign.reviewer_rule,
-                campaign.reviewer_group,
-                campaign.escalation_group,
-                campaign.unanswered,
-                campaign.recurrence,
-                campaign.reminder_days,
-                campaign.escalation_days,
-            ),
+            replace(same, deadline=max(start + duration, timezone.now() + timedelta(days=1))),
             created_by=campaign.created_by,
             creator_ids=campaign.creator_ids,
             previous=campaign,
@@ -170,17 +160,7 @@ def _create(
     options: CampaignOptions, *, created_by: str, creator_ids: list[int], previous: Campaign | None = None
 ) -> Campaign:
     return Campaign.objects.create(
-        title=options.title,
-        description=options.description,
-        scope=parse_scope(options.scope).as_json(),
-        reviewer_rule=options.reviewer_rule,
-        reviewer_group=options.reviewer_group,
-        escalation_group=options.escalation_group,
-        deadline=options.deadline,
-        unanswered=options.unanswered,
-        recurrence=options.recurrence,
-        reminder_days=options.reminder_days,
-        escalation_days=options.escalation_days,
+        **asdict(options) | {"scope": parse_scope(options.scope).as_json()},
         created_by=created_by,
         creator_ids=creator_ids,
         previous=previous,

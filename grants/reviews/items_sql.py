@@ -60,9 +60,6 @@ _NO_EVIDENCE = {
     "peer_holders": "0",
     "peer_group": "''",
     "reach": "0",
-    "is_new": "FALSE",
-    "last_reviewed_at": "NULL",
-    "previous_answer": "''",
     "answer": "''",
     "comment": "''",
     "answered_by": "''",
@@ -73,11 +70,14 @@ def insert_items_sql(rules: PreparationRules, source: ItemSource, batch: QuerySe
     """Return the INSERT for a batch of reviewed rows, with its parameters."""
     rows, parameters = batch.order_by().query.sql_with_params()
     evidence = MembershipEvidence(rules) if source == ItemSource.MEMBERSHIP else GrantEvidence(rules, source)
-    assignment, earlier = Assignment(rules, source), EarlierReviews(rules, source)
+    assignment = Assignment(rules, source)
     queries = {
         "b": evidence.rows(f"({rows}) g"),
         "used": _last_use(source),
-        **earlier.queries(),
+        "last_answers": f"SELECT b.id, max(q.id) AS item_id FROM b JOIN {ITEM_TABLE} q "
+        f"ON q.source = '{source.value}' AND q.grant_id = b.id AND q.answer <> '' "
+        f"JOIN {CAMPAIGN_TABLE} c ON c.id = q.campaign_id "
+        f"AND c.state = '{CampaignState.FINISHED.value}' GROUP BY b.id",
         **evidence.queries(),
         **assignment.ctes(),
     }
@@ -92,7 +92,9 @@ def insert_items_sql(rules: PreparationRules, source: ItemSource, batch: QuerySe
         "valid_until": "b.valid_until",
         "is_ended": f"(b.valid_until IS NOT NULL AND b.valid_until <= {rules.at})",
         "last_used_on": "used.day",
-        **earlier.values(),
+        "is_new": "FALSE" if rules.previous is None else "(before_.id IS NULL)",
+        "last_reviewed_at": "p.answered_at",
+        "previous_answer": "coalesce(p.answer, '')",
         **evidence.values(),
         **assignment.values(),
     }
@@ -100,48 +102,13 @@ def insert_items_sql(rules: PreparationRules, source: ItemSource, batch: QuerySe
     return (
         f"INSERT INTO {ITEM_TABLE} ({', '.join(values)})\nWITH {with_}\n"
         f"SELECT {', '.join(f'{value} AS {name}' for name, value in values.items())}\n"
-        f"FROM b LEFT JOIN used ON used.id = b.id {evidence.joins()} {assignment.joins()} {earlier.joins()}\n"
+        f"FROM b LEFT JOIN used ON used.id = b.id {evidence.joins()} {assignment.joins()} "
+        f"LEFT JOIN last_answers la ON la.id = b.id LEFT JOIN {ITEM_TABLE} p ON p.id = la.item_id "
+        f"LEFT JOIN {ITEM_TABLE} before_ ON before_.campaign_id = {rules.previous or 0} "
+        f"AND before_.source = '{source.value}' AND before_.grant_id = b.id\n"
         f"ORDER BY {evidence.order}",
         list(parameters),
     )
-
-
-class EarlierReviews:
-    """The parts of the statement that compare with earlier campaigns."""
-
-    def __init__(self, rules: PreparationRules, source: ItemSource):
-        self.rules, self.source = rules, source
-
-    def queries(self) -> dict[str, str]:
-        if not self.rules.has_reviews:
-            return {}
-        return {
-            "last_answers": f"SELECT b.id, max(q.id) AS item_id FROM b JOIN {ITEM_TABLE} q "
-            f"ON q.source = '{self.source.value}' AND q.grant_id = b.id AND q.answer <> '' "
-            f"JOIN {CAMPAIGN_TABLE} c ON c.id = q.campaign_id "
-            f"AND c.state = '{CampaignState.FINISHED.value}' GROUP BY b.id"
-        }
-
-    def joins(self) -> str:
-        joins = ""
-        if self.rules.has_reviews:
-            joins += (
-                f"LEFT JOIN last_answers la ON la.id = b.id LEFT JOIN {ITEM_TABLE} p ON p.id = la.item_id "
-            )
-        if self.rules.previous is not None:
-            joins += (
-                f"LEFT JOIN {ITEM_TABLE} before_ ON before_.campaign_id = {self.rules.previous} "
-                f"AND before_.source = '{self.source.value}' AND before_.grant_id = b.id "
-            )
-        return joins
-
-    def values(self) -> dict[str, str]:
-        values = {}
-        if self.rules.previous is not None:
-            values["is_new"] = "(before_.id IS NULL)"
-        if self.rules.has_reviews:
-            values |= {"last_reviewed_at": "p.answered_at", "previous_answer": "coalesce(p.answer, '')"}
-        return values
 
 
 _IS_ACTIVE = active_principal_sql("u")

@@ -16,7 +16,6 @@ from grants.models import GroupGrant, JournalLine, Membership, User, UserGrant, 
 from grants.models.history import HistoryPrincipal, MembershipPeriod
 from grants.models.reviews import (
     Campaign,
-    CampaignState,
     ReviewerRule,
     ReviewItem,
     UsageDay,
@@ -42,7 +41,6 @@ class PreparationRules:
     """The options of a campaign with primary keys instead of names. The values are written into the SQL.
 
     reviewers, escalation: primary keys of users; empty means administrators.
-    has_reviews: whether any campaign is finished; if not, no earlier items are read.
     at: the time of the review, as an SQL literal. Evidence consists of the grants and memberships in force at
     this time.
     delegation: whether holders of ADMIN on containers review what is inside. instance: the primary key of its
@@ -56,7 +54,6 @@ class PreparationRules:
     at: str
     reviewers: Sequence[int] = ()
     escalation: Sequence[int] = ()
-    has_reviews: bool = True
     delegation: bool = False
     instance: int = 0
 
@@ -79,7 +76,6 @@ def preparation_rules(campaign: Campaign, at: datetime) -> PreparationRules:
         escalation=reviewers_of_group(campaign.escalation_group, field="escalation_group")
         if campaign.escalation_group
         else (),
-        has_reviews=Campaign.objects.filter(state=CampaignState.FINISHED).exists(),
         delegation=settings.DELEGATION,
         instance=instance.pk if instance else 0,
     )

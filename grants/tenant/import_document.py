@@ -11,7 +11,7 @@ from django.db import transaction
 from entities.models import Entity
 from grants.authority.transactions import administrator_transaction
 from grants.bulk_rows import chunks, database_now, database_time, refresh_statistics, update_rows
-from grants.changes.grants import StoredGrant, insert_grant_rows
+from grants.changes.grants import StoredRow, insert_grant_rows
 from grants.journal import Author, JournalEntry
 from grants.journal_details import period_detail
 from grants.models import PRINCIPAL_TYPES, GroupGrant, User, UserGrant, permission_ids
@@ -76,7 +76,7 @@ def _write_grants(
     stored = holder.grants.filter(content_object_id__in=[entities[address] for address, _ in chunk])
     columns = (holder.id_column, "content_object_id", "permission_id", "pk", "reason", *VALIDITY_COLUMNS)
     existing = {
-        (principal, entity, permission): StoredGrant(pk, reason, Validity(*period))
+        (principal, entity, permission): StoredRow(pk, Validity(*period), reason)
         for principal, entity, permission, pk, reason, *period in stored.values_list(*columns)
     }
     listed = _listed_rows(kind, chunk, principals, entities, report)
@@ -160,7 +160,7 @@ def _rank(line: GrantLine) -> tuple:
     return line.attributes, *map(format_time, line.validity)
 
 
-def _grant_change(line: GrantLine, privilege: str, before: StoredGrant | None = None) -> JournalEntry:
+def _grant_change(line: GrantLine, privilege: str, before: StoredRow | None = None) -> JournalEntry:
     return JournalEntry(
         "grant",
         principal=":".join(line.principal),
