@@ -19,9 +19,7 @@ from grants.journal_queries import first_relevant_line_since
 from grants.models import JobState, PlanBreadth
 from grants.plans.choices import PlanChoice
 from grants.plans.create import MAX_PLAN_ITEMS, PlanDraft, PlanOrigin, plan_source
-from grants.plans.regrants.compute import Prefer, Regrants, compute_regrants
-from grants.plans.regrants.create import kept_not_recipe
-from grants.plans.regrants.scope import regrant_scope
+from grants.plans.regrants.compute import Prefer, Regrants, compute_regrants, regrant_scope
 from grants.plans.staleness import line_summary
 from grants.policies.catalogue import generation_by_name
 from grants.policies.policy import Generation
@@ -171,7 +169,7 @@ def regrant_plan(
             "answers": answers,
             "only_way": regrants.only_way,
             "left_out": left_out,
-            **kept_not_recipe(regrants),
+            **regrants.kept_not_recipe,
             "activation": regrants.activation,
             "is_smallest": regrants.is_smallest,
             "note": _note(regrants, prefer, answers, left_out),

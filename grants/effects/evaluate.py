@@ -381,20 +381,14 @@ class _Source(UserMasks):
         self.everyone = self.evaluator.affected.everyone
 
     def has(self, privileges: tuple[Privilege, ...], scope: Scope) -> int:
-        held = self.own if scope == Scope.SELF else self._held_at(scope)
+        held = self.own
+        if scope != Scope.SELF:
+            pk = self.node.pk_at(scope, self.evaluator.nodes.instance)
+            held = self.evaluator.holders.holders_on(pk)[self.position]
         mask = 0
         for privilege in privileges:
             mask |= held[NUMBERS[privilege]]
         return mask
-
-    def _held_at(self, scope: Scope) -> tuple[int, ...]:
-        pks = {
-            Scope.PARENT: self.node.parent,
-            Scope.NAMESPACE: self.node.namespace,
-            Scope.APPLICATION: self.node.application,
-            Scope.INSTANCE: self.evaluator.nodes.instance,
-        }
-        return self.evaluator.holders.holders_on(pks.get(scope))[self.position]
 
     def has_at_or_below(self) -> int:
         if self.node.kind in CONTAINER_KINDS:

@@ -11,6 +11,7 @@ from entities.models import Entity, State
 from entities.selectors import entities_at
 from entities.vocabulary import KINDS
 from grants.errors import EffectTooLarge
+from grants.policies.grammar import Scope
 
 NODE_COLUMNS = ("pk", "kind", "key", "state", "parent_id", "namespace_id", "application_id")
 ROWS_PER_STATEMENT = 10_000
@@ -30,6 +31,20 @@ class Node(NamedTuple):
     @property
     def address(self) -> Address:
         return Address(self.kind, self.key)
+
+    def pk_at(self, scope: Scope, instance: int | None) -> int | None:
+        """Return the primary key of the entity at a scope; None if there is none, or only a parameter names it.
+
+        instance: that of the instance.
+        """
+        pks = {
+            Scope.SELF: self.pk,
+            Scope.PARENT: self.parent,
+            Scope.NAMESPACE: self.namespace,
+            Scope.APPLICATION: self.application,
+            Scope.INSTANCE: instance,
+        }
+        return pks.get(scope)
 
     def container(self, kind: str) -> int | None:
         """Return the primary key of the namespace or application that contains the entity."""

@@ -1,8 +1,7 @@
 """Create the plan that keeps permissions when another generation becomes active."""
 
 from grants.management.plan_command import PlanCommand
-from grants.plans.regrants.compute import Prefer
-from grants.plans.regrants.create import create_plan_of_regrants
+from grants.plans.regrants.compute import Prefer, create_plan_of_regrants
 from grants.policies.catalogue import generation_by_name
 
 

@@ -1,4 +1,4 @@
-"""Compute regrants: the grants after which users may do in generation H what they may do in generation G.
+"""Compute regrants, and create their plans: the grants after which users may do in generation H what they may do in generation G.
 
 A permission is one operation on one live entity for one active user. Only operations with a rule in both
 generations count. A grant has a side effect if it permits something in H that is permitted neither in G, nor
@@ -17,34 +17,45 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import NamedTuple
+from functools import reduce
+from operator import or_
+
+from django.contrib.auth.models import Group
 
 from entities.address import Address, instance_address
-from entities.vocabulary import ANY, CONTAINER_KINDS, KINDS, Privilege
-from grants.change_set import Grant
+from entities.vocabulary import ANY, CONTAINER_KINDS, Privilege
+from grants.authority.transactions import check_administrator
+from grants.change_set import ActivateGeneration, Grant
 from grants.effects.holders import NUMBERS
 from grants.effects.kind_rules import dependent_kinds, rules_by_kind
 from grants.effects.masks import bits_of, users_meeting
-from grants.effects.nodes import Node
-from grants.plans.minimal_grants import NewGrants, fewest_grants
+from grants.effects.situations import AffectedUsers, affected_users
+from grants.errors import PlanError
+from grants.journal import Author, current_revision
+from grants.models import Plan, PlanBreadth, User
+from grants.plans.create import MAX_PLAN_ITEMS, PlanDraft, PlanOrigin, store_plan
+from grants.plans.minimal_grants import Denial, NewGrants, fewest_grants
 from grants.plans.regrants.stages import (
+    Decision,
     ExtraGrants,
     GrantKey,
     Stage,
+    StageFacts,
     StageSource,
-    Subjects,
-    load_subjects,
-    pk_at,
+    decisions,
+    masks_by_namespace,
+    rule_pairs,
     stages,
 )
-from grants.plans.regrants.user_cover import StageFacts, denials_of, grants_on, grants_without_side_effects
-from grants.policies.explain import MissingGrant, grant_order
-from grants.policies.grammar import Expression, FactsRead, Scope
+from grants.policies.explain import GrantSet, MissingGrant, grant_order, minimal_grant_sets
+from grants.policies.grammar import FactsRead, Scope
 from grants.policies.policy import Generation
 from grants.policies.question import Question
 
-# by namespace, and by address and privilege: the mask of users
-GrantMasks = dict[str, dict[tuple[Address, Privilege], int]]
+# a recipe lists at most this many namespaces
+MAX_NAMESPACES = 100
+# steps of the search for the grants to leave out if some of them together would have a side effect
+MAX_SEARCH_STEPS = 400
 
 
 class Prefer(StrEnum):
@@ -52,14 +63,6 @@ class Prefer(StrEnum):
 
     NARROWEST = "narrowest"
     FEWEST = "fewest"
-
-
-class RulePair(NamedTuple):
-    """The requirements of some operations in the generations before and after."""
-
-    before: Expression
-    after: Expression
-    operations: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +117,13 @@ class Regrants:
         }
 
     @property
+    def kept_not_recipe(self) -> dict:
+        """The member of a recipe that names the namespaces with permissions that are not kept; none if these
+        are too many.
+        """
+        return {"kept_not_in": sorted(self.kept_not_in)} if len(self.kept_not_in) <= MAX_NAMESPACES else {}
+
+    @property
     def counts(self) -> dict[str, int]:
         return {
             "kept": self.kept,
@@ -123,11 +133,28 @@ class Regrants:
         }
 
 
-def users_in_scope(subjects: Subjects, scope: RegrantScope) -> int:
+def regrant_scope(user: str = "", group: str = "", namespace: str = "") -> RegrantScope:
+    """Return the scope of one user, of the members of one group, and of one namespace. Empty names do not
+    limit it.
+
+    Raise PlanError if the user or the group does not exist.
+    """
+    if user and not User.objects.filter(username=user).exists():
+        raise PlanError(f"user:{user} does not exist: add it first, or correct the name")
+    if not group:
+        return RegrantScope(frozenset({user}) if user else None, namespace)
+    row = Group.objects.filter(name=group).first()
+    if row is None:
+        raise PlanError(f"group:{group} does not exist: add it first, or correct the name")
+    members = frozenset(row.user_set.values_list("username", flat=True))
+    return RegrantScope(members & {user} if user else members, namespace)
+
+
+def users_in_scope(users: AffectedUsers, scope: RegrantScope) -> int:
     """Return the mask of the users whose permissions are kept."""
-    return sum(
-        1 << bit for bit, name in enumerate(subjects.names) if scope.users is None or name in scope.users
-    )
+    if scope.users is None:
+        return users.before.known
+    return users.before.known & sum(1 << bit for bit, name in enumerate(users.names) if name in scope.users)
 
 
 def compute_regrants(
@@ -147,32 +174,68 @@ def compute_regrants(
     return _Planner(before, after, prefer, scope or RegrantScope(), max_grants).regrants()
 
 
+def create_plan_of_regrants(
+    *,
+    author: Author,
+    before: Generation,
+    after: Generation,
+    prefer: Prefer = Prefer.NARROWEST,
+    scope: RegrantScope | None = None,
+) -> tuple[Plan | None, Regrants]:
+    """Create the plan, computed from the current data.
+
+    Return it with its effect; None if no grant is needed or possible.
+    """
+    check_administrator(author)
+    revision = current_revision()
+    regrants = compute_regrants(before, after, prefer=prefer, scope=scope, max_grants=MAX_PLAN_ITEMS)
+    if not regrants.grants:
+        return None, regrants
+    draft = PlanDraft(
+        title=f"Keep current permissions, from {before.name} to {after.name}",
+        changes=regrants.changes,
+        base_revision=revision,
+        breadth=PlanBreadth.NAMESPACES,
+        recipe={
+            "generation": before.name,
+            "to_generation": after.name,
+            "prefer": str(prefer),
+            **regrants.counts,
+            **regrants.kept_not_recipe,
+            "activation": regrants.activation,
+            "only_way": regrants.only_way,
+            "is_smallest": regrants.is_smallest,
+        },
+    )
+    return store_plan(author, PlanOrigin.POLICY_IMPACT, draft), regrants
+
+
+@dataclass
 class _Planner:
-    def __init__(
-        self, before: Generation, after: Generation, prefer: Prefer, scope: RegrantScope, max_grants: int
-    ):
-        self.before, self.after, self.prefer, self.scope, self.max_grants = (
-            before,
-            after,
-            prefer,
-            scope,
-            max_grants,
-        )
-        self.pairs = rule_pairs(before, after)
-        self.after_rules = rules_by_kind(after, (before,))
-        self.subjects: Subjects = load_subjects()
-        self.wanted_users = users_in_scope(self.subjects, scope)
+    """Choose the grants, stage by stage. Those outside of namespaces also count inside them."""
+
+    before: Generation
+    after: Generation
+    prefer: Prefer
+    scope: RegrantScope
+    max_grants: int
+
+    def __post_init__(self) -> None:
+        self.pairs = rule_pairs(self.before, self.after)
+        self.users = affected_users([ActivateGeneration(self.after)])
+        self.wanted_users = users_in_scope(self.users, self.scope)
+        self.is_narrow = self.prefer == Prefer.NARROWEST
         self.result = Regrants()
-        # by user: the chosen grants outside of namespaces, which also count inside them
+        # by user: the chosen grants outside of namespaces
         self._outside: dict[int, set[MissingGrant]] = defaultdict(set)
 
     def regrants(self) -> Regrants:
         instance = self._admissible_on_instance()
-        for stage in stages(self.subjects):
+        for stage in stages(self.users):
             if self.scope.namespace in ("", stage.namespace):
                 self._choose(stage, instance)
         self.result.grants.sort(key=lambda grant: (grant[0], grant_order(grant[1:])))
-        count_effect(self.result, self.subjects, self.pairs, self.wanted_users, self.scope.namespace)
+        self._count_effect()
         return self.result
 
     def _admissible_on_instance(self) -> dict[int, int]:
@@ -181,54 +244,63 @@ class _Planner:
         A grant on the instance counts in all namespaces, so this reads all of them, unless no requirement
         refers to the instance.
         """
-        kinds = dependent_kinds("instance", self.after_rules.values())
+        kinds = dependent_kinds("instance", rules_by_kind(self.after, (self.before,)).values())
         if not kinds:
             return {}
-        wanted, bad = dict.fromkeys(range(len(ANY)), 0), dict.fromkeys(range(len(ANY)), 0)
-        for stage in stages(self.subjects):
-            stored = ExtraGrants(stage, {})
+        admissible, bad = dict.fromkeys(range(len(ANY)), 0), dict.fromkeys(range(len(ANY)), 0)
+        for stage in stages(self.users):
             extras = {
-                number: ExtraGrants(stage, {(stage.instance, number): stage.everyone}) for number in wanted
+                number: ExtraGrants(stage, {(stage.instance, number): stage.everyone})
+                for number in admissible
+                if stage.instance is not None
             }
-            for node in stage.live:
-                for pair in self.pairs[node.kind] if node.kind in kinds else ():
-                    permitted = users_meeting(pair.before, StageSource(stage, node, stored))
-                    now = users_meeting(pair.after, StageSource(stage, node, stored))
-                    for number in _numbers_at(pair.after, stage, node, stage.instance):
-                        wanted[number] |= permitted & ~now
-                        bad[number] |= (
-                            users_meeting(pair.after, StageSource(stage, node, extras[number]))
-                            & ~permitted
-                            & ~now
-                        )
-        if self.prefer == Prefer.FEWEST:
-            return wanted
-        return {number: mask & ~bad[number] & self.subjects.everyone for number, mask in wanted.items()}
+            nodes = [node for node in stage.live if node.kind in kinds]
+            for decision in decisions(stage, self.pairs, nodes=nodes):
+                node, requirement = decision.node, decision.pair.after
+                numbers = {
+                    NUMBERS[privilege]
+                    for leaf in FactsRead(requirement).held
+                    if leaf.scope != Scope.SELF and node.pk_at(leaf.scope, stage.instance) == stage.instance
+                    for privilege in leaf.privileges
+                }
+                for number in numbers & extras.keys():
+                    admissible[number] |= decision.lost
+                    gained = users_meeting(requirement, StageSource(stage, node, extras[number]))
+                    bad[number] |= gained & ~decision.permitted & ~decision.now
+        if self.is_narrow:
+            return {number: mask & ~bad[number] for number, mask in admissible.items()}
+        return admissible
 
     def _choose(self, stage: Stage, instance: Mapping[int, int]) -> None:
-        """Choose the grants for one stage."""
-        needs = self._needs(stage)
+        """Choose the grants for one stage. instance: see `_admissible_on_instance`."""
+        needs = [
+            (decision, mask)
+            for decision in decisions(stage, self.pairs)
+            if (mask := decision.lost & self.wanted_users)
+        ]
         if not needs:
             return
         candidates = self._candidates(stage, needs)
-        for number in range(len(ANY)):
-            if (stage.instance, number) in candidates:
-                candidates[stage.instance, number] &= instance.get(number, 0)
-        if self.prefer == Prefer.NARROWEST:
+        for key in [key for key in candidates if key[0] == stage.instance]:
+            candidates[key] &= instance.get(key[1], 0)
+        allowed: dict[int, set[MissingGrant]] = defaultdict(set)
+        if self.is_narrow:
             bad = self._single_side_effects(stage, candidates)
             candidates = {key: mask & ~bad.get(key, 0) for key, mask in candidates.items()}
-        by_user: dict[int, set[MissingGrant]] = defaultdict(set)
-        for (pk, number), mask in candidates.items() if self.prefer == Prefer.NARROWEST else ():
-            for bit in bits_of(mask):
-                by_user[bit].update(grants_on(stage, pk, (number,)))
-        extra = ExtraGrants(stage, candidates)
-        side_effects = self._joint_side_effects(stage, extra) if self.prefer == Prefer.NARROWEST else {}
+            for (pk, number), mask in candidates.items():
+                address = stage.nodes[pk].address if pk in stage.nodes else instance_address()
+                for bit in bits_of(mask):
+                    allowed[bit].add((address, ANY[number]))
         wanted: dict[int, list[Question]] = defaultdict(list)
-        for node, pair, mask in needs:
-            for bit in bits_of(mask & users_meeting(pair.after, StageSource(stage, node, extra))):
-                wanted[bit].append(self._question(bit, node, pair))
+        # of all candidates together
+        side_effects: dict[int, list[Question]] = defaultdict(list)
+        for decision in decisions(stage, self.pairs, ExtraGrants(stage, candidates)):
+            for bit in bits_of(decision.lost & decision.then & self.wanted_users):
+                wanted[bit].append(self._question(bit, decision))
+            for bit in bits_of(decision.side_effect) if self.is_narrow else ():
+                side_effects[bit].append(self._question(bit, decision))
         for bit, questions in sorted(wanted.items()):
-            self._choose_for_user(stage, bit, questions, by_user[bit], side_effects.get(bit, []))
+            self._choose_for_user(stage, bit, questions, allowed[bit], side_effects.get(bit, []))
 
     def _choose_for_user(
         self,
@@ -243,39 +315,24 @@ class _Planner:
         for grant in outside:
             chosen.add(grant)
         if side_effects:
-            allowed = grants_without_side_effects(allowed - outside, questions, side_effects, facts, outside)
-        denials = denials_of(questions, facts, None if self.prefer == Prefer.FEWEST else allowed | outside)
+            allowed = _Search(allowed - outside, questions, side_effects, facts, outside).best_grants()
+        denials = denials_of(questions, facts, allowed | outside if self.is_narrow else None)
         minimal = fewest_grants(
             denials, chosen, max_grants=self.max_grants, grant_count=len(self.result.grants)
         )
-        name = self.subjects.names[bit]
+        name = self.users.names[bit]
         self.result.grants += [(name, *grant) for grant in minimal.grants]
         self.result.only_way += minimal.only_way
         self.result.is_smallest = self.result.is_smallest and minimal.is_smallest
         outside.update(grant for grant in minimal.grants if grant[0].namespace is None)
 
-    def _needs(self, stage: Stage) -> list[tuple[Node, RulePair, int]]:
-        """Return the lost permissions: entity, requirements and users."""
-        stored, needs = ExtraGrants(stage, {}), []
-        for node in stage.live:
-            source = StageSource(stage, node, stored)
-            for pair in self.pairs[node.kind]:
-                mask = (
-                    users_meeting(pair.before, source)
-                    & ~users_meeting(pair.after, source)
-                    & self.wanted_users
-                )
-                if mask:
-                    needs.append((node, pair, mask))
-        return needs
-
-    def _candidates(self, stage: Stage, needs: Iterable[tuple[Node, RulePair, int]]) -> dict[GrantKey, int]:
+    def _candidates(self, stage: Stage, needs: Iterable[tuple[Decision, int]]) -> dict[GrantKey, int]:
         """Return the grants that the requirements of lost permissions name, with the users who lose them."""
         candidates: dict[GrantKey, int] = defaultdict(int)
-        for node, pair, mask in needs:
-            read = FactsRead(pair.after)
+        for decision, mask in needs:
+            node, read = decision.node, FactsRead(decision.pair.after)
             for leaf in read.held:
-                pk = pk_at(stage, node, leaf.scope)
+                pk = node.pk_at(leaf.scope, stage.instance)
                 if pk is not None:
                     for privilege in leaf.privileges:
                         candidates[pk, NUMBERS[privilege]] |= mask
@@ -297,149 +354,63 @@ class _Planner:
     def _single_side_effects(self, stage: Stage, candidates: Mapping[GrantKey, int]) -> dict[GrantKey, int]:
         """Return, by candidate, the users for which it alone has a side effect."""
         bad: dict[GrantKey, int] = defaultdict(int)
-        stored, inside = ExtraGrants(stage, {}), _inside_candidates(stage, candidates)
+        inside = _inside_candidates(stage, candidates)
         of_containers = {
             key: ExtraGrants(stage, {key: mask})
             for key, mask in candidates.items()
             if key[0] in stage.nodes and stage.nodes[key[0]].kind in CONTAINER_KINDS
         }
         for node in stage.live:
-            base = StageSource(stage, node, stored)
-            near = {
-                pk
-                for pk in (node.pk, node.parent, node.application, node.namespace)
-                if pk is not None and pk != stage.instance
-            }
+            near = {node.pk, node.parent, node.application, node.namespace} - {stage.instance, None}
             extras = {
                 key: of_containers.get(key) or ExtraGrants(stage, {key: candidates[key]})
                 for pk in near
                 for number in range(len(ANY))
                 if (key := (pk, number)) in candidates
             }
-            for pair in self.pairs[node.kind] if extras or node.pk in inside else ():
-                permitted = users_meeting(pair.before, base) | users_meeting(pair.after, base)
+            for decision in decisions(stage, self.pairs, nodes=[node]) if extras or node.pk in inside else ():
+                requirement, others = decision.pair.after, ~decision.permitted & ~decision.now
                 for key, extra in extras.items():
-                    bad[key] |= users_meeting(pair.after, StageSource(stage, node, extra)) & ~permitted
+                    bad[key] |= users_meeting(requirement, StageSource(stage, node, extra)) & others
                 if node.pk in inside:
                     # any grant inside counts in the same way; those that complete a rule over all live
                     # entities follow later
                     users = ExtraGrants(stage, {})
-                    users.inside[node.pk] = _union(candidates[key] for key in inside[node.pk])
-                    gained = users_meeting(pair.after, StageSource(stage, node, users)) & ~permitted
+                    users.inside[node.pk] = reduce(or_, (candidates[key] for key in inside[node.pk]))
+                    gained = users_meeting(requirement, StageSource(stage, node, users)) & others
                     for key in inside[node.pk] if gained else ():
                         bad[key] |= gained
         return bad
 
-    def _joint_side_effects(self, stage: Stage, extra: ExtraGrants) -> dict[int, list[Question]]:
-        """Return, by user, the side effects of all candidates together."""
-        stored, questions = ExtraGrants(stage, {}), defaultdict(list)
-        for node in stage.live:
-            base, with_all = StageSource(stage, node, stored), StageSource(stage, node, extra)
-            for pair in self.pairs[node.kind]:
-                mask = (
-                    users_meeting(pair.after, with_all)
-                    & ~users_meeting(pair.before, base)
-                    & ~users_meeting(pair.after, base)
-                )
-                for bit in bits_of(mask):
-                    questions[bit].append(self._question(bit, node, pair))
-        return questions
+    def _question(self, bit: int, decision: Decision) -> Question:
+        name, operation = self.users.names[bit], decision.pair.operations[0]
+        return Question("user", name, operation, decision.node.address, self.after.name)
 
-    def _question(self, bit: int, node: Node, pair: RulePair) -> Question:
-        return Question("user", self.subjects.names[bit], pair.operations[0], node.address, self.after.name)
+    def _count_effect(self) -> None:
+        """Evaluate all decisions with the chosen grants, and set the counts of the result.
 
-
-def count_effect(
-    result: Regrants,
-    subjects: Subjects,
-    pairs: Mapping[str, list[RulePair]],
-    wanted_users: int,
-    namespace: str = "",
-) -> None:
-    """Evaluate all decisions with the grants of `result`, and set its counts.
-
-    wanted_users, namespace: count kept and lost permissions only of these users, and only in this namespace
-    (empty for all). Side effects and what the activation changes are counted everywhere.
-    """
-    by_namespace = masks_by_namespace(result.grants, subjects)
-    for stage in stages(subjects):
-        masks = masks_in_stage(by_namespace, stage)
-        stored, extra = ExtraGrants(stage, {}), ExtraGrants(stage, masks)
-        scope = wanted_users if namespace in ("", stage.namespace) else 0
-        for node, pair in pairs_of(stage, pairs):
-            base = StageSource(stage, node, stored)
-            permitted, now = users_meeting(pair.before, base), users_meeting(pair.after, base)
-            then = users_meeting(pair.after, StageSource(stage, node, extra)) if masks else now
-            number = len(pair.operations)
-            result.kept += number * (permitted & then & scope).bit_count()
-            if kept_not := number * (permitted & ~then & scope).bit_count():
-                result.kept_not += kept_not
-                result.kept_not_in[stage.namespace] = result.kept_not_in.get(stage.namespace, 0) + kept_not
-            result.lost += number * (permitted & ~now & scope).bit_count()
-            result.beyond_gained += number * (then & ~permitted & ~now).bit_count()
-            result.beyond_lost += number * (now & ~then).bit_count()
-            result.given += number * (now & ~permitted).bit_count()
-            result.taken += number * (permitted & ~now).bit_count()
-            result.given_with_plan += number * (then & ~permitted).bit_count()
-            result.taken_with_plan += number * (permitted & ~then).bit_count()
-
-
-def rule_pairs(before: Generation, after: Generation) -> dict[str, list[RulePair]]:
-    """Return the requirements of the operations with a rule in both generations, by kind."""
-    pairs: dict[str, list[RulePair]] = {}
-    for kind in KINDS:
-        operations: dict[tuple[Expression, Expression], list[str]] = {}
-        for operation in KINDS[kind].operations:
-            policies = [generation.policy(kind, operation) for generation in (before, after)]
-            requirements = [
-                policy.requirement for policy in policies if policy and policy.requirement is not None
-            ]
-            if len(requirements) == 2:
-                operations.setdefault((requirements[0], requirements[1]), []).append(operation)
-        pairs[kind] = [RulePair(*key, tuple(names)) for key, names in operations.items()]
-    return pairs
-
-
-def masks_by_namespace(grants: Iterable[tuple[str, Address, Privilege]], subjects: Subjects) -> GrantMasks:
-    """Return the masks of the users with each grant, by the name of the namespace; empty for grants outside
-    of namespaces.
-    """
-    masks: GrantMasks = defaultdict(lambda: defaultdict(int))
-    bits = {name: 1 << bit for bit, name in enumerate(subjects.names)}
-    for user, address, privilege in grants:
-        # a user who is inactive now gets nothing
-        masks[address.namespace.key if address.namespace else ""][address, privilege] |= bits.get(user, 0)
-    return masks
-
-
-def masks_in_stage(by_namespace: GrantMasks, stage: Stage) -> dict[GrantKey, int]:
-    """Return the masks of the grants that count in a stage: those in it, and those on the instance."""
-    masks = {
-        (stage.by_address[address].pk, NUMBERS[privilege]): mask
-        for (address, privilege), mask in by_namespace[stage.namespace].items()
-        if address in stage.by_address
-    }
-    return masks | {
-        (stage.instance, NUMBERS[privilege]): mask
-        for (address, privilege), mask in by_namespace[""].items()
-        if address == instance_address()
-    }
-
-
-def pairs_of(stage: Stage, pairs: Mapping[str, list[RulePair]]) -> Iterator[tuple[Node, RulePair]]:
-    for node in stage.live:
-        for pair in pairs[node.kind]:
-            yield node, pair
-
-
-def _numbers_at(requirement: Expression, stage: Stage, node: Node, pk: int) -> set[int]:
-    """Return the numbers of the privileges that a requirement asks for on the entity with this primary key."""
-    return {
-        NUMBERS[privilege]
-        for leaf in FactsRead(requirement).held
-        if leaf.scope != Scope.SELF and pk_at(stage, node, leaf.scope) == pk
-        for privilege in leaf.privileges
-    }
+        Kept and lost permissions are counted in the scope; side effects and what the activation changes
+        everywhere.
+        """
+        result, masks = self.result, masks_by_namespace(self.result.grants, self.users)
+        for stage in stages(self.users):
+            scope = self.wanted_users if self.scope.namespace in ("", stage.namespace) else 0
+            for decision in decisions(stage, self.pairs, ExtraGrants.of(stage, masks)):
+                _, pair, permitted, now, then = decision
+                number = len(pair.operations)
+                result.kept += number * (permitted & then & scope).bit_count()
+                if kept_not := number * (permitted & ~then & scope).bit_count():
+                    result.kept_not += kept_not
+                    result.kept_not_in[stage.namespace] = (
+                        result.kept_not_in.get(stage.namespace, 0) + kept_not
+                    )
+                result.lost += number * (decision.lost & scope).bit_count()
+                result.beyond_gained += number * decision.side_effect.bit_count()
+                result.beyond_lost += number * (now & ~then).bit_count()
+                result.given += number * (now & ~permitted).bit_count()
+                result.taken += number * decision.lost.bit_count()
+                result.given_with_plan += number * (then & ~permitted).bit_count()
+                result.taken_with_plan += number * (permitted & ~then).bit_count()
 
 
 def _inside_candidates(stage: Stage, candidates: Mapping[GrantKey, int]) -> dict[int, list[GrantKey]]:
@@ -452,8 +423,122 @@ def _inside_candidates(stage: Stage, candidates: Mapping[GrantKey, int]) -> dict
     return inside
 
 
-def _union(masks: Iterable[int]) -> int:
-    union = 0
-    for mask in masks:
-        union |= mask
-    return union
+class _FactsWithGrantInside(StageFacts):
+    """The facts of a user who also has a grant inside every container."""
+
+    def has_grant_at_or_below(self, address: Address) -> bool:
+        return True
+
+
+def denials_of(
+    questions: Iterable[Question], facts: StageFacts, allowed: set[MissingGrant] | None
+) -> Iterator[Denial]:
+    """Yield the questions with the sets of grants that would permit them, one for each address and
+    requirement. allowed: the only grants to use; None for all.
+    """
+    by_requirement = {(question.target, question.policy.requirement): question for question in questions}
+    for (_, requirement), question in by_requirement.items():
+        alternatives = minimal_grant_sets(requirement, question, facts)
+        if allowed is not None:
+            permitted = [grants for grants in alternatives if grants <= allowed]
+            alternatives = permitted or _alternatives_inside(question, facts, allowed)
+        if alternatives and alternatives != [frozenset()]:
+            yield Denial(question, facts, alternatives)
+
+
+def _alternatives_inside(question: Question, facts: StageFacts, allowed: set[MissingGrant]) -> list[GrantSet]:
+    """Return sets that contain a grant inside the target, where any grant there counts."""
+    target = question.known_target
+    counts_inside = FactsRead(question.policy.requirement).is_at_or_below
+    if target.kind not in CONTAINER_KINDS or not counts_inside:
+        return []
+    inside = min((grant for grant in allowed if target in grant[0].ancestors), key=grant_order, default=None)
+    if inside is None:
+        return []
+    sets = minimal_grant_sets(
+        question.policy.requirement, question, _FactsWithGrantInside(facts.stage, facts.mask)
+    )
+    return [frozenset((*grants, inside)) for grants in sets if grants <= allowed]
+
+
+class _Search:
+    """Search for a subset of `allowed` that permits none of the side effects, and as many of the wanted
+    questions as possible.
+
+    Every single grant is free of side effects, so only grants together can have one. At least one of those
+    that meet a side effect must be left out; the search tries each of them, up to MAX_SEARCH_STEPS. fixed:
+    grants that the user gets in any case.
+    """
+
+    def __init__(
+        self,
+        allowed: set[MissingGrant],
+        wanted: list[Question],
+        side_effects: list[Question],
+        facts: StageFacts,
+        fixed: Iterable[MissingGrant],
+    ):
+        self._wanted = [Denial(question, facts, []) for question in wanted]
+        self._side_effects = [Denial(question, facts, []) for question in side_effects]
+        self._current, self._removed = NewGrants(), set[MissingGrant]()
+        self._allowed = sorted(allowed, key=grant_order)
+        for grant in {*allowed, *fixed}:
+            self._current.add(grant)
+        self._steps, self._best, self._best_count = 0, set(allowed), -1
+
+    def best_grants(self) -> set[MissingGrant]:
+        self._search(self._permitted_count())
+        return self._best
+
+    def _search(self, kept: int) -> None:
+        """Try to leave out one more grant. kept: the number of wanted questions that are permitted now."""
+        if kept <= self._best_count:
+            return
+        side_effect = next((denial for denial in self._side_effects if self._current.permits(denial)), None)
+        if side_effect is None:
+            self._best, self._best_count = (
+                {grant for grant in self._allowed if grant not in self._removed},
+                kept,
+            )
+            return
+        options = []
+        for grant in self._allowed:
+            if grant not in self._removed and _can_meet(grant, side_effect.question):
+                self._remove(grant)
+                options.append((-self._permitted_count(), grant_order(grant), grant))
+                self._add(grant)
+        for negative_kept, _, grant in sorted(options):
+            if self._steps > MAX_SEARCH_STEPS and self._best_count >= 0:
+                return
+            self._steps += 1
+            self._remove(grant)
+            self._search(-negative_kept)
+            self._add(grant)
+
+    def _permitted_count(self) -> int:
+        return sum(self._current.permits(denial) for denial in self._wanted)
+
+    def _remove(self, grant: MissingGrant) -> None:
+        self._current.remove(grant)
+        self._removed.add(grant)
+
+    def _add(self, grant: MissingGrant) -> None:
+        self._current.add(grant)
+        self._removed.discard(grant)
+
+
+def _can_meet(grant: MissingGrant, question: Question) -> bool:
+    """Return whether a grant can help to permit a question."""
+    address, privilege = grant
+    read = FactsRead(question.policy.requirement)
+    return (
+        any(privilege in leaf.privileges and question.address_at(leaf.scope) == address for leaf in read.held)
+        or read.is_at_or_below
+        and question.target in (address, *address.ancestors)
+        or any(
+            privilege == leaf.privilege
+            and question.target in address.ancestors
+            and leaf.kind in (None, address.kind)
+            for leaf in read.all_live
+        )
+    )

@@ -1,29 +1,31 @@
 """List the permissions that a plan of regrants does not keep, each with the reason."""
 
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass, field
+from functools import cache
 from typing import NamedTuple, cast
 
 from entities.address import Address
 from entities.models import State
 from entities.vocabulary import CONTAINER_KINDS, Privilege, join_words
+from grants.change_set import ActivateGeneration
 from grants.effects.holders import NUMBERS
-from grants.effects.masks import bits_of, users_meeting
+from grants.effects.masks import bits_of
 from grants.effects.nodes import Node
+from grants.effects.situations import affected_users
 from grants.models import Plan, PlanVerb
 from grants.plans.create import PlanOrigin
-from grants.plans.regrants.compute import (
-    RegrantScope,
+from grants.plans.regrants.compute import RegrantScope, regrant_scope, users_in_scope
+from grants.plans.regrants.stages import (
+    Decision,
+    ExtraGrants,
     RulePair,
+    Stage,
+    StageFacts,
+    decisions,
     masks_by_namespace,
-    masks_in_stage,
-    pairs_of,
     rule_pairs,
-    users_in_scope,
+    stages,
 )
-from grants.plans.regrants.scope import regrant_scope
-from grants.plans.regrants.stages import ExtraGrants, GrantKey, Stage, StageSource, load_subjects, stages
-from grants.plans.regrants.user_cover import StageFacts
 from grants.policies.catalogue import generation_by_name
 from grants.policies.explain import MissingGrant, grant_order, minimal_grant_sets
 from grants.policies.policy import Generation
@@ -40,14 +42,6 @@ class KeptNot(NamedTuple):
     entity: str
     operation: str
     why: str
-
-
-class SideEffect(NamedTuple):
-    """Permissions that grants would give beyond the purpose. users: the mask of those who would get them."""
-
-    address: Address
-    operations: tuple[str, ...]
-    users: int
 
 
 def kept_not_of_plan(plan: Plan, first_row: int = 0) -> Iterator[KeptNot]:
@@ -89,48 +83,42 @@ def kept_not_rows(
     they are known; the empty name stands for what is outside of namespaces. Runs three queries for each
     namespace; memory is that of the largest namespace.
     """
-    subjects, pairs = load_subjects(), rule_pairs(before, after)
-    wanted, masks = users_in_scope(subjects, scope), masks_by_namespace(grants, subjects)
-    only = {scope.namespace} if scope.namespace else namespaces
-    for stage in stages(subjects, only):
-        stored, extra = ExtraGrants(stage, {}), ExtraGrants(stage, masks_in_stage(masks, stage))
+    users, pairs = affected_users([ActivateGeneration(after)]), rule_pairs(before, after)
+    wanted, masks = users_in_scope(users, scope), masks_by_namespace(grants, users)
+    for stage in stages(users, {scope.namespace} if scope.namespace else namespaces):
+        extra = ExtraGrants.of(stage, masks)
         reasons = _Reasons(stage, pairs, extra, after)
-        for node, pair in pairs_of(stage, pairs):
-            permitted = users_meeting(pair.before, StageSource(stage, node, stored)) & wanted
-            lost = permitted & ~users_meeting(pair.after, StageSource(stage, node, extra))
-            for operation in pair.operations if lost else ():
+        for decision in decisions(stage, pairs, extra):
+            lost = decision.permitted & wanted & ~decision.then
+            for operation in decision.pair.operations if lost else ():
                 count = lost.bit_count()
                 if first_row >= count:
                     first_row -= count
                     continue
                 for bit in bits_of(lost)[first_row:]:
+                    name = users.names[bit]
                     yield KeptNot(
-                        subjects.names[bit],
-                        str(node.address),
-                        operation,
-                        reasons.reason(bit, subjects.names[bit], node, pair),
+                        name, str(decision.node.address), operation, reasons.reason(bit, name, decision)
                     )
                 first_row = 0
 
 
-@dataclass
 class _Reasons:
     """Find out why permissions in one stage are not kept. extra: the grants of the plan."""
 
-    stage: Stage
-    pairs: dict[str, list[RulePair]]
-    extra: ExtraGrants
-    after: Generation
-    _facts: dict[int, StageFacts] = field(default_factory=dict)
-    _effects: dict[tuple[frozenset[MissingGrant], bool], list[SideEffect]] = field(default_factory=dict)
-    _texts: dict[tuple[int, frozenset[MissingGrant], bool], tuple[int, str]] = field(default_factory=dict)
+    def __init__(self, stage: Stage, pairs: dict[str, list[RulePair]], extra: ExtraGrants, after: Generation):
+        self.stage, self.pairs, self.extra, self.after = stage, pairs, extra, after
+        self._facts = cache(lambda bit: StageFacts(stage, 1 << bit))
+        # for every user
+        self._effects = cache(self._effects_of)
+        self._side_effects = cache(self._side_effects_of)
 
-    def reason(self, bit: int, name: str, node: Node, pair: RulePair) -> str:
+    def reason(self, bit: int, name: str, decision: Decision) -> str:
         """Return the reason as a sentence. bit, name: of the user."""
-        question = Question("user", name, pair.operations[0], node.address, self.after.name)
-        facts = self._facts.setdefault(bit, StageFacts(self.stage, 1 << bit))
+        pair = decision.pair
+        question = Question("user", name, pair.operations[0], decision.node.address, self.after.name)
         # the facts of a stage list every missing grant
-        ways = cast(list[frozenset[MissingGrant]], minimal_grant_sets(pair.after, question, facts))
+        ways = cast(list[frozenset[MissingGrant]], minimal_grant_sets(pair.after, question, self._facts(bit)))
         if not ways:
             return f"No grant permits it in generation {self.after.name}."
         shortest = sorted(ways, key=lambda way: (len(way), sorted(map(grant_order, way))))[:MAX_WAYS]
@@ -152,44 +140,26 @@ class _Reasons:
             return f"{_grants_in_words(best)} would also give more in other namespaces."
         return f"Left out by the search for grants that give nothing else; {_grants_in_words(best)} would keep it."
 
-    def _side_effects(self, bit: int, way: frozenset[MissingGrant], *, is_joint: bool) -> tuple[int, str]:
+    def _side_effects_of(self, bit: int, way: frozenset[MissingGrant], *, is_joint: bool) -> tuple[int, str]:
         """Return how many permissions the grants would give the user beyond the purpose, and these as text."""
-        key = bit, way, is_joint
-        if key not in self._texts:
-            effects = [
-                effect for effect in self._effects_of(way, is_joint=is_joint) if effect.users >> bit & 1
-            ]
-            count = sum(len(effect.operations) for effect in effects)
-            text = f"{effects[0].operations[0]} on {effects[0].address}" if effects else ""
-            more = f" and {count - 1:,} more permission{'' if count == 2 else 's'}" if count > 1 else ""
-            self._texts[key] = count, text + more
-        return self._texts[key]
+        effects = [
+            effect for effect in self._effects(way, is_joint=is_joint) if effect.side_effect >> bit & 1
+        ]
+        count = sum(len(effect.pair.operations) for effect in effects)
+        text = f"{effects[0].pair.operations[0]} on {effects[0].node.address}" if effects else ""
+        more = f" and {count - 1:,} more permission{'' if count == 2 else 's'}" if count > 1 else ""
+        return count, text + more
 
-    def _effects_of(self, way: frozenset[MissingGrant], *, is_joint: bool) -> list[SideEffect]:
-        """Return the side effects of these grants for every user. is_joint: together with the grants of the
-        plan.
+    def _effects_of(self, way: frozenset[MissingGrant], *, is_joint: bool) -> list[Decision]:
+        """Return the decisions that these grants would change beyond the purpose, if every user got them.
+        is_joint: together with the grants of the plan.
         """
-        key = way, is_joint
-        if key not in self._effects:
-            masks: dict[GrantKey, int] = dict(self.extra.masks) if is_joint else {}
-            pks = {self._pk(address) for address, _ in way}
-            masks |= {
-                (self._pk(address), NUMBERS[privilege]): self.stage.everyone for address, privilege in way
-            }
-            stored, extra, effects = ExtraGrants(self.stage, {}), ExtraGrants(self.stage, masks), []
-            for node in self._near(pks):
-                base, source = StageSource(self.stage, node, stored), StageSource(self.stage, node, extra)
-                for pair in self.pairs[node.kind]:
-                    permitted = users_meeting(pair.before, base) | users_meeting(pair.after, base)
-                    gained = users_meeting(pair.after, source) & ~permitted
-                    if gained:
-                        effects.append(SideEffect(node.address, pair.operations, gained))
-            self._effects[key] = effects
-        return self._effects[key]
-
-    def _pk(self, address: Address) -> int:
-        node = self.stage.by_address.get(address)
-        return node.pk if node else self.stage.instance
+        masks = dict(self.extra.masks) if is_joint else {}
+        keys = [(self.stage.pk_of(address) or 0, NUMBERS[privilege]) for address, privilege in way]
+        masks |= dict.fromkeys(keys, self.stage.everyone)
+        near = self._near({pk for pk, _ in keys})
+        found = decisions(self.stage, self.pairs, ExtraGrants(self.stage, masks), near)
+        return [decision for decision in found if decision.side_effect]
 
     def _near(self, pks: set[int]) -> list[Node]:
         """Return the live entities whose decisions can depend on grants on these entities."""

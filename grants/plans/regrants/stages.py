@@ -1,20 +1,25 @@
-"""Read a tenant namespace by namespace: its entities, and the holders of each privilege as masks of all
-active users.
+"""Read a tenant namespace by namespace, and evaluate its decisions in two generations: the holders of each
+privilege, and the users with each permission, are masks of all users.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import reduce
+from operator import or_
+from typing import NamedTuple
 
 from entities.address import Address, instance_address
 from entities.models import Entity, State
-from entities.vocabulary import ANY, CONTAINER_KINDS, Privilege
+from entities.vocabulary import ANY, CONTAINER_KINDS, KINDS, Privilege
 from grants.effects.holders import NUMBERS
-from grants.effects.masks import UserMasks
+from grants.effects.masks import UserMasks, users_meeting
 from grants.effects.nodes import NODE_COLUMNS, Node, order_of
-from grants.models import PRINCIPAL_TYPES, User, permission_ids
-from grants.policies.grammar import Scope
-from grants.querysets import effective_memberships
+from grants.effects.situations import AffectedUsers
+from grants.models import PRINCIPAL_TYPES, permission_ids
+from grants.policies.decide import EntitiesWithoutPrivilege, HeldGrant
+from grants.policies.grammar import Expression, Scope
+from grants.policies.policy import Generation
 from grants.validity import in_force
 
 NO_USERS = (0,) * len(ANY)
@@ -22,69 +27,71 @@ ROWS_PER_READ = 10_000
 
 # primary key of the entity, and number of the privilege
 GrantKey = tuple[int, int]
+# by namespace, and by address and privilege: the mask of users
+GrantMasks = dict[str, dict[tuple[Address, Privilege], int]]
 
 
-@dataclass(frozen=True, slots=True)
-class Subjects:
-    """All active users: user number i has bit i.
+class RulePair(NamedTuple):
+    """The requirements of some operations in the generations before and after."""
 
-    bits: for each user and group, the mask of the users that its grants apply to.
-    """
-
-    names: tuple[str, ...]
-    bits: dict[tuple[str, int], int]
-
-    @property
-    def everyone(self) -> int:
-        return (1 << len(self.names)) - 1
+    before: Expression
+    after: Expression
+    operations: tuple[str, ...]
 
 
-def load_subjects() -> Subjects:
-    """Load the active users and their groups. Runs two queries."""
-    users = list(User.objects.active_principals().order_by("username").values_list("pk", "username"))
-    users.sort(key=lambda user: user[1])
-    bits: dict[tuple[str, int], int] = {("user", pk): 1 << number for number, (pk, _) in enumerate(users)}
-    for user, group in (
-        effective_memberships().values_list("user_id", "group_id").iterator(chunk_size=ROWS_PER_READ)
-    ):
-        bits["group", group] = bits.get(("group", group), 0) | bits["user", user]
-    return Subjects(tuple(name for _, name in users), bits)
+def rule_pairs(before: Generation, after: Generation) -> dict[str, list[RulePair]]:
+    """Return the requirements of the operations with a rule in both generations, by kind."""
+    pairs: dict[str, list[RulePair]] = {}
+    for kind in KINDS:
+        operations: dict[tuple[Expression, Expression], list[str]] = {}
+        for operation in KINDS[kind].operations:
+            policies = [generation.policy(kind, operation) for generation in (before, after)]
+            requirements = [
+                policy.requirement for policy in policies if policy and policy.requirement is not None
+            ]
+            if len(requirements) == 2:
+                operations.setdefault((requirements[0], requirements[1]), []).append(operation)
+        pairs[kind] = [RulePair(*key, tuple(names)) for key, names in operations.items()]
+    return pairs
 
 
 @dataclass
 class Stage:
-    """One namespace with its content, or everything outside of namespaces.
+    """One namespace with its content, or everything outside of namespaces. everyone: the active users.
 
-    held: the holders by entity; entities without grants are absent. inside: the users with a grant on or
-    inside each container.
-    instance: the primary key of the instance. instance_held: its holders.
+    held: the holders by entity, also those of the instance; entities without grants are absent. inside: the
+    users with a grant on or inside each container. instance: the primary key of the instance; None if it is
+    not registered.
     """
 
     namespace: str
     everyone: int
     nodes: dict[int, Node]
     held: dict[int, list[int]]
-    instance: int
-    instance_held: tuple[int, ...] | list[int]
     inside: dict[int, int] = field(default_factory=lambda: defaultdict(int))
     live: list[Node] = field(init=False)
     by_address: dict[Address, Node] = field(init=False)
+    instance: int | None = None
 
     def __post_init__(self) -> None:
         self.live = sorted((node for node in self.nodes.values() if node.state == State.LIVE), key=order_of)
         self.by_address = {node.address: node for node in self.nodes.values()}
         for pk, masks in self.held.items():
-            anyone = masks[0] | masks[1] | masks[2] | masks[3] if len(masks) == 4 else _union(masks)
             for container in self.containers(self.nodes[pk]):
-                self.inside[container] |= anyone
+                self.inside[container] |= reduce(or_, masks)
 
     def containers(self, node: Node) -> set[int]:
         """Return the namespace and application that contain an entity, or that it is."""
         return {pk for pk in (node.namespace, node.application) if pk is not None}
 
+    def pk_of(self, address: Address) -> int | None:
+        """Return the primary key of an entity of the stage, or of the instance; otherwise None."""
+        if address == instance_address():
+            return self.instance
+        node = self.by_address.get(address)
+        return node.pk if node else None
+
     def holders(self, pk: int | None) -> tuple[int, ...] | list[int]:
-        if pk == self.instance:
-            return self.instance_held
         return self.held.get(pk, NO_USERS) if pk is not None else NO_USERS
 
     def live_inside(self, container: Node, kind: str | None) -> Iterator[Node]:
@@ -98,44 +105,28 @@ class Stage:
                 yield node
 
 
-def _union(masks: list[int]) -> int:
-    union = 0
-    for mask in masks:
-        union |= mask
-    return union
-
-
-def stages(subjects: Subjects, only: Collection[str] | None = None) -> Iterator[Stage]:
+def stages(users: AffectedUsers, only: Collection[str] | None = None) -> Iterator[Stage]:
     """Yield everything outside of namespaces, then each namespace by name. Runs three queries for each.
 
-    only: the names of the namespaces, with the empty name for what is outside of them; None for all.
+    users: all users. only: the names of the namespaces, with the empty name for what is outside of them; None
+    for all.
     """
-    outside = _load_stage(subjects, None, "", 0, NO_USERS)
-    instance = outside.by_address.get(instance_address())
-    outside.instance = instance.pk if instance else 0
-    outside.instance_held = outside.held.get(outside.instance, NO_USERS)
+    outside = _load_stage(users, None, "")
+    outside.instance = next((node.pk for node in outside.nodes.values() if node.kind == "instance"), None)
     if only is None or "" in only:
         yield outside
     rows = Entity.objects.filter(kind="namespace", **({} if only is None else {"key__in": list(only)}))
     for pk, name in rows.order_by("key").values_list("pk", "key"):
-        yield _load_stage(subjects, pk, name, outside.instance, outside.instance_held)
+        stage = _load_stage(users, pk, name)
+        stage.instance = outside.instance
+        stage.held |= {pk: held for pk, held in outside.held.items() if pk == outside.instance}
+        yield stage
 
 
-def _load_stage(
-    subjects: Subjects,
-    namespace: int | None,
-    name: str,
-    instance: int,
-    instance_held: tuple[int, ...] | list[int],
-) -> Stage:
+def _load_stage(users: AffectedUsers, namespace: int | None, name: str) -> Stage:
     where = {"namespace__isnull": True} if namespace is None else {"namespace_id": namespace}
-    rows = (
-        Entity.objects.filter(**where)
-        .order_by()
-        .values_list(*NODE_COLUMNS)
-        .iterator(chunk_size=ROWS_PER_READ)
-    )
-    nodes = {row[0]: Node(*row) for row in rows}
+    rows = Entity.objects.filter(**where).order_by().values_list(*NODE_COLUMNS)
+    nodes = {row[0]: Node(*row) for row in rows.iterator(chunk_size=ROWS_PER_READ)}
     numbers = {pk: NUMBERS[privilege] for privilege, pk in permission_ids().items()}
     held: dict[int, list[int]] = {}
     for principal_type, row in PRINCIPAL_TYPES.items():
@@ -145,12 +136,12 @@ def _load_stage(
             .values_list("content_object_id", "permission_id", row.id_column)
         )
         for pk, permission, principal in grants.iterator(chunk_size=ROWS_PER_READ):
-            if bits := subjects.bits.get((principal_type, principal)):
+            if bits := users.before.bits.get((principal_type, principal), 0) & users.before.known:
                 masks = held.get(pk)
                 if masks is None:
                     masks = held[pk] = [0] * len(ANY)
                 masks[numbers[permission]] |= bits
-    return Stage(name, subjects.everyone, nodes, held, instance, instance_held)
+    return Stage(name, users.before.known, nodes, held)
 
 
 class ExtraGrants:
@@ -167,6 +158,32 @@ class ExtraGrants:
                 for container in stage.containers(stage.nodes[pk]):
                     self.inside[container] |= mask
 
+    @classmethod
+    def of(cls, stage: Stage, by_namespace: GrantMasks) -> "ExtraGrants":
+        """Return those that count in a stage: the grants in it, and those on the instance."""
+        return cls(
+            stage,
+            {
+                (pk, NUMBERS[privilege]): mask
+                for namespace in {stage.namespace, ""}
+                for (address, privilege), mask in by_namespace[namespace].items()
+                if (pk := stage.pk_of(address)) is not None
+            },
+        )
+
+
+def masks_by_namespace(grants: Iterable[tuple[str, Address, Privilege]], users: AffectedUsers) -> GrantMasks:
+    """Return the masks of the users with each grant, by the name of the namespace; empty for grants outside
+    of namespaces.
+    """
+    masks: GrantMasks = defaultdict(lambda: defaultdict(int))
+    bits = {name: 1 << bit for bit, name in enumerate(users.names)}
+    for user, address, privilege in grants:
+        # a user who is inactive now gets nothing
+        mask = bits.get(user, 0) & users.before.known
+        masks[address.namespace.key if address.namespace else ""][address, privilege] |= mask
+    return masks
+
 
 class StageSource(UserMasks):
     """The masks around one entity of a stage, with extra grants."""
@@ -177,7 +194,7 @@ class StageSource(UserMasks):
         self._stage, self._node, self._extra, self.everyone = stage, node, extra, stage.everyone
 
     def has(self, privileges: tuple[Privilege, ...], scope: Scope) -> int:
-        pk = pk_at(self._stage, self._node, scope)
+        pk = self._node.pk_at(scope, self._stage.instance)
         if pk is None:
             return 0
         held, extra, mask = self._stage.holders(pk), self._extra.masks, 0
@@ -205,18 +222,79 @@ class StageSource(UserMasks):
         return self._extra.all_live[key]
 
 
-def pk_at(stage: Stage, node: Node, scope: Scope) -> int | None:
-    """Return the primary key of the entity at a scope; None if there is none, or only a parameter names it."""
-    match scope:
-        case Scope.SELF:
-            return node.pk
-        case Scope.PARENT:
-            return node.parent
-        case Scope.NAMESPACE:
-            return node.namespace
-        case Scope.APPLICATION:
-            return node.application
-        case Scope.INSTANCE:
-            return stage.instance or None
-        case _:
-            return None
+class Decision(NamedTuple):
+    """The users with one permission.
+
+    permitted: in the generation before. now, then: in the generation after, without and with extra grants.
+    """
+
+    node: Node
+    pair: RulePair
+    permitted: int
+    now: int
+    then: int
+
+    @property
+    def lost(self) -> int:
+        """The users who lose the permission without extra grants."""
+        return self.permitted & ~self.now
+
+    @property
+    def side_effect(self) -> int:
+        """The users to whom only the extra grants give the permission."""
+        return self.then & ~self.permitted & ~self.now
+
+
+def decisions(
+    stage: Stage,
+    pairs: Mapping[str, list[RulePair]],
+    extra: ExtraGrants | None = None,
+    nodes: Iterable[Node] | None = None,
+) -> Iterator[Decision]:
+    """Yield the decisions about live entities of a stage, by entity and rule. nodes: all of them by default."""
+    stored = ExtraGrants(stage, {})
+    for node in stage.live if nodes is None else nodes:
+        base, source = StageSource(stage, node, stored), StageSource(stage, node, extra or stored)
+        for pair in pairs[node.kind]:
+            now = users_meeting(pair.after, base)
+            then = users_meeting(pair.after, source) if extra and extra.masks else now
+            yield Decision(node, pair, users_meeting(pair.before, base), now, then)
+
+
+@dataclass
+class StageFacts:
+    """The facts about one user in a stage; see `grants.policies.decide.Facts`. mask: the bit of the user."""
+
+    stage: Stage
+    mask: int
+    is_subject_known: bool = True
+    _missing: dict[tuple[Address, Privilege, str | None], EntitiesWithoutPrivilege] = field(
+        default_factory=dict
+    )
+
+    def privileges_on(self, address: Address) -> Mapping[Privilege, str]:
+        held = self.stage.holders(self.stage.pk_of(address))
+        return {privilege: "" for privilege, number in NUMBERS.items() if held[number] & self.mask}
+
+    def has_grant_at_or_below(self, address: Address) -> bool:
+        if address.kind not in CONTAINER_KINDS:
+            return bool(self.privileges_on(address))
+        node = self.stage.by_address.get(address)
+        return node is not None and bool(self.stage.inside.get(node.pk, 0) & self.mask)
+
+    def grant_at_or_below(self, address: Address) -> HeldGrant | None:
+        """Return None, because a stage does not contain single grants."""
+        return None
+
+    def entities_without_privilege(
+        self, address: Address, privilege: Privilege, kind: str | None
+    ) -> EntitiesWithoutPrivilege:
+        key = address, privilege, kind
+        if key not in self._missing:
+            inside = list(self.stage.live_inside(self.stage.by_address[address], kind))
+            number = NUMBERS[privilege]
+            missing = tuple(
+                node.address for node in inside if not self.stage.holders(node.pk)[number] & self.mask
+            )
+            self._missing[key] = EntitiesWithoutPrivilege(not missing, len(inside), missing)
+        return self._missing[key]

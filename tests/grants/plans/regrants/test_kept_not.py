@@ -7,8 +7,7 @@ import pytest
 from entities.address import parse_address
 from entities.models import State
 from entities.vocabulary import ANY
-from grants.plans.regrants.compute import Prefer, RegrantScope, compute_regrants
-from grants.plans.regrants.create import create_plan_of_regrants
+from grants.plans.regrants.compute import Prefer, RegrantScope, compute_regrants, create_plan_of_regrants
 from grants.plans.regrants.kept_not import kept_not_of_plan, kept_not_rows
 from grants.policies.catalogue import GENERATIONS
 from tests.grants.plans.regrants.test_compute import PAIRS, permissions, with_grants
