@@ -18,7 +18,7 @@ from entities.vocabulary import CONTAINER_KINDS, Privilege
 from grants.change_set import ActivateGeneration
 from grants.effects.changes import EffectChange, changes_at, effect_times
 from grants.effects.holders import NUMBERS, AffectedHolders, HeldMasks
-from grants.effects.kind_rules import KindRules, dependent_kinds, rules_by_kind
+from grants.effects.kind_rules import KindRules, dependent_kinds, rule_pairs, rules_by_kind
 from grants.effects.masks import UserMasks, users_meeting
 from grants.effects.nodes import (
     ROWS_PER_STATEMENT,
@@ -32,7 +32,7 @@ from grants.effects.nodes import (
 )
 from grants.effects.situations import AffectedUsers, affected_users
 from grants.models import grants_by_type
-from grants.policies.grammar import Expression, HasOnAllLive, Scope
+from grants.policies.grammar import HasOnAllLive, Scope
 from grants.policies.policy import Generation
 from grants.validity import at_time, in_force, question_time
 
@@ -161,7 +161,7 @@ class _Evaluator:
     ):
         self.affected, self.rules, self.reference, self.rules_after = affected, rules, reference, rules_after
         self.rule_pairs = {
-            kind: _rule_pairs(of_kind, rules_after[kind] if rules_after else of_kind)
+            kind: rule_pairs(of_kind, rules_after[kind] if rules_after else of_kind)
             for kind, of_kind in rules.items()
         }
         self.nodes = NodeTable(limit)
@@ -353,18 +353,6 @@ class _Evaluator:
         for operation in operations:
             by_mask.setdefault(masks.get(operation, 0), []).append(operation)
         return [(mask, tuple(names)) for mask, names in by_mask.items()]
-
-
-def _rule_pairs(before: KindRules, after: KindRules) -> list[tuple[Expression, Expression, tuple[str, ...]]]:
-    """Return the requirements of operations before and after the changes. Operations without a rule in one of
-    the states are left out."""
-    operations: dict[tuple[Expression, Expression], list[str]] = {}
-    requirements = {name: requirement for requirement, names in after.rules for name in names}
-    for requirement, names in before.rules:
-        for name in names:
-            if name in requirements:
-                operations.setdefault((requirement, requirements[name]), []).append(name)
-    return [(*pair, tuple(names)) for pair, names in operations.items()]
 
 
 @dataclass(slots=True)

@@ -1,21 +1,18 @@
 """Load the grants of affected users, and return who holds what before and after the changes, as masks."""
 
-import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 
-from django.db import connection
 from django.db.models import Count, Max, Min, OuterRef, QuerySet, Subquery
 
 from entities.models import Entity, State
 from entities.vocabulary import ANY, Privilege
-from grants.bulk_rows import database_time
 from grants.effects.nodes import Node, NodeTable, batches, is_live
 from grants.effects.situations import AffectedUsers, Principal
-from grants.models import GROUP, grants_by_type, permission_ids
+from grants.models import grants_by_type, permission_ids
 from grants.policies.grammar import HasOnAllLive
-from grants.validity import in_force, in_force_sql, question_time
+from grants.validity import in_force
 
 # for each situation: the masks of the holders, in the order of the privileges
 HeldMasks = tuple[tuple[int, ...], ...]
@@ -30,8 +27,7 @@ class AffectedHolders:
 
     def __init__(self, affected: AffectedUsers, nodes: NodeTable):
         self.situations, self._nodes = affected.situations, nodes
-        self._principals = affected.after.bits.keys()
-        self._grants = list(grants_by_type(self._principals))
+        self._grants = list(grants_by_type(affected.after.bits.keys()))
         self._numbers = {pk: NUMBERS[privilege] for privilege, pk in permission_ids().items()}
         self.nothing: HeldMasks = tuple((0,) * len(ANY) for _ in self.situations)
         # (entity, number of the privilege, principal) of the changed grants, by situation
@@ -205,12 +201,8 @@ class AffectedHolders:
         return masks
 
     def _counts_inside(self, kind: str, pks: list[int]) -> Counter:
-        """Return the number of stored grants of each principal inside each container.
-
-        For principals without revoked grants, it is only exact whether the number is zero.
-        """
+        """Return the number of stored grants of each principal inside each container."""
         counts: Counter = Counter()
-        exact = {principal for removed in self._removed for _, _, principal in removed}
         for principal_type, grants in self._grants:
             name, column = principal_type.name, principal_type.id_column
             rows = grants.filter(**in_force()).order_by()
@@ -218,14 +210,6 @@ class AffectedHolders:
                 for principal, count in rows.values_list(column).annotate(Count("pk")):
                     counts[(name, principal), self._nodes.instance] = count
                 continue
-            if principal_type is GROUP:
-                # a group has so many grants that looking for one in each container is faster than counting
-                # them
-                table = principal_type.grant_model._meta.db_table
-                principals = [pk for type_, pk in self._principals if type_ == name]
-                for principal, pk in _existing_pairs(table, column, f"{kind}_id", principals, pks):
-                    counts[(name, principal), pk] = 1
-                rows = rows.filter(**{f"{name}__pk__among": [pk for type_, pk in exact if type_ == name]})
             inside = rows.filter(**{f"{kind}__pk__among": pks})
             for principal, pk, count in inside.values_list(column, f"{kind}_id").annotate(Count("pk")):
                 counts[(name, principal), pk] = count
@@ -282,29 +266,6 @@ class AffectedHolders:
         for pk, number, principal in keys:
             by_entity[pk].append((number, principal))
         return by_entity
-
-
-def _existing_pairs(
-    table: str, principal: str, container: str, principals: list[int], containers: list[int]
-) -> list[tuple]:
-    """Return (principal, container) for each pair with a grant in the table.
-
-    The arguments before `principals` are columns.
-    """
-    if connection.vendor == "postgresql":
-        ids, parameters = "SELECT id FROM unnest(%s::bigint[]) AS ids(id)", [principals, containers]
-    else:
-        ids, parameters = (
-            "SELECT value AS id FROM json_each(%s)",
-            [json.dumps(principals), json.dumps(containers)],
-        )
-    with connection.cursor() as cursor:
-        cursor.execute(
-            f"SELECT p.id, c.id FROM ({ids}) p CROSS JOIN ({ids}) c WHERE (SELECT 1 FROM {table} g WHERE g.{principal} = p.id "
-            f"AND g.{container} = c.id AND {in_force_sql('g', '%s')} LIMIT 1) IS NOT NULL",
-            [*parameters, *[database_time(question_time())] * 2],
-        )
-        return cursor.fetchall()
 
 
 def _is_inside(node: Node, container: Node) -> bool:

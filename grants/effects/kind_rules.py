@@ -5,6 +5,7 @@ Everything follows from the leaves of the requirements, so no generation or kind
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from entities.vocabulary import CONTAINER_KINDS, KINDS
 from grants.policies.grammar import AnyOf, Expression, FactsRead, HasOnAllLive, Scope
@@ -42,6 +43,31 @@ def rules_by_kind(generation: Generation, others: Iterable[Generation] = ()) -> 
     """
     others = tuple(others)
     return {kind: _kind_rules(kind, generation, others) for kind in KINDS}
+
+
+class RulePair(NamedTuple):
+    """The requirements of some operations before and after another generation becomes active."""
+
+    before: Expression
+    after: Expression
+    operations: tuple[str, ...]
+
+
+def rule_pairs(before: KindRules, after: KindRules) -> list[RulePair]:
+    """Return the requirements of the operations with a rule in both; each pair once."""
+    operations: dict[tuple[Expression, Expression], list[str]] = {}
+    requirements = {name: requirement for requirement, names in after.rules for name in names}
+    for requirement, names in before.rules:
+        for name in names:
+            if name in requirements:
+                operations.setdefault((requirement, requirements[name]), []).append(name)
+    return [RulePair(*pair, tuple(names)) for pair, names in operations.items()]
+
+
+def rule_pairs_by_kind(before: Generation, after: Generation) -> dict[str, list[RulePair]]:
+    """Return the requirements of the operations with a rule in both generations, by kind."""
+    rules_before, rules_after = rules_by_kind(before), rules_by_kind(after)
+    return {kind: rule_pairs(rules_before[kind], rules_after[kind]) for kind in KINDS}
 
 
 def dependent_kinds(container_kind: str, rules: Iterable[KindRules]) -> set[str]:

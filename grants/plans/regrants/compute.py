@@ -27,7 +27,7 @@ from entities.vocabulary import ANY, CONTAINER_KINDS, Privilege
 from grants.authority.transactions import check_administrator
 from grants.change_set import ActivateGeneration, Grant
 from grants.effects.holders import NUMBERS
-from grants.effects.kind_rules import dependent_kinds, rules_by_kind
+from grants.effects.kind_rules import dependent_kinds, rule_pairs_by_kind, rules_by_kind
 from grants.effects.masks import bits_of, users_meeting
 from grants.effects.situations import AffectedUsers, affected_users
 from grants.errors import PlanError
@@ -44,7 +44,6 @@ from grants.plans.regrants.stages import (
     StageSource,
     decisions,
     masks_by_namespace,
-    rule_pairs,
     stages,
 )
 from grants.policies.explain import GrantSet, MissingGrant, grant_order, minimal_grant_sets
@@ -221,7 +220,7 @@ class _Planner:
     max_grants: int
 
     def __post_init__(self) -> None:
-        self.pairs = rule_pairs(self.before, self.after)
+        self.pairs = rule_pairs_by_kind(self.before, self.after)
         self.users = affected_users([ActivateGeneration(self.after)])
         self.wanted_users = users_in_scope(self.users, self.scope)
         self.is_narrow = self.prefer == Prefer.NARROWEST

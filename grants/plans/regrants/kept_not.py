@@ -9,6 +9,7 @@ from entities.models import State
 from entities.vocabulary import CONTAINER_KINDS, Privilege, join_words
 from grants.change_set import ActivateGeneration
 from grants.effects.holders import NUMBERS
+from grants.effects.kind_rules import RulePair, rule_pairs_by_kind
 from grants.effects.masks import bits_of
 from grants.effects.nodes import Node
 from grants.effects.situations import affected_users
@@ -18,12 +19,10 @@ from grants.plans.regrants.compute import RegrantScope, regrant_scope, users_in_
 from grants.plans.regrants.stages import (
     Decision,
     ExtraGrants,
-    RulePair,
     Stage,
     StageFacts,
     decisions,
     masks_by_namespace,
-    rule_pairs,
     stages,
 )
 from grants.policies.catalogue import generation_by_name
@@ -83,7 +82,7 @@ def kept_not_rows(
     they are known; the empty name stands for what is outside of namespaces. Runs three queries for each
     namespace; memory is that of the largest namespace.
     """
-    users, pairs = affected_users([ActivateGeneration(after)]), rule_pairs(before, after)
+    users, pairs = affected_users([ActivateGeneration(after)]), rule_pairs_by_kind(before, after)
     wanted, masks = users_in_scope(users, scope), masks_by_namespace(grants, users)
     for stage in stages(users, {scope.namespace} if scope.namespace else namespaces):
         extra = ExtraGrants.of(stage, masks)

@@ -11,15 +11,15 @@ from typing import NamedTuple
 
 from entities.address import Address, instance_address
 from entities.models import Entity, State
-from entities.vocabulary import ANY, CONTAINER_KINDS, KINDS, Privilege
+from entities.vocabulary import ANY, CONTAINER_KINDS, Privilege
 from grants.effects.holders import NUMBERS
+from grants.effects.kind_rules import RulePair
 from grants.effects.masks import UserMasks, users_meeting
 from grants.effects.nodes import NODE_COLUMNS, Node, order_of
 from grants.effects.situations import AffectedUsers
 from grants.models import PRINCIPAL_TYPES, permission_ids
 from grants.policies.decide import EntitiesWithoutPrivilege, HeldGrant
-from grants.policies.grammar import Expression, Scope
-from grants.policies.policy import Generation
+from grants.policies.grammar import Scope
 from grants.validity import in_force
 
 NO_USERS = (0,) * len(ANY)
@@ -29,30 +29,6 @@ ROWS_PER_READ = 10_000
 GrantKey = tuple[int, int]
 # by namespace, and by address and privilege: the mask of users
 GrantMasks = dict[str, dict[tuple[Address, Privilege], int]]
-
-
-class RulePair(NamedTuple):
-    """The requirements of some operations in the generations before and after."""
-
-    before: Expression
-    after: Expression
-    operations: tuple[str, ...]
-
-
-def rule_pairs(before: Generation, after: Generation) -> dict[str, list[RulePair]]:
-    """Return the requirements of the operations with a rule in both generations, by kind."""
-    pairs: dict[str, list[RulePair]] = {}
-    for kind in KINDS:
-        operations: dict[tuple[Expression, Expression], list[str]] = {}
-        for operation in KINDS[kind].operations:
-            policies = [generation.policy(kind, operation) for generation in (before, after)]
-            requirements = [
-                policy.requirement for policy in policies if policy and policy.requirement is not None
-            ]
-            if len(requirements) == 2:
-                operations.setdefault((requirements[0], requirements[1]), []).append(operation)
-        pairs[kind] = [RulePair(*key, tuple(names)) for key, names in operations.items()]
-    return pairs
 
 
 @dataclass
