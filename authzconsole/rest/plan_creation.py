@@ -46,9 +46,8 @@ from grants.plans.sources.bulk import (
     selection_plan,
     subtree_plan,
 )
-from grants.plans.sources.change_file import COLUMNS, BadChangeFile
+from grants.plans.sources.change_file import COLUMNS, BadChangeFile, file_plan
 from grants.plans.sources.copy import copy_plan
-from grants.plans.sources.file import file_plan
 from grants.plans.sources.ghosts import ghost_plan
 from grants.plans.sources.like import like_plan
 from grants.plans.sources.off_boarding import OffBoarding, off_boarding_plan

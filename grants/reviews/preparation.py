@@ -15,8 +15,7 @@ from grants.history.catch_up import catch_up
 from grants.journal import current_revision
 from grants.models.reviews import Campaign, CampaignState, ItemSource, ReviewItem
 from grants.reviews.errors import ReviewError
-from grants.reviews.items_sql import insert_items_sql
-from grants.reviews.preparation_rules import preparation_rules
+from grants.reviews.items_sql import insert_items_sql, preparation_rules
 from grants.reviews.scope import check_scope_names, parse_scope, reviewed_rows
 from grants.reviews.shares import store_shares
 

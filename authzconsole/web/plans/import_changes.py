@@ -13,8 +13,13 @@ from entities.errors import Refusal
 from entities.vocabulary import Privilege
 from grants.errors import PlanError
 from grants.plans.create import MAX_PLAN_ITEMS
-from grants.plans.sources.change_file import MAX_FILE_BYTES, SAMPLES, BadChangeFile, file_too_large_message
-from grants.plans.sources.file import file_plan
+from grants.plans.sources.change_file import (
+    MAX_FILE_BYTES,
+    SAMPLES,
+    BadChangeFile,
+    file_plan,
+    file_too_large_message,
+)
 from grants.roles.capabilities import Capability
 
 # longer text would make the page slow

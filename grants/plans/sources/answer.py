@@ -8,7 +8,7 @@ from grants.effects.purposes import AnswerQuestion
 from grants.errors import EffectTooLarge, PlanError
 from grants.evaluation.engine import check_summary
 from grants.evaluation.facts import gather_facts
-from grants.lifecycle.missing_grants import missing_grants_of
+from grants.lifecycle.readiness import missing_grants_of
 from grants.plans.choices import PlanChoice
 from grants.plans.create import MAX_PLAN_ITEMS, PlanDraft, PlanOrigin, plan_source
 from grants.policies.catalogue import generation_by_name
@@ -103,7 +103,7 @@ def alternatives_of(question: Question) -> list[Alternative]:
     try:
         # explained facts list every missing grant
         alternatives = [
-            _alternative(question, tuple(sorted(cast(GrantsOnly, grants), key=grant_order)))
+            _alternative(question, tuple(sorted(cast("GrantsOnly", grants), key=grant_order)))
             for grants in sets
         ]
     except EffectTooLarge:

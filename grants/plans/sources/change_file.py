@@ -1,4 +1,4 @@
-"""Read a file of changes: CSV with a header, or JSON Lines, in UTF-8, one change per line.
+"""Create plans from a file of changes: CSV with a header, or JSON Lines, in UTF-8, one change per line.
 
 The first character determines the format. All bad lines are counted, and the first hundred are reported in
 full. A repeated change counts once. Granting and revoking the same privilege, and granting it for two
@@ -17,6 +17,7 @@ from entities.vocabulary import Privilege, clip
 from grants.change_set import Grant, Key, Revoke
 from grants.errors import GrantError, PlanError
 from grants.models import GRANT_VERBS, PlanVerb
+from grants.plans.create import MAX_PLAN_ITEMS, PlanDraft, PlanOrigin, plan_source
 from grants.principal_names import principals_by_name
 from grants.tenant.lines import MemberReader
 from grants.tenant.reading import UNREADABLE, Fault, Faults, parse_line_json
@@ -263,3 +264,28 @@ def _unknown_principals(file: ChangeFile) -> list[Fault]:
         for change, line in file.changes.items()
         if change.principal not in known
     ]
+
+
+@plan_source(PlanOrigin.FILE)
+def file_plan(*, raw: bytes, name: str = "", title: str = "") -> PlanDraft:
+    """Return a plan of the changes in a file.
+
+    raw: the content, in the format of `change_file`. name: the file name, if there is one. Raise
+    BadChangeFile if lines are bad, PlanError if the file is too large or contains no changes.
+    """
+    file = read_change_file(raw)
+    if len(file.changes) > MAX_PLAN_ITEMS:
+        raise PlanError(
+            f"the file contains {len(file.changes):,} changes, and {MAX_PLAN_ITEMS:,} are allowed in a plan: "
+            f"split it, and create a plan from each part"
+        )
+    return PlanDraft(
+        title=title or _title(file, name), recipe={"file": name, "note": file.note}, changes=file.changes
+    )
+
+
+def _title(file: ChangeFile, name: str) -> str:
+    """Return a title such as `Grant 2 and revoke 1 from changes.csv`."""
+    verbs = [change.verb for change in file.changes]
+    counts = [f"{verb} {verbs.count(verb):,}" for verb in GRANT_VERBS if verb in verbs]
+    return f"{' and '.join(counts).capitalize()} from {name or 'pasted text'}"

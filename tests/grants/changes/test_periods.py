@@ -18,9 +18,8 @@ from grants.journal import Author, current_revision
 from grants.journal_details import parse_detail, period_detail
 from grants.models import GroupGrant, JournalLine, Membership, PlanItem, UserGrant
 from grants.plans.sources.bulk import parse_bulk_change, subtree_plan
-from grants.plans.sources.change_file import BadChangeFile
+from grants.plans.sources.change_file import BadChangeFile, file_plan
 from grants.plans.sources.copy import copy_plan
-from grants.plans.sources.file import file_plan
 from grants.plans.sources.like import like_plan
 from grants.principals.renaming import rename_group
 from grants.validity import Validity, format_time

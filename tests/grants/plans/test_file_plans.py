@@ -7,8 +7,7 @@ import pytest
 from grants.errors import PlanError
 from grants.models import Plan, User
 from grants.plans.sources import change_file
-from grants.plans.sources.change_file import COLUMNS, SAMPLES, BadChangeFile
-from grants.plans.sources.file import file_plan
+from grants.plans.sources.change_file import COLUMNS, SAMPLES, BadChangeFile, file_plan
 from tests.support.authors import COMMAND, all_grants, database_state, entity_states
 from tests.support.cast import create_sample_tenant
 from tests.support.changes import apply_plan, renew_plan
@@ -255,7 +254,7 @@ def test_an_unclosed_quote_is_reported_at_its_first_line():
 
 
 def test_more_changes_than_the_limit_of_a_plan_are_refused(monkeypatch):
-    monkeypatch.setattr("grants.plans.sources.file.MAX_PLAN_ITEMS", 2)
+    monkeypatch.setattr("grants.plans.sources.change_file.MAX_PLAN_ITEMS", 2)
     with pytest.raises(PlanError, match="the file contains 3 changes, and 2 are allowed in a plan: split it"):
         create(HEADER + GOOD)
 

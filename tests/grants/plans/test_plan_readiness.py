@@ -11,7 +11,7 @@ from entities.models import State
 from entities.services import ensure_entities
 from grants.errors import GrantError
 from grants.evaluation.engine import check
-from grants.lifecycle.missing_grants import active_user_by_name, missing_grants_to_delete
+from grants.lifecycle.readiness import active_user_by_name, missing_grants_to_delete
 from grants.plans.sources.readiness import readiness_plan
 from grants.policies.catalogue import GENERATIONS
 from grants.policies.question import Question

@@ -17,9 +17,9 @@ from grants.models import Plan, PlanState, User
 from grants.plans.effect import PrincipalEffects, changing_items
 from grants.plans.renew import SOURCES
 from grants.plans.sources.answer import answer_plan
+from grants.plans.sources.change_file import file_plan
 from grants.plans.sources.changes import change_set_plan
 from grants.plans.sources.copy import copy_plan
-from grants.plans.sources.file import file_plan
 from grants.plans.sources.ghosts import selected_ghost_plan
 from grants.plans.sources.members import members_plan
 from grants.plans.sources.readiness import readiness_plan

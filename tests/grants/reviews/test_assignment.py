@@ -10,7 +10,7 @@ from entities.vocabulary import Privilege
 from grants.authority.delegation import is_delegate
 from grants.models import Membership, User, UserGrant
 from grants.models.reviews import Campaign, ItemSource
-from grants.reviews.assignment_sql import MAX_CANDIDATES
+from grants.reviews.items_sql import MAX_CANDIDATES
 from grants.reviews.reviewers import concern_condition
 from grants.roles.capabilities import DELEGATE_ROLES, Role
 from tests.grants.reviews.support import item_of, open_campaign
