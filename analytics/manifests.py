@@ -13,7 +13,7 @@ from pyarrow.fs import FileSystem
 
 from grants.journal_keys import journal_keys
 
-# Spark and `storage.file_paths` skip names with this beginning.
+# Spark and `storage.parquet_paths` skip names with this beginning.
 MANIFEST_NAME = "_MANIFEST"
 
 

@@ -108,8 +108,8 @@ def folder_names(filesystem: FileSystem, path: str) -> list[str]:
     return sorted(info.base_name for info in infos if info.type == FileType.Directory)
 
 
-def file_paths(filesystem: FileSystem, path: str, extension: str) -> list[str]:
-    """Return the paths of the files in `path` with this extension, sorted. Empty if there is no such folder.
+def parquet_paths(filesystem: FileSystem, path: str) -> list[str]:
+    """Return the paths of the Parquet files in `path`, sorted. Empty if there is no such folder.
 
     Files with names that begin with `_` or `.` are skipped: they contain no rows, or they are not complete.
     """
@@ -118,7 +118,7 @@ def file_paths(filesystem: FileSystem, path: str, extension: str) -> list[str]:
         info.path
         for info in infos
         if info.type == FileType.File
-        and info.base_name.endswith(extension)
+        and info.base_name.endswith(".parquet")
         and not info.base_name.startswith(("_", "."))
     )
 

@@ -22,7 +22,7 @@ from analytics.results.index import (
     write_file_index,
 )
 from analytics.results.manifest import ReportManifest
-from analytics.storage import StorageError, file_paths, storage_path, storage_root
+from analytics.storage import StorageError, parquet_paths, storage_path, storage_root
 from analytics.tables import Table
 
 MAX_CAUSE_CHARACTERS = 200
@@ -73,7 +73,7 @@ def table_file_paths(table: Table, folder: str, manifest: ReportManifest | None 
     it opens.
     """
     filesystem, _ = storage_root()
-    paths = file_paths(filesystem, table_path(table, folder), ".parquet") if folder else []
+    paths = parquet_paths(filesystem, table_path(table, folder)) if folder else []
     if paths and manifest is not None:
         manifest.check_names(table.name, [path.rpartition("/")[2] for path in paths])
     return paths or raise_results_gone()
@@ -120,12 +120,12 @@ def raise_results_gone() -> NoReturn:
 
 
 def write_index(table: Table, folder: str) -> None:
-    """Write the index of a written table, unless the writer of its files wrote one."""
+    """Write the index of a written table."""
     filesystem, _ = storage_root()
     path = table_path(table, folder)
-    if filesystem.get_file_info(f"{path}/{INDEX_NAME}").type != FileType.File:
-        files = files_from_footers(filesystem, file_paths(filesystem, path, ".parquet"), table.key[0])
-        write_file_index(filesystem, path, files)
+    write_file_index(
+        filesystem, path, files_from_footers(filesystem, parquet_paths(filesystem, path), table.key[0])
+    )
 
 
 def scratch_problem(error: Exception) -> str:

@@ -3,9 +3,6 @@
 A report can consist of thousands of files. With the index, a page opens only the index and the one or two
 files with its rows. Tables that were written by an older version have no index; `read_file_index` returns
 None for them.
-
-This module does not import Django, because `analytics.spark`, which must work without Django, writes indexes
-too.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -16,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow.fs import FileSystem, FileType
 
-# Spark and `storage.file_paths` skip names with this beginning
+# Spark and `storage.parquet_paths` skip names with this beginning
 INDEX_NAME = "_index"
 # reading a footer from an object store takes tens of milliseconds, nearly all of it waiting
 FOOTERS_AT_ONCE = 16
@@ -80,12 +77,8 @@ def files_from_footers(filesystem: FileSystem, paths: Sequence[str], key_column:
 
 def _file_from_footer(filesystem: FileSystem, path: str, key_column: str) -> IndexedFile:
     with filesystem.open_input_file(path) as file:
-        return indexed_file(path.rpartition("/")[2], pq.ParquetFile(file).metadata, key_column)
-
-
-def indexed_file(name: str, metadata: pq.FileMetaData, key_column: str) -> IndexedFile:
-    """Return the entry of one file. key_column: the first column of the table's key."""
-    column = metadata.schema.names.index(key_column)
+        metadata = pq.ParquetFile(file).metadata
+    name, column = path.rpartition("/")[2], metadata.schema.names.index(key_column)
     groups = [
         metadata.row_group(number).column(column).statistics for number in range(metadata.num_row_groups)
     ]

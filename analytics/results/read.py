@@ -134,36 +134,23 @@ def _page_in_key_order(
 
 
 def _file_rows(path: str, columns: Sequence[str], start: int, count: int) -> list[dict]:
-    """Return `count` rows of a file, beginning with the row `start`.
+    """Return `count` rows of a file, beginning with the row `start`. The file has all of these rows.
 
     Reads only the row groups with these rows.
     """
     filesystem, _ = storage_root()
     rows: list[dict] = []
-    rows_before = 0
     with filesystem.open_input_file(path) as opened:
-        parquet = pq.ParquetFile(opened)
-        for group in range(parquet.num_row_groups):
-            group_rows = parquet.metadata.row_group(group).num_rows
-            first = max(0, start - rows_before)
-            if first < group_rows and len(rows) < count:
-                rows += _row_group_rows(
-                    parquet, group, columns, first, min(count - len(rows), group_rows - first)
-                )
-            rows_before += group_rows
-    return rows
-
-
-def _row_group_rows(
-    parquet: pq.ParquetFile, group: int, columns: Sequence[str], start: int, count: int
-) -> list[dict]:
-    rows: list[dict] = []
-    for batch in parquet.iter_batches(QUERY_BATCH_ROWS, row_groups=[group], columns=list(columns)):
-        if start < batch.num_rows:
-            rows += batch.slice(start, count - len(rows)).to_pylist()
-        if len(rows) == count:
-            break
-        start = max(0, start - batch.num_rows)
+        parquet, group = pq.ParquetFile(opened), 0
+        while start >= (group_rows := parquet.metadata.row_group(group).num_rows):
+            start, group = start - group_rows, group + 1
+        groups = range(group, parquet.num_row_groups)
+        for batch in parquet.iter_batches(QUERY_BATCH_ROWS, row_groups=groups, columns=list(columns)):
+            if start < batch.num_rows:
+                rows += batch.slice(start, count - len(rows)).to_pylist()
+            if len(rows) == count:
+                break
+            start = max(0, start - batch.num_rows)
     return rows
 
 

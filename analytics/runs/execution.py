@@ -5,6 +5,7 @@ import secrets
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from importlib import import_module
 
 from django.conf import settings
@@ -20,22 +21,25 @@ from analytics.analyses import (
 from analytics.interrupts import interrupt_queries
 from analytics.java import java_problem
 from analytics.models import RunStage
-from analytics.report import ComputedReport, Progress
 from analytics.results.compare import compare_with_previous
 from analytics.results.files import write_index
 from analytics.results.manifest import write_report_manifest
 from analytics.results.read import figures, sum_of_rows
 from analytics.runs.failure import failure_message, interruption_message
-from analytics.snapshots.snapshot import lease_snapshot
-from analytics.snapshots.spark_tables import tables_of_snapshot
+from analytics.snapshots.snapshot import Snapshot, lease_snapshot
 from analytics.spark.analysis_input import AnalysisInput
 from analytics.spark.engine import release_broadcasts
-from analytics.spark.schemas import read_table, write_table
-from analytics.spark.session import SparkUnavailable, kill_java, stop_spark
+from analytics.spark.schemas import Tables, read_snapshot, read_table, write_table
+from analytics.spark.session import (
+    SparkUnavailable,
+    kill_java,
+    session_for_small_tenant,
+    spark_session,
+    stop_spark,
+)
 from analytics.storage import discard_folder, spark_uri, storage_path
 from analytics.storage_identity import storage_identity
 from grants.jobs import JobContext, JobFailed, JobInterrupted, JobResult, retry_database
-from grants.models import Job
 from grants.policies.times import format_time
 
 logger = logging.getLogger(__name__)
@@ -43,6 +47,35 @@ logger = logging.getLogger(__name__)
 POLL_SECONDS = 1.0
 # Spark normally cancels its jobs at once; after this time its process is killed
 END_SECONDS = 20
+# a snapshot of at most this size has some hundred thousand rows, which one core reads in well under a second
+SMALL_SNAPSHOT_BYTES = 1_000_000
+
+
+@dataclass(slots=True)
+class Progress:
+    """Functions that receive the progress of an analysis, and can end it; by default they do nothing.
+
+    begin_stage: records that the analysis begins this stage. check: raises the exception that ends the analysis,
+    if its end was requested. track_jobs: treats all Spark jobs that this thread starts later as jobs of this
+    analysis.
+    """
+
+    begin_stage: Callable[[RunStage], None] = lambda stage: None
+    check: Callable[[], None] = lambda: None
+    track_jobs: Callable[[SparkContext], None] = lambda context: None
+
+
+@dataclass(frozen=True, slots=True)
+class ComputedReport:
+    """A report that was computed from a snapshot.
+
+    revision: the revision of the snapshot.
+    summary: the figures of the report, `detail_rows` and `detail_is_written`, and `snapshot_fault` if an
+    earlier snapshot of the revision was damaged.
+    """
+
+    revision: int
+    summary: dict
 
 
 def execute_run(context: JobContext) -> JobResult:
@@ -55,7 +88,13 @@ def execute_run(context: JobContext) -> JobResult:
     folder = retry_database(lambda: f"results/{storage_identity()}/run-{run.pk}-{run.attempt}")
     try:
         with RunProgress(context) as progress:
-            report = _compute(run, folder, progress)
+            report = compute_report(
+                analysis=analysis_by_name(run.type),
+                options=run.options,
+                folder=folder,
+                max_detail_rows=settings.RUN_DETAIL_ROWS_MOST,
+                progress=progress,
+            )
             summary = report.summary | retry_database(
                 lambda: compare_with_previous(run, folder, check=context.check), check=context.check
             )
@@ -72,26 +111,16 @@ def execute_run(context: JobContext) -> JobResult:
     return JobResult(summary, report.revision, folder, manifest_hash)
 
 
-def _compute(run: Job, folder: str, progress: Progress) -> ComputedReport:
-    return compute_report(
-        analysis=analysis_by_name(run.type),
-        options=run.options,
-        folder=folder,
-        max_detail_rows=settings.RUN_DETAIL_ROWS_MOST,
-        progress=progress,
-    )
-
-
-class RunProgress:
-    """A `Progress` that shows the tasks of Spark in the job, and ends Spark jobs and DuckDB queries with it.
+class RunProgress(Progress):
+    """The progress of a job: shows the tasks of Spark in the job, and ends Spark jobs and DuckDB queries with it.
 
     A context manager around the computation in this thread. A second thread talks to Spark; the thread of
     the job works without Spark, and kills a Java process that does not answer.
     """
 
     def __init__(self, context: JobContext):
+        super().__init__(context.begin_stage, context.check, self._track_jobs)
         self.context = context
-        self.begin_stage, self.check = context.begin_stage, context.check
         self._group = f"run-{context.job.pk}-{context.job.attempt}-{context.job.claim}"
         self._spark: SparkContext | None = None
         self._stop = threading.Event()
@@ -110,7 +139,7 @@ class RunProgress:
         # if Java does not answer, the thread ends with the Java process
         self._thread.join(POLL_SECONDS)
 
-    def track_jobs(self, context: SparkContext) -> None:
+    def _track_jobs(self, context: SparkContext) -> None:
         context.setJobGroup(self._group, str(self.context.job), interruptOnCancel=True)
         self._spark = context
 
@@ -170,7 +199,7 @@ def compute_report(
         snapshot = retry_database(
             lambda: stack.enter_context(lease_snapshot(check=progress.check)), check=progress.check
         )
-        tables = tables_of_snapshot(snapshot, progress)
+        tables = _tables_of_snapshot(snapshot, progress)
         progress.begin_stage(RunStage.COMPUTING)
         analysis_input = AnalysisInput(
             tables,
@@ -197,6 +226,27 @@ def compute_report(
     if snapshot.replaced_fault:
         summary["snapshot_fault"] = snapshot.replaced_fault
     return ComputedReport(snapshot.revision, summary)
+
+
+def _tables_of_snapshot(snapshot: Snapshot, progress: Progress) -> Tables:
+    """Start or reuse the Spark session, and return the tables of the snapshot. All later Spark jobs of this
+    thread are tracked.
+
+    Raise SparkUnavailable, or SparkExited if Java ended.
+    """
+    progress.begin_stage(RunStage.SPARK)
+    spark = spark_session(
+        master=settings.SPARK_MASTER,
+        memory=settings.SPARK_DRIVER_MEMORY,
+        settings=settings.SPARK_CONF,
+        patience_seconds=min(settings.SPARK_START_SECONDS, settings.RUN_TIMEOUT_SECONDS),
+        scratch_parent=settings.TEMP_DIR,
+    )
+    progress.track_jobs(spark.sparkContext)
+    is_small = snapshot.size_bytes <= SMALL_SNAPSHOT_BYTES
+    return read_snapshot(
+        session_for_small_tenant(spark) if is_small else spark, snapshot.uri, is_small=is_small
+    )
 
 
 def _write_output(output: Output, analysis_input: AnalysisInput, folder: str) -> None:
@@ -231,7 +281,7 @@ def analysis_in_foreground(
                 options=options,
                 folder=folder,
                 max_detail_rows=None if with_detail else 0,
-                progress=_ForegroundProgress(on_stage),
+                progress=Progress(on_stage),
             )
         except Exception as error:
             logger.debug("%s failed", analysis.name, exc_info=error)
@@ -240,16 +290,3 @@ def analysis_in_foreground(
     finally:
         stop_spark()
         discard_folder(folder)
-
-
-class _ForegroundProgress:
-    """A `Progress` that only Ctrl-C can end."""
-
-    def __init__(self, on_stage: Callable[[RunStage], None]):
-        self.begin_stage = on_stage
-
-    def check(self) -> None:
-        return None
-
-    def track_jobs(self, context) -> None:
-        context.setJobGroup("command", "an analysis in the foreground", interruptOnCancel=True)

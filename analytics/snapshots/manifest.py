@@ -1,4 +1,4 @@
-"""The manifest of a snapshot: its files with their rows, sizes and modification times, its revision and its
+"""The manifest of a snapshot: its files with their sizes and modification times, its revision and its
 schema version.
 
 It is written last and deleted first, so a snapshot without a manifest is incomplete. Verification takes one
@@ -6,7 +6,7 @@ listing of the snapshot and opens only the manifest.
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass
 
 from pyarrow.fs import FileInfo, FileSelector, FileSystem, FileType
@@ -23,9 +23,9 @@ from analytics.tables import SNAPSHOT_TABLES
 
 LEASE_PREFIX = "_LEASE-"
 PURPOSE = "snapshot manifest"
-# Increase it if the rows of a table get another meaning. A change of columns changes SCHEMA_VERSION by
-# itself.
-_MEANING = 1
+# Increase it if the manifest changes, or the rows of a table get another meaning. A change of columns changes
+# SCHEMA_VERSION by itself.
+_MEANING = 2
 SCHEMA_VERSION = f"{_MEANING}-{hashlib.sha256(repr(SNAPSHOT_TABLES).encode()).hexdigest()[:16]}"
 
 
@@ -36,24 +36,22 @@ class SnapshotFile:
     """
 
     path: str
-    rows: int
     bytes: int
     changed_ns: int | None
 
 
 def write_snapshot_manifest(
-    filesystem: FileSystem, folder: str, revision: int, rows_by_path: Mapping[str, int]
+    filesystem: FileSystem, folder: str, revision: int, paths: Collection[str]
 ) -> tuple[SnapshotFile, ...]:
-    """Write the manifest of a complete snapshot and return its files. rows_by_path: by path within the
-    snapshot.
+    """Write the manifest of a complete snapshot and return its files. paths: of the files, within the snapshot.
 
     One listing.
     """
-    files = []
-    for info in _stored_files(filesystem, folder):
-        path = info.path.removeprefix(f"{folder}/")
-        files.append(SnapshotFile(path, rows_by_path[path], info.size, info.mtime_ns))
-    if missing := rows_by_path.keys() - {file.path for file in files}:
+    files = [
+        SnapshotFile(info.path.removeprefix(f"{folder}/"), info.size, info.mtime_ns)
+        for info in _stored_files(filesystem, folder)
+    ]
+    if missing := set(paths) - {file.path for file in files}:
         raise OSError(f"{folder}/{min(missing)} is missing after it was written")
     contents = {
         "snapshot": _name_of(folder),

@@ -24,40 +24,29 @@ def write_rows(
     schema: pa.Schema,
     parts: Iterable[QuerySet],
     check: Callable[[], None],
-) -> dict[str, int]:
+) -> list[str]:
     """Write the rows of querysets as several files in `folder/name`, so that Spark reads them in parallel.
 
     The querysets return values in the order of the schema. Without rows, there is one file without rows.
     check: called between batches of rows; its exceptions end the writing.
-    Return the number of rows of each file, by its path within `folder`.
+    Return the paths of the files within `folder`.
     """
     filesystem.create_dir(f"{folder}/{name}")
-    writer, rows_by_path, path = None, {}, ""
-    try:
-        for batch in chain.from_iterable(_batches(rows, schema) for rows in parts):
-            check()
-            if writer is None or rows_by_path[path] >= ROWS_PER_FILE:
-                if writer is not None:
-                    writer.close()
-                path = _part_path(name, len(rows_by_path))
-                writer, rows_by_path[path] = _writer(filesystem, f"{folder}/{path}", schema), 0
-            writer.write_batch(batch.cast(schema))
-            rows_by_path[path] += batch.num_rows
-        if writer is None:
-            path = _part_path(name, 0)
-            writer, rows_by_path[path] = _writer(filesystem, f"{folder}/{path}", schema), 0
-    finally:
-        if writer is not None:
-            writer.close()
-    return rows_by_path
-
-
-def _part_path(name: str, number: int) -> str:
-    return f"{name}/part-{number:05}.parquet"
-
-
-def _writer(filesystem: FileSystem, path: str, schema: pa.Schema) -> pq.ParquetWriter:
-    return pq.ParquetWriter(path, schema, filesystem=filesystem, compression="zstd")
+    batches = chain.from_iterable(_batches(rows, schema) for rows in parts)
+    paths: list[str] = []
+    batch = next(batches, None)
+    while batch is not None or not paths:
+        paths.append(f"{name}/part-{len(paths):05}.parquet")
+        rows_in_file = 0
+        with pq.ParquetWriter(
+            f"{folder}/{paths[-1]}", schema, filesystem=filesystem, compression="zstd"
+        ) as writer:
+            while batch is not None and rows_in_file < ROWS_PER_FILE:
+                check()
+                writer.write_batch(batch.cast(schema))
+                rows_in_file += batch.num_rows
+                batch = next(batches, None)
+    return paths
 
 
 def _batches(rows: QuerySet, schema: pa.Schema) -> Iterator[pa.RecordBatch]:

@@ -212,10 +212,10 @@ def _write_snapshot(
     try:
         filesystem.create_dir(path)
         lease = _create_lease(filesystem, path)
-        rows_by_path: dict[str, int] = {}
+        paths: list[str] = []
         for table, parts in _table_rows():
-            rows_by_path |= write_rows(filesystem, path, table.name, arrow_schema(table), parts, check)
-        return write_snapshot_manifest(filesystem, path, revision, rows_by_path), lease
+            paths += write_rows(filesystem, path, table.name, arrow_schema(table), parts, check)
+        return write_snapshot_manifest(filesystem, path, revision, paths), lease
     except BaseException:
         discard_path(filesystem, path)
         raise

@@ -21,12 +21,12 @@ TABLE_BATCH_ROWS = 1 << 20
 BatchFunction = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
-def group_rows(batches: Iterable[pa.RecordBatch], column: str) -> dict[int, list[dict[str, Any]]]:
-    """Return the rows of the batches as dicts, grouped by the value of an integer column."""
+def rows_by_part(batches: Iterable[pa.RecordBatch]) -> dict[int, list[dict[str, Any]]]:
+    """Return the rows of the batches as dicts, by the number of their part (the column `part`)."""
     groups: dict[int, list[dict[str, Any]]] = {}
     for batch in batches:
         for row in batch.to_pylist():
-            groups.setdefault(row[column], []).append(row)
+            groups.setdefault(row["part"], []).append(row)
     return groups
 
 

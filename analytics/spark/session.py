@@ -6,6 +6,7 @@ may stop it.
 """
 
 import os
+import shlex
 import socket
 import subprocess
 import sys
@@ -16,18 +17,21 @@ from pathlib import Path
 
 from py4j.java_gateway import JavaGateway
 from py4j.protocol import Py4JError
-from pyspark import SparkContext
+from pyspark import SparkContext, java_gateway
 from pyspark.sql import SparkSession
 
 from analytics.folders import ScratchError, create_scratch_folder, remove_scratch_folder
-from analytics.spark.java_process import LaunchedJava, record_java
-from analytics.spark.properties import properties_argument, write_properties
 
 # The time that the Java process may take to exit.
 SHUTDOWN_SECONDS = 30
+# A process ends shortly after its connections.
+EXIT_SECONDS = 1.0
+# The exit status of a shell that reports a killed process is higher by this.
+SHELL_STATUS = 128
 # Limits for starting Spark, and for a standalone master to accept a connection.
 START_SECONDS = 120
 CONNECT_SECONDS = 5
+_ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
 LOG_SETTINGS = Path(__file__).with_name("log4j2.properties").as_uri()
 
 # With one partition for each table no step needs an exchange, so a query is one job that is planned once.
@@ -64,6 +68,28 @@ class SparkExited(SparkUnavailable):
 
 class SparkKilled(SparkExited):
     """The Java process was killed while Spark started."""
+
+
+class LaunchedJava:
+    """The Java process that PySpark launched in a block; none so far if `process` is None.
+
+    PySpark itself keeps the handle only of a process that answered.
+    """
+
+    process: subprocess.Popen | None = None
+
+    def kill(self) -> None:
+        if self.process is not None:
+            self.process.kill()
+
+    def was_killed(self) -> bool:
+        """Return whether a signal ended the process, as the kernel does when the memory is full."""
+        if self.process is None:
+            return False
+        with suppress(subprocess.TimeoutExpired):
+            status = self.process.wait(EXIT_SECONDS)
+            return status < 0 or status > SHELL_STATUS
+        return False
 
 
 def spark_session(
@@ -312,3 +338,65 @@ def _close_gateway(gateway: JavaGateway) -> None:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+
+
+@contextmanager
+def record_java() -> Iterator[LaunchedJava]:
+    """Yield the Java process that PySpark launches in the block."""
+    launched, popen = LaunchedJava(), java_gateway.Popen
+
+    def launch(*arguments, **options):
+        launched.process = popen(*arguments, **options)
+        return launched.process
+
+    java_gateway.Popen = launch
+    try:
+        yield launched
+    finally:
+        java_gateway.Popen = popen
+
+
+def write_properties(path: Path, settings: Mapping[str, str]) -> None:
+    """Write a Java properties file that only its owner can read.
+
+    The arguments of a process are visible to all users of the machine, so settings are passed in a file.
+    """
+    lines = [f"{_escape(name)}={_escape(value)}\n" for name, value in settings.items()]
+    with open(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w", encoding="ascii") as file:
+        file.writelines(lines)
+
+
+def _escape(text: str) -> str:
+    """Escape the characters with a meaning in a properties file, and all characters outside of printable
+    ASCII.
+    """
+    return "".join(
+        f"\\{character}"
+        if character in "\\=:#! "
+        else character
+        if " " < character < "\x7f"
+        else _unicode_escapes(character)
+        for character in text
+    )
+
+
+def _unicode_escapes(character: str) -> str:
+    units = character.encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{units[first : first + 4]}" for first in range(0, len(units), 4))
+
+
+@contextmanager
+def properties_argument(path: Path) -> Iterator[None]:
+    """Let PySpark start Java with this properties file; the settings of spark-defaults.conf still apply."""
+    previous = os.environ.get(_ARGUMENTS)
+    arguments = (
+        f"--load-spark-defaults --properties-file {shlex.quote(str(path))} {previous or 'pyspark-shell'}"
+    )
+    os.environ[_ARGUMENTS] = arguments
+    try:
+        yield
+    finally:
+        if previous is None:
+            del os.environ[_ARGUMENTS]
+        else:
+            os.environ[_ARGUMENTS] = previous

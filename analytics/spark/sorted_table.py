@@ -14,22 +14,18 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyarrow.fs import LocalFileSystem
 from pyspark import TaskContext, cloudpickle
 from pyspark.sql import DataFrame
 
 from analytics.arrow import arrow_schema
-from analytics.results import index
-from analytics.results.index import IndexedFile, indexed_file, write_file_index
 from analytics.spark.batches import BATCH_ROWS, BatchFunction
 from analytics.tables import Table
 
 # Python workers of a cluster do not have the console's code.
-for module in (sys.modules[__name__], index):
-    cloudpickle.register_pickle_by_value(module)
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 # The columns that a worker returns for each file that it wrote.
-FILES = "part int, name string, rows long, least string, greatest string"
+FILES = "part int, name string"
 LOCAL_SCHEME = "file://"
 # The size limit of the dictionary of one column in one row group. Beyond it, each row contains its text.
 DICTIONARY_BYTES = 64 << 20
@@ -60,7 +56,7 @@ def is_shared(uri: str) -> bool:
 
 
 def write_files(sorted_table: SortedTable, uri: str) -> None:
-    """Write the table in the workers, and its index. Replace an existing table. uri: a URI for which
+    """Write the table in the workers. Replace an existing table. uri: a URI for which
     `is_shared` is true.
 
     If a worker fails, the folder has no file that a reader would read.
@@ -72,18 +68,13 @@ def write_files(sorted_table: SortedTable, uri: str) -> None:
     write = _write_partition(sorted_table.rows, str(folder), sorted_table.table.key[0])
     # One row for each file. A partition writes at most one file.
     written = sorted_table.source.mapInArrow(write, FILES).collect()
-    files = []
-    for file in sorted(written, key=lambda file: file.part):
-        name = f"part-{file.part:05}.parquet"
-        (folder / file.name).rename(folder / name)
-        files.append(IndexedFile(name, file.rows, file.least, file.greatest))
+    for file in written:
+        (folder / file.name).rename(folder / f"part-{file.part:05}.parquet")
     # Delete the files of failed attempts.
     for leftover in folder.glob(".*"):
         leftover.unlink()
-    if not files:
-        files.append(IndexedFile("part-00000.parquet", 0))
-        pq.write_table(arrow_schema(sorted_table.table).empty_table(), folder / files[0].name)
-    write_file_index(LocalFileSystem(), str(folder), files)
+    if not written:
+        pq.write_table(arrow_schema(sorted_table.table).empty_table(), folder / "part-00000.parquet")
 
 
 def _write_partition(rows: BatchFunction, folder: str, first_key: str) -> BatchFunction:
@@ -114,16 +105,7 @@ def _write_partition(rows: BatchFunction, folder: str, first_key: str) -> BatchF
                 raise OSError(f"{path}: {error}") from error
         if writer:
             writer.close()
-            file = indexed_file(name, pq.read_metadata(path), first_key)
-            yield pa.record_batch(
-                {
-                    "part": pa.array([task.partitionId()], pa.int32()),
-                    "name": [name],
-                    "rows": [file.rows],
-                    "least": pa.array([file.least], pa.string()),
-                    "greatest": pa.array([file.greatest], pa.string()),
-                }
-            )
+            yield pa.record_batch({"part": pa.array([task.partitionId()], pa.int32()), "name": [name]})
 
     return write
 

@@ -85,9 +85,5 @@ def type_of(job: Job) -> JobType:
     return JOB_TYPES.get(job.type) or JobType(_fail_as_unknown, settings.RUN_QUEUE)
 
 
-def types_of_queue(queue: str) -> list[str]:
-    return [name for name, type_ in JOB_TYPES.items() if type_.queue == queue]
-
-
 def _fail_as_unknown(context: Any) -> None:
     raise JobFailed(f"This version of the console has no jobs of the type {context.job.type}.")

@@ -8,7 +8,7 @@ import random
 import pytest
 from django.core.management import call_command
 
-from analytics.snapshots import spark_tables
+from analytics.runs import execution
 from analytics.snapshots.snapshot import lease_snapshot
 from analytics.spark.engine import PairTable, evaluate_rules
 from analytics.spark.engine.rules import generation_rules, visibility_rules
@@ -24,7 +24,7 @@ from tests.support.random_tenants import random_tenant, reference_is_permitted, 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.django_db(transaction=True)]
 
 SEEDS = range(3)
-SMALL, LARGE = spark_tables.SMALL_SNAPSHOT_BYTES, 0
+SMALL, LARGE = execution.SMALL_SNAPSHOT_BYTES, 0
 # computing the same tables with the settings of a large tenant takes several times as long
 SEEDS_AND_SIZES = [*((seed, SMALL) for seed in SEEDS), (len(SEEDS), LARGE)]
 CUSTOM_ADDRESSES = ("record:one", "record:two", "widget:ns0.w.1", "widget:ns1.w", "probe:ns0.shop.p1")
@@ -40,7 +40,7 @@ def folder(settings, tmp_path, monkeypatch):
 @pytest.fixture
 def size(request, monkeypatch):
     """Set the size of the largest snapshot that counts as small."""
-    monkeypatch.setattr(spark_tables, "SMALL_SNAPSHOT_BYTES", request.param)
+    monkeypatch.setattr(execution, "SMALL_SNAPSHOT_BYTES", request.param)
 
 
 def tenant_with_custom_kinds(seed):

@@ -4,8 +4,8 @@ import pytest
 
 from analytics.analyses import analysis_by_name
 from analytics.results.read import result_batches
-from analytics.runs.execution import compute_report
-from analytics.snapshots import spark_tables
+from analytics.runs import execution
+from analytics.runs.execution import Progress, compute_report
 from analytics.spark.engine.rules import namespace_deletion_requirement
 from entities.models import State
 from entities.vocabulary import Privilege
@@ -22,19 +22,6 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.django_db(transac
 READINESS = analysis_by_name("delete-readiness")
 
 
-class NoProgress:
-    """A `computation.Progress` that does nothing."""
-
-    def begin_stage(self, stage):
-        pass
-
-    def check(self):
-        pass
-
-    def track_jobs(self, context):
-        pass
-
-
 def spark_readiness(generation):
     """Return {(namespace, user): (required, held, ready, missing addresses)} from Spark."""
     compute_report(
@@ -42,7 +29,7 @@ def spark_readiness(generation):
         options={"generation": generation},
         folder="report",
         max_detail_rows=None,
-        progress=NoProgress(),
+        progress=Progress(),
     )
     missing = {}
     for row in table_rows(READINESS.detail.table):
@@ -85,9 +72,7 @@ def reference_readiness(tenant, generation):
 def test_spark_sql_and_the_reference_agree_in_every_generation(spark, settings, tmp_path, monkeypatch, seed):
     # the last tenants use the settings of a large tenant
     is_large = seed > 2
-    monkeypatch.setattr(
-        spark_tables, "SMALL_SNAPSHOT_BYTES", 0 if is_large else spark_tables.SMALL_SNAPSHOT_BYTES
-    )
+    monkeypatch.setattr(execution, "SMALL_SNAPSHOT_BYTES", 0 if is_large else execution.SMALL_SNAPSHOT_BYTES)
     settings.SNAPSHOT_URI = str(tmp_path)
     tenant = random_tenant(seed)
     store_tenant(tenant)

@@ -9,7 +9,6 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from analytics.spark.analysis_input import AnalysisInput
-from analytics.spark.principals import first_and_last_users, user_names
 from analytics.spark.schemas import Tables
 from entities.vocabulary import MIN_ADMINISTRATORS, Privilege
 
@@ -19,7 +18,11 @@ def rows(analysis_input: AnalysisInput) -> DataFrame:
     return (
         _live_with_admins(analysis_input.tables)
         .where(_is_stranded())
-        .join(user_names(analysis_input.tables), on=F.col("first_user") == F.col("user_id"), how="left")
+        .join(
+            analysis_input.tables.users.select(F.col("id").alias("first_user"), F.col("name").alias("user")),
+            on="first_user",
+            how="left",
+        )
         .select(
             "entity",
             F.col("user").isNotNull().cast("long").alias("admins"),
@@ -58,7 +61,7 @@ def _live_with_admins(tables: Tables) -> DataFrame:
     """
     administered = (
         tables.grants.where(F.col("privilege") == Privilege.ADMIN.value)
-        .join(first_and_last_users(tables), on=["principal_type", "principal_id"], how="inner")
+        .join(_first_and_last_users(tables), on=["principal_type", "principal_id"], how="inner")
         .groupBy(F.col("entity_id").alias("id"))
         .agg(F.min("first_user").alias("first_user"), F.max("last_user").alias("last_user"))
     )
@@ -68,3 +71,25 @@ def _live_with_admins(tables: Tables) -> DataFrame:
         .join(administered.hint("merge"), on="id", how="left")
         .select("kind", "entity", "first_user", "last_user")
     )
+
+
+def _first_and_last_users(tables: Tables) -> DataFrame:
+    """Return principal_type, principal_id, first_user and last_user of every active user, and of every group
+    with active members.
+
+    first_user, last_user: the lowest and the highest id of the users that its grants apply to; equal for a
+    single user. A snapshot contains no inactive users.
+    """
+    users = tables.users.select(
+        F.lit("user").alias("principal_type"),
+        F.col("id").alias("principal_id"),
+        F.col("id").alias("first_user"),
+        F.col("id").alias("last_user"),
+    )
+    active = tables.users.select(F.col("id").alias("user_id"))
+    groups = (
+        tables.memberships.join(F.broadcast(active), on="user_id", how="left_semi")
+        .groupBy(F.lit("group").alias("principal_type"), F.col("group_id").alias("principal_id"))
+        .agg(F.min("user_id").alias("first_user"), F.max("user_id").alias("last_user"))
+    )
+    return users.unionByName(groups)

@@ -26,8 +26,8 @@ from analytics.spark.batches import (
     BATCH_ROWS,
     TABLE_BATCH_ROWS,
     BatchFunction,
-    group_rows,
     packed_column,
+    rows_by_part,
     text_array,
     unpack_numbers,
 )
@@ -187,10 +187,10 @@ def merge_pairs(
         operations = [""] * len(operations)
 
     def merge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        rows_by_part = group_rows(batches, "part")
+        parts = rows_by_part(batches)
         directory = Directory.load(broadcast)
-        for part in sorted(rows_by_part):
-            yield from _sorted_rows(rows_by_part.pop(part), part, order, columns, operations, directory)
+        for part in sorted(parts):
+            yield from _sorted_rows(parts.pop(part), part, order, columns, operations, directory)
 
     return merge
 

@@ -18,8 +18,8 @@ from pyspark import cloudpickle
 from analytics.spark.batches import (
     TABLE_BATCH_ROWS,
     BatchFunction,
-    group_rows,
     packed_column,
+    rows_by_part,
     text_array,
     unpack_numbers,
 )
@@ -153,11 +153,11 @@ def merge_sums(
         directory = Directory.load(broadcast)
         key = order.key(directory)
         first_keys = order.first_keys(key)
-        rows_by_part = group_rows(batches, "part")
-        for part in sorted(rows_by_part):
+        parts = rows_by_part(batches)
+        for part in sorted(parts):
             columns = [
                 [unpack_numbers(row[name]).astype(np.int64) for name in ("keys", "gained", "lost")]
-                for row in rows_by_part.pop(part)
+                for row in parts.pop(part)
             ]
             sums = add_up([(keys, gained, lost) for keys, gained, lost in columns])
             for first in range(0, len(sums[0]), TABLE_BATCH_ROWS):

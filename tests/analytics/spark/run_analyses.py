@@ -18,19 +18,6 @@ import django
 OPTIONS = {"generation": "existing", "to_generation": "final"}
 
 
-class NoProgress:
-    """A `computation.Progress` that does nothing."""
-
-    def begin_stage(self, stage) -> None:
-        return None
-
-    def check(self) -> None:
-        return None
-
-    def track_jobs(self, context) -> None:
-        return None
-
-
 def describe_worker(_):
     """Return (folder, packages of the console that can be imported, whether there are Django settings) of a
     Python worker.
@@ -44,7 +31,7 @@ def describe_worker(_):
 def write_tables(folder: Path, results_folder: str) -> None:
     from analytics.analyses import ANALYSES
     from analytics.results.export import export_table
-    from analytics.runs.execution import compute_report
+    from analytics.runs.execution import Progress, compute_report
     from analytics.runs.services import validated_options
 
     folder.mkdir()
@@ -58,7 +45,7 @@ def write_tables(folder: Path, results_folder: str) -> None:
             options=options,
             folder=report_folder,
             max_detail_rows=None,
-            progress=NoProgress(),
+            progress=Progress(),
         )
         for output in analysis.written_outputs:
             export_table(output.table, report_folder, folder / f"{name}.{output.table.name}.jsonl")
@@ -68,13 +55,13 @@ def main(folder: Path, sizes: list[str]) -> None:
     django.setup()
     from django.conf import settings
 
-    from analytics.snapshots import spark_tables
+    from analytics.runs import execution
     from analytics.spark.session import spark_session, stop_spark
 
-    max_small_bytes = {"small": spark_tables.SMALL_SNAPSHOT_BYTES, "large": 0}
+    max_small_bytes = {"small": execution.SMALL_SNAPSHOT_BYTES, "large": 0}
     try:
         for size in sizes:
-            spark_tables.SMALL_SNAPSHOT_BYTES = max_small_bytes[size]
+            execution.SMALL_SNAPSHOT_BYTES = max_small_bytes[size]
             write_tables(folder / size, f"results/{folder.name}/{size}")
         context = spark_session(
             master=settings.SPARK_MASTER, memory=settings.SPARK_DRIVER_MEMORY

@@ -17,7 +17,7 @@ from django.conf import settings
 from django.core.management import call_command
 
 from analytics.analyses import ANALYSES
-from analytics.spark.properties import write_properties
+from analytics.spark.session import write_properties
 from authzconsole.ops import ROOT
 from authzconsole.ops.address import free_port
 from tests.analytics.spark.run_analyses import write_tables

@@ -6,8 +6,7 @@ import sys
 import pytest
 
 from analytics.runs.failure import failure_message
-from analytics.spark.java_process import LaunchedJava
-from analytics.spark.session import SparkKilled
+from analytics.spark.session import LaunchedJava, SparkKilled
 from authzconsole.ops import ROOT
 
 # Run in a separate process, because the session of the tests is already connected. `before`: kill Java before

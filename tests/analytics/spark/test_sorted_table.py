@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow.fs import LocalFileSystem
 
-from analytics.results.index import IndexedFile, read_file_index
+from analytics.results.index import IndexedFile, files_from_footers
 from analytics.spark.schemas import read_table, write_table
 from analytics.spark.sorted_table import SortedTable, is_shared
 from analytics.tables import VISIBILITY_NAMESPACES as TABLE
@@ -65,16 +65,13 @@ def test_a_table_without_rows_has_one_file_without_rows(spark, tmp_path):
     assert read_files(tmp_path / "table") == [[]]
 
 
-def test_the_index_describes_the_files(spark, tmp_path):
+def test_the_footers_contain_the_range_of_the_first_key_column(spark, tmp_path):
     write_table(numbers_table(spark), TABLE, str(tmp_path / "table"))
-    assert read_file_index(LocalFileSystem(), str(tmp_path / "table")) == [
+    paths = sorted(map(str, (tmp_path / "table").iterdir()))
+    assert files_from_footers(LocalFileSystem(), paths, TABLE.key[0]) == [
         IndexedFile("part-00000.parquet", 4, "user 00", "user 03"),
         IndexedFile("part-00001.parquet", 4, "user 04", "user 07"),
         IndexedFile("part-00002.parquet", 4, "user 08", "user 11"),
-    ]
-    write_table(numbers_table(spark, rows=0), TABLE, str(tmp_path / "table"))
-    assert read_file_index(LocalFileSystem(), str(tmp_path / "table")) == [
-        IndexedFile("part-00000.parquet", 0)
     ]
 
 
