@@ -3,7 +3,6 @@ the run.
 """
 
 import logging
-import re
 from collections.abc import Mapping
 from io import StringIO
 from typing import TextIO
@@ -11,7 +10,6 @@ from typing import TextIO
 import structlog
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
-from structlog.dev import Column
 from structlog.typing import EventDict, ExcInfo, Processor
 
 FORMATS = ("text", "json")
@@ -71,32 +69,6 @@ class RoutineTaskFilter(logging.Filter):
         }
 
 
-_QUOTED = re.compile(r"""[ \t=\r\n"']""")
-
-
-def _plain(key: str, value: object) -> str:
-    return str(value)
-
-
-def _in_brackets(key: str, value: object) -> str:
-    return f"[{value}]"
-
-
-def _key_and_value(key: str, value: object) -> str:
-    return f"{key}={value if isinstance(value, str) and not _QUOTED.search(value) else repr(value)}"
-
-
-# The same columns as those of ConsoleRenderer without colors, which takes three times as long.
-_COLUMNS = [
-    Column("", _key_and_value),
-    Column("timestamp", _plain),
-    Column("level", _in_brackets),
-    Column("event", _plain),
-    Column("logger", _in_brackets),
-    Column("logger_name", _in_brackets),
-]
-
-
 def _write_traceback(stream: TextIO, exception: ExcInfo) -> None:
     text = StringIO()
     structlog.dev.plain_traceback(text, exception)
@@ -108,7 +80,9 @@ def _renderers(log_format: str) -> list[Processor]:
         return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
     return [
         escape_unprintable_characters,
-        structlog.dev.ConsoleRenderer(columns=_COLUMNS, exception_formatter=_write_traceback),
+        structlog.dev.ConsoleRenderer(
+            colors=False, pad_event_to=0, pad_level=False, exception_formatter=_write_traceback
+        ),
     ]
 
 

@@ -14,7 +14,6 @@ from analytics.results.files import table_dataset, translate_read_errors
 from analytics.results.manifest import ReportManifest
 from analytics.tables import ColumnType, Table
 
-# DuckDB uses temporary files if a query needs more.
 MEMORY_LIMIT = "1GB"
 
 
@@ -45,14 +44,23 @@ def open_database(
     manifest: the manifest of a signed report. Raise StorageError, ResultsGone or ReportChanged if the table
     cannot be read.
     """
-    with translate_read_errors(), scratch_folder(settings.TEMP_DIR) as spill_folder:
-        with interruptible_database(
-            {"memory_limit": MEMORY_LIMIT, "temp_directory": spill_folder}
-        ) as database:
-            database.register(
-                table.name, table_dataset(table, folder, _first_key_values(table, where), manifest)
-            )
-            yield database
+    with spilling_database() as database:
+        database.register(table.name, table_dataset(table, folder, _first_key_values(table, where), manifest))
+        yield database
+
+
+@contextmanager
+def spilling_database(memory_limit: str = MEMORY_LIMIT) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Open an empty database that uses temporary files if a query needs more memory.
+
+    Errors of reading are converted into StorageError, so read the results inside the block.
+    """
+    with (
+        translate_read_errors(),
+        scratch_folder(settings.TEMP_DIR) as spill_folder,
+        interruptible_database({"memory_limit": memory_limit, "temp_directory": spill_folder}) as database,
+    ):
+        yield database
 
 
 def _first_key_values(table: Table, where: ResultFilter) -> list[str] | None:

@@ -10,7 +10,8 @@ from django.core.management import call_command
 
 from analytics.runs import execution
 from analytics.snapshots.snapshot import lease_snapshot
-from analytics.spark.engine import PairTable, evaluate_rules
+from analytics.spark.engine import PairTable, bits, encode, evaluate_rules, sums, units
+from analytics.spark.engine import pairs as engine_pairs
 from analytics.spark.engine.rules import generation_rules, visibility_rules
 from analytics.spark.schemas import read_snapshot
 from analytics.tables import IMPACT_DETAIL
@@ -39,8 +40,24 @@ def folder(settings, tmp_path, monkeypatch):
 
 @pytest.fixture
 def size(request, monkeypatch):
-    """Set the size of the largest snapshot that counts as small."""
+    """Set the size of the largest snapshot that counts as small. With LARGE, every limit of the engine is so low
+    that namespaces are split into blocks, and users, counts and pairs are processed in several steps.
+    """
     monkeypatch.setattr(execution, "SMALL_SNAPSHOT_BYTES", request.param)
+    if request.param == LARGE:
+        lower_limits(monkeypatch)
+
+
+def lower_limits(monkeypatch):
+    for module, name in (
+        (units, "UNIT_ENTITIES"),
+        (encode, "_SAMPLED_ENTITIES"),
+        (bits, "CHUNK_BYTES"),
+        (sums, "MAX_BUFFERED_COUNTS"),
+        (engine_pairs, "MAX_BUFFERED_PAIRS"),
+        (engine_pairs, "MIN_PAIRS_PER_PART"),
+    ):
+        monkeypatch.setattr(module, name, 8)
 
 
 def tenant_with_custom_kinds(seed):
@@ -82,8 +99,10 @@ def permissions(tenant, generation):
 @pytest.mark.parametrize("generation", GENERATIONS)
 @pytest.mark.parametrize(("seed", "is_small"), [*((seed, True) for seed in SEEDS), (len(SEEDS), False)])
 def test_every_decision_of_every_generation_equals_the_reference(
-    spark, own_kinds, seed, generation, is_small
+    spark, own_kinds, monkeypatch, seed, generation, is_small
 ):
+    if not is_small:
+        lower_limits(monkeypatch)
     tenant = tenant_with_custom_kinds(seed)
     with lease_snapshot() as snapshot:
         tables = read_snapshot(spark, snapshot.uri, is_small=is_small)

@@ -6,7 +6,6 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from entities.models import Entity
-from grants.policies.catalogue import GENERATIONS
 from tests.support.random_tenants import random_tenant, store_tenant
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -21,17 +20,6 @@ def folder(settings, tmp_path):
     ("arguments", "message"),
     [
         (["visibilty"], "`visibilty` is not an analysis; the analyses are delete-readiness"),
-        (["delete-readiness", "--generation", "newest"], f"the generations are {', '.join(GENERATIONS)}"),
-        (["delete-readiness", "--namespace", "absent"], "the live namespaces are sales"),
-        (["delete-readiness", "--to-generation", "core"], "takes no to_generation"),
-        (
-            ["policy-impact", "--generation", "core"],
-            "--to-generation) is missing: the generations are core, existing",
-        ),
-        (
-            ["policy-impact", "--generation", "core", "--to-generation", "core"],
-            "compares two generations, and both are core",
-        ),
         (
             ["policy-impact", "--generation", "core", "--to-generation", "newest"],
             "`newest` is not a generation of rules",

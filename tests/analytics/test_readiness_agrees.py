@@ -14,6 +14,7 @@ from grants.lifecycle.readiness import namespace_readiness
 from grants.models import User
 from grants.policies.catalogue import GENERATIONS
 from grants.policies.question import Question
+from tests.analytics.test_analyses_agree import LARGE, lower_limits
 from tests.support.expected_generations import EXPECTED
 from tests.support.random_tenants import random_tenant, store_tenant
 
@@ -72,7 +73,9 @@ def reference_readiness(tenant, generation):
 def test_spark_sql_and_the_reference_agree_in_every_generation(spark, settings, tmp_path, monkeypatch, seed):
     # the last tenants use the settings of a large tenant
     is_large = seed > 2
-    monkeypatch.setattr(execution, "SMALL_SNAPSHOT_BYTES", 0 if is_large else execution.SMALL_SNAPSHOT_BYTES)
+    if is_large:
+        monkeypatch.setattr(execution, "SMALL_SNAPSHOT_BYTES", LARGE)
+        lower_limits(monkeypatch)
     settings.SNAPSHOT_URI = str(tmp_path)
     tenant = random_tenant(seed)
     store_tenant(tenant)

@@ -90,46 +90,18 @@ def test_parsing_and_writing_an_address_gives_the_same_text(kind):
 
 
 @pytest.mark.parametrize("kind", EXAMPLES)
-def test_an_address_has_a_name_and_a_parent(kind):
+def test_an_address_has_a_name_and_its_containers(kind):
     text, name, containers = EXAMPLES[kind]
-    address = parse_address(text)
+    address, own = parse_address(text), (text, *containers)
     assert address.name == name
+    # from the instance down to the parent
+    assert texts(*address.ancestors) == containers[::-1]
     assert texts(address.parent) == (containers[:1] or [None])
-
-
-@pytest.mark.parametrize("kind", EXAMPLES)
-def test_the_ancestors_are_ordered_from_the_instance_down_to_the_parent(kind):
-    text, _, containers = EXAMPLES[kind]
-    assert texts(*parse_address(text).ancestors) == containers[::-1]
-
-
-@pytest.mark.parametrize("kind", EXAMPLES)
-def test_the_ancestors_are_the_parent_and_the_ancestors_of_the_parent(kind):
-    address = parse_address(EXAMPLES[kind][0])
-    assert address.ancestors == ([*address.parent.ancestors, address.parent] if address.parent else [])
-
-
-@pytest.mark.parametrize("kind", EXAMPLES)
-def test_the_namespace_contains_the_address_and_a_namespace_is_its_own_namespace(kind):
-    text, _, containers = EXAMPLES[kind]
-    assert texts(parse_address(text).namespace) == [
-        "namespace:sales" if "namespace:sales" in (text, *containers) else None
+    # a namespace is its own namespace, and an application its own application
+    assert texts(address.namespace, address.application) == [
+        container if container in own else None
+        for container in ("namespace:sales", "application:sales.orders")
     ]
-
-
-@pytest.mark.parametrize("kind", EXAMPLES)
-def test_only_addresses_in_an_application_and_applications_have_an_application(kind):
-    text, _, containers = EXAMPLES[kind]
-    inside = "application:sales.orders" in (text, *containers)
-    assert texts(parse_address(text).application) == ["application:sales.orders" if inside else None]
-
-
-def test_a_container_is_an_address_with_a_parent():
-    program = parse_address("program:sales.orders.workflow.daily")
-    assert program.parent == parse_address("application:sales.orders")
-    assert program.parent.parent == program.namespace == parse_address("namespace:sales")
-    assert program.namespace.parent == parse_address("instance:cdap")
-    assert program.namespace.parent.parent is None
 
 
 # Case
@@ -238,16 +210,11 @@ def test_a_kerberos_principal_is_never_split(principal):
 
 @pytest.mark.parametrize("prefix", LAST_PART_CHARACTERS)
 def test_the_last_part_accepts_exactly_the_characters_of_its_kind(prefix):
-    characters = map(chr, range(0x500))
-    assert {
-        character for character in characters if is_address(f"{prefix}a{character}b")
-    } == LAST_PART_CHARACTERS[prefix]
-
-
-@pytest.mark.parametrize("prefix", LAST_PART_CHARACTERS)
-def test_each_of_these_characters_can_be_first_or_last_or_the_whole_last_part(prefix):
-    allowed = LAST_PART_CHARACTERS[prefix]
-    assert all(is_address(f"{prefix}{text}") for c in allowed for text in (c, f"{c}a", f"a{c}"))
+    for form in ("a{}b", "{}a", "a{}", "{}"):
+        characters = map(chr, range(0x500))
+        assert {
+            character for character in characters if is_address(prefix + form.format(character))
+        } == LAST_PART_CHARACTERS[prefix]
 
 
 @pytest.mark.parametrize(
@@ -338,52 +305,34 @@ REFUSED = [
     # texts without a kind
     ("", "is not an address"),
     ("sales", "`sales` is not an address"),
-    ("sales.orders", "`sales.orders` is not an address"),
     # unknown kinds
     (":", "`` is not a kind of entity"),
-    (":sales", "`` is not a kind of entity"),
     ("schedule:sales.orders.daily", "`schedule` is not a kind of entity"),
     ("dataset-module:sales.x", "`dataset-module` is not a kind of entity"),
-    ("datasets:sales.x", "`datasets` is not a kind of entity"),
-    (" dataset:sales.x", "` dataset` is not a kind of entity"),
-    ("user:alice", "`user` is not a kind of entity"),
     # names of entities outside of namespaces
     ("instance:", "the name is empty"),
     ("instance:a.b", "the name `a.b`"),
     ("namespace:", "the name is empty"),
     ("namespace:sales-eu", "the name `sales-eu`"),
     ("namespace:sales.orders", "the name `sales.orders`"),
-    ("namespace:sales:orders", "the name `sales:orders`"),
     ("kerberosprincipal:", "the name is empty"),
     ("kerberosprincipal:etl @REALM", "the name `etl @REALM`"),
     # missing or empty parts
     ("dataset:", "lacks a part"),
     ("dataset:sales", "`dataset:sales` lacks a part"),
-    ("securekey:sales", "`securekey:sales` lacks a part"),
     ("dataset:.orders", "the namespace is empty"),
-    ("dataset:.", "the namespace is empty"),
     ("dataset:sales.", "the dataset is empty"),
-    ("artifact:sales.", "the artifact is empty"),
-    ("application:sales.", "the application is empty"),
-    ("stream:sales.", "the stream is empty"),
-    ("dataset_module:sales.", "the dataset module is empty"),
-    ("dataset_type:sales.", "the dataset type is empty"),
-    ("securekey:sales.", "the secure key is empty"),
     # parts with invalid characters
     ("dataset:sales-eu.orders", "the namespace `sales-eu`"),
     ("dataset:sales.orders/day", "the dataset `orders/day`"),
-    ("dataset:sales. orders", "the dataset ` orders`"),
     ("artifact:sales.Outer$Inner", "the artifact `Outer$Inner`"),
     ("application:sales.orders.v1", "the application `orders.v1`"),
     ("stream:sales.clicks.daily", "the stream `clicks.daily`"),
-    ("stream:sales.clicks$", "the stream `clicks$`"),
     ("dataset_module:sales.a b", "the dataset module `a b`"),
     ("dataset_type:sales.a@b", "the dataset type `a@b`"),
     ("securekey:sales.db.password", "the secure key `db.password`"),
     # programs
     ("program:", "1 parts, but a program has 4"),
-    ("program:sales.orders", "2 parts, but a program has 4"),
-    ("program:sales.orders.workflow", "3 parts, but a program has 4"),
     ("program:sales.orders.workflow.daily.v1", "5 parts, but a program has 4"),
     ("program:sales.orders.schedule.daily", "`schedule` is not a type of program"),
     ("program:sales.orders.Workflow.daily", "`Workflow` is not a type of program"),

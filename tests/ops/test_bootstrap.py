@@ -29,16 +29,24 @@ def run_bootstrap():
     return output.getvalue()
 
 
+def first_account():
+    """Return the name and the password that the command prints."""
+    return re.search(r"Sign in as (\S+) with the password (\S+)", run_bootstrap()).groups()
+
+
 def test_the_first_start_creates_an_administrator_that_is_not_a_principal():
-    name, password = re.search(r"Sign in as (\S+) with the password (\S+)", run_bootstrap()).groups()
+    name, password = first_account()
     admin = authenticate(username=name, password=password)
     assert admin.username == "admin"
     assert admin.role == Role.ADMINISTRATOR
     assert not admin.is_principal and not admin.is_superuser and not admin.is_staff
+    line = JournalLine.objects.get()
+    assert (line.actor, line.action, line.principal) == ("bootstrap", "user-add", "user:admin")
+    assert line.detail == "role: administrator" and first_break() is None
 
 
 def test_the_first_password_must_be_changed_at_the_first_sign_in(client):
-    name, password = re.search(r"Sign in as (\S+) with the password (\S+)", run_bootstrap()).groups()
+    name, password = first_account()
     assert client.post("/sign-in", {"username": name, "password": password}).status_code == 302
     assert client.get("/").headers["Location"] == "/password?next=%2F"
     new = "quite another password"
@@ -48,7 +56,7 @@ def test_the_first_password_must_be_changed_at_the_first_sign_in(client):
 
 def test_the_first_password_expires(client, settings):
     settings.FIRST_PASSWORD_HOURS = 0
-    name, password = re.search(r"Sign in as (\S+) with the password (\S+)", run_bootstrap()).groups()
+    name, password = first_account()
     response = client.post("/sign-in", {"username": name, "password": password})
     assert response.status_code == 200 and "This first password has expired" in response.content.decode()
 
@@ -136,11 +144,3 @@ def test_the_password_is_printed_even_if_the_demo_tenant_fails_to_load(monkeypat
     with pytest.raises(ValueError):
         call_command("bootstrap", stdout=output)
     assert "Sign in as admin with the password" in output.getvalue()
-
-
-def test_creating_the_first_administrator_is_journaled():
-    bootstrap.create_first_administrator()
-    line = JournalLine.objects.get()
-    assert (line.actor, line.action, line.principal) == ("bootstrap", "user-add", "user:admin")
-    assert line.detail == "role: administrator"
-    assert first_break() is None

@@ -187,29 +187,19 @@ def test_lines_carry_the_account_and_the_token_of_the_request(log_lines, rf):
     assert issued.secret not in str(log_lines())
 
 
-def test_the_lines_of_a_task_carry_the_request_that_caused_it(log_lines):
+def test_the_lines_of_a_task_carry_the_task_the_run_and_the_request_that_caused_it(log_lines, monkeypatch):
+    monkeypatch.setattr(tasks, "run_job", lambda job_id: logging.getLogger("spark").info("working"))
     headers = {}
     with structlog.contextvars.bound_contextvars(request_id="r" * 32, account="ada", token=7):
         add_request_to_message(headers)
-    task = SimpleNamespace(name="a.task", request=SimpleNamespace(**headers))
-    bind_task("t-1", task)
-    logging.getLogger("a.package").warning("in the task")
-    unbind_task()
-    logging.getLogger("a.package").warning("after it")
-    inside, after = log_lines()
-    assert (inside["request_id"], inside["account"], inside["token"]) == ("r" * 32, "ada", 7)
-    assert not {"request_id", "account", "token", "task"} & after.keys()
-
-
-def test_the_lines_of_a_task_carry_the_task_and_the_run(log_lines, monkeypatch):
-    monkeypatch.setattr(tasks, "run_job", lambda job_id: logging.getLogger("spark").info("working"))
-    bind_task("t-1", tasks.execute_job)
-    tasks.execute_job.run(7)
+    bind_task("t-1", SimpleNamespace(name="grants.run_job", request=SimpleNamespace(**headers)))
+    tasks.execute_job.run(9)
     unbind_task()
     logging.getLogger("spark").info("idle")
     working, idle = log_lines()
-    assert (working["run_id"], working["task"], working["task_id"]) == (7, "grants.run_job", "t-1")
-    assert not {"run_id", "task", "task_id"} & set(idle)
+    assert (working["request_id"], working["account"], working["token"]) == ("r" * 32, "ada", 7)
+    assert (working["run_id"], working["task"], working["task_id"]) == (9, "grants.run_job", "t-1")
+    assert not {"request_id", "account", "token", "run_id", "task", "task_id"} & idle.keys()
 
 
 @pytest.mark.parametrize("log_format", ["text", "json"])
@@ -241,37 +231,3 @@ def test_routine_tasks_are_not_logged_at_the_default_level(logger, message, args
     assert logging_configuration("INFO", "text")["loggers"][logger]["filters"] == ["routine"]
     record.levelno = logging.ERROR
     assert RoutineTaskFilter().filter(record)
-
-
-@pytest.mark.parametrize(
-    "entry",
-    [
-        {
-            "event": "answered",
-            "level": "info",
-            "logger": "authzconsole.access",
-            "timestamp": "2026-01-01T00:00:00Z",
-            "status": 200,
-            "path": "/access/v1/evaluation",
-            "milliseconds": 1.5,
-            "client": None,
-        },
-        {
-            "event": "a = b",
-            "level": "warning",
-            "logger_name": "other",
-            "text": "two words",
-            "key": "a=b",
-            "quote": "it's",
-            "empty": "",
-            "list": ["x", 1],
-            "stack": "Stack:",
-        },
-        {"event": "", "z": 1, "a": True},
-        {"event": "failed", "level": "error", "exception": "Traceback"},
-    ],
-)
-def test_lines_of_text_are_those_of_structlog(entry):
-    renderer = logging_configuration("INFO", "text")["formatters"]["structlog"]["processors"][-1]
-    expected = structlog.dev.ConsoleRenderer(colors=False, pad_event_to=0, pad_level=False)
-    assert renderer(None, "info", dict(entry)) == expected(None, "info", dict(entry))

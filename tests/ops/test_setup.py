@@ -12,24 +12,18 @@ from authzconsole.ops import Refusal, environment, machine, packages, setup
 
 
 @pytest.mark.parametrize(
-    "output, major",
+    ("read", "output", "major"),
     [
-        ('openjdk version "17.0.15" 2025-04-15\nOpenJDK Runtime Environment', 17),
-        ('java version "1.8.0_402"', 8),
-        ('openjdk version "21" 2023-09-19', 21),
-        ('openjdk version "25-ea" 2025-09-16', 25),
-        ("Unable to locate a Java Runtime.", 0),
-        ("", 0),
+        (machine.java_major, 'openjdk version "17.0.15" 2025-04-15\nOpenJDK Runtime Environment', 17),
+        (machine.java_major, 'java version "1.8.0_402"', 8),
+        (machine.java_major, 'openjdk version "25-ea" 2025-09-16', 25),
+        (machine.redis_major, "Redis server v=7.0.15 sha=00000000:0 malloc=jemalloc-5.3.0 bits=64", 7),
+        (machine.postgresql_major, "initdb (PostgreSQL) 15.12 (Debian 15.12-0+deb12u2)", 15),
     ],
 )
-def test_the_version_of_java_is_read_from_its_output(output, major):
-    assert machine.java_major(output) == major
-
-
-def test_the_versions_of_the_servers_are_read_from_their_output():
-    assert machine.redis_major("Redis server v=7.0.15 sha=00000000:0 malloc=jemalloc-5.3.0 bits=64") == 7
-    assert machine.postgresql_major("initdb (PostgreSQL) 15.12 (Debian 15.12-0+deb12u2)") == 15
-    assert machine.redis_major("nonsense") == machine.postgresql_major("nonsense") == 0
+def test_the_version_of_a_program_is_read_from_its_output(read, output, major):
+    assert read(output) == major
+    assert read("nonsense") == 0
 
 
 def program(folder, name, output):
@@ -60,20 +54,16 @@ def debian(bare_machine, monkeypatch):
     return bare_machine
 
 
-def test_an_outdated_java_is_skipped_in_favour_of_a_newer_one(bare_machine, monkeypatch):
+def test_outdated_programs_are_skipped_and_newer_ones_found(bare_machine, monkeypatch):
     program(bare_machine / "old" / "bin", "java", 'openjdk version "11.0.2"')
-    program(bare_machine / "jvm" / "java-17" / "bin", "java", 'openjdk version "17.0.1"')
+    java = program(bare_machine / "jvm" / "java-17" / "bin", "java", 'openjdk version "17.0.1"')
     monkeypatch.setenv("JAVA_HOME", str(bare_machine / "old"))
     assert machine.java_home() is None
     monkeypatch.setattr(machine, "JVM_HOMES", bare_machine / "jvm")
-    assert machine.java_home() == bare_machine / "jvm" / "java-17"
-
-
-def test_an_outdated_redis_counts_as_missing(bare_machine):
-    path = program(bare_machine / "bin", "redis-server", "Redis server v=5.0.14 sha=0")
-    assert machine.redis_server() is None
-    program(bare_machine / "bin", "redis-server", "Redis server v=6.0.0 sha=0")
-    assert machine.redis_server() == path
+    assert machine.java_home() / "bin" / "java" == java
+    for version, is_found in (("5.0.14", False), ("6.0.0", True)):
+        redis = program(bare_machine / "bin", "redis-server", f"Redis server v={version} sha=0")
+        assert machine.redis_server() == (redis if is_found else None)
 
 
 def test_a_user_without_install_rights_gets_the_exact_command(debian):
@@ -140,29 +130,18 @@ def stamp(group):
     environment.PACKAGES_STAMP.write_text(environment._packages_state(group))
 
 
-def test_an_environment_without_a_stamp_is_not_complete(sandbox):
+def test_the_environment_is_complete_until_a_lock_changes_or_its_interpreter_is_missing(sandbox, monkeypatch):
     assert not environment.is_complete("run")
-
-
-@pytest.mark.parametrize("lock", ["uv", "build", "run"])
-def test_a_changed_lock_makes_the_environment_incomplete(sandbox, lock):
-    stamp("run")
-    assert environment.is_complete("run")
-    (sandbox / f"{lock}.txt").write_text("another==2\n")
-    assert not environment.is_complete("run")
-
-
-def test_a_missing_interpreter_makes_the_environment_incomplete(sandbox, monkeypatch):
-    stamp("run")
-    monkeypatch.setattr(environment, "VENV_PYTHON", os.devnull)
-    assert not environment.is_complete("run")
-
-
-def test_the_dev_packages_include_the_run_packages_but_not_the_reverse(sandbox):
+    for lock in ("uv", "build", "run"):
+        stamp("run")
+        # the dev packages include the run packages, but not the reverse
+        assert environment.is_complete("run") and not environment.is_complete("dev")
+        (sandbox / f"{lock}.txt").write_text("another==2\n")
+        assert not environment.is_complete("run")
     stamp("dev")
     assert environment.is_complete("run") and environment.is_complete("dev")
-    stamp("run")
-    assert environment.is_complete("run") and not environment.is_complete("dev")
+    monkeypatch.setattr(environment, "VENV_PYTHON", os.devnull)
+    assert not environment.is_complete("run")
 
 
 def test_a_run_installs_no_test_tools():

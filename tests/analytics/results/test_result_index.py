@@ -10,7 +10,7 @@ from pyarrow.fs import FileSystemHandler, LocalFileSystem, PyFileSystem
 from analytics.arrow import arrow_schema
 from analytics.models import AnalysisRun
 from analytics.results.files import write_index
-from analytics.results.index import INDEX_NAME, IndexedFile, read_file_index, write_file_index
+from analytics.results.index import INDEX_NAME, IndexedFile
 from analytics.results.query import ResultFilter
 from analytics.results.read import result_batches, result_page, row_counts
 from analytics.tables import READINESS
@@ -155,12 +155,6 @@ def test_a_report_without_an_index_gives_the_same_page(run, opened_names):
     assert INDEX_NAME not in opened_names and set(opened_names) == {
         f"part-{number:05}.parquet" for number in range(FILES)
     }
-
-
-def test_the_index_can_be_written_and_read(tmp_path):
-    files = [IndexedFile("part-00000.parquet", 3, "a", "é"), IndexedFile("part-00001.parquet", 0)]
-    write_file_index(LocalFileSystem(), str(tmp_path), files)
-    assert read_file_index(LocalFileSystem(), str(tmp_path)) == files
 
 
 def test_a_file_with_an_unknown_range_can_contain_any_value():

@@ -83,12 +83,6 @@ READERS = {
 }
 
 
-@pytest.mark.parametrize("reader", READERS)
-def test_an_unchanged_report_is_read(report, reader):
-    READERS[reader](report)
-    READERS[reader](report)
-
-
 @pytest.mark.parametrize("is_known", [True, False])
 @pytest.mark.parametrize("reader", READERS)
 @pytest.mark.parametrize("attack", [add_row, change_a_byte])

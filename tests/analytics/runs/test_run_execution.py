@@ -20,14 +20,6 @@ def test_a_done_run_has_its_figures_and_its_result_folder(replace_computation):
     assert run.result_path.endswith(f"/run-{run.pk}-1") and run.finished_at is not None
 
 
-def test_a_message_that_arrives_twice_executes_the_run_once(replace_computation):
-    computed_folders = replace_computation()
-    run = create_waiting_run()
-    run_job(run.pk)
-    run_job(run.pk)
-    assert len(computed_folders) == 1
-
-
 @pytest.mark.parametrize("state", set(JobState) - {JobState.WAITING})
 def test_only_a_waiting_run_is_executed(replace_computation, state):
     computed_folders = replace_computation()
@@ -36,14 +28,10 @@ def test_only_a_waiting_run_is_executed(replace_computation, state):
     assert computed_folders == []
 
 
-def test_only_the_first_of_two_claims_succeeds():
+def test_only_the_first_of_two_claims_succeeds_and_names_its_process():
     run = create_waiting_run()
-    claims = [claim_job(run.pk), claim_job(run.pk)]
-    assert [claim is not None for claim in claims] == [True, False]
-
-
-def test_a_claimed_run_names_its_process():
-    assert claim_job(create_waiting_run().pk).process == this_process() != ""
+    first, second = claim_job(run.pk), claim_job(run.pk)
+    assert second is None and first.process == this_process() != ""
 
 
 def test_the_error_of_a_failed_run_is_one_sentence_without_a_traceback(replace_computation):

@@ -8,6 +8,7 @@ import pytest
 from django.utils import timezone
 
 from analytics.models import AnalysisRun
+from analytics.runs.failure import interruption_message
 from analytics.spark.session import SparkExited, SparkKilled, SparkUnavailable
 from grants.jobs import run_job, sweep, sweep_jobs
 from grants.jobs.lifecycle import requeue_job
@@ -68,38 +69,12 @@ def test_a_reused_process_id_is_not_mistaken_for_the_earlier_process():
     assert not has_process_ended(process) and has_process_ended(f"{process}1")
 
 
-def test_a_silent_run_is_requeued_and_sent(silent_run, sent_tasks):
-    run = silent_run()
-    sweep_jobs()
-    assert (reload_run(run).state, reload_run(run).claim) == (JobState.WAITING, "")
-    assert sent_tasks == [("grants.run_job", run.pk)]
-
-
-def test_a_heartbeat_from_the_future_does_not_count(sent_tasks):
-    """The clock was set back after the process had died on another machine."""
-    run = create_running_run(heartbeat_at=timezone.now() + timedelta(hours=1))
-    sweep_jobs()
-    assert reload_run(run).state == JobState.WAITING
-
-
-def test_a_run_with_a_recent_heartbeat_is_left_alone(sent_tasks):
-    run = create_running_run()
-    sweep_jobs()
-    assert reload_run(run).state == JobState.RUNNING and sent_tasks == []
-
-
 def test_a_run_fails_with_the_reason_after_three_silent_attempts(silent_run, sent_tasks):
     run = silent_run(attempt=3)
     sweep_jobs()
     assert (
         reload_run(run).state == JobState.FAILED and "ended during the run, 3 times" in reload_run(run).error
     )
-
-
-def test_a_silent_run_with_a_requested_cancellation_is_cancelled(silent_run, sent_tasks):
-    run = silent_run(cancel_requested_at=timezone.now())
-    sweep_jobs()
-    assert reload_run(run).state == JobState.CANCELLED
 
 
 def test_a_run_killed_for_exceeding_its_time_is_not_tried_again(settings, silent_run, sent_tasks):
@@ -115,110 +90,6 @@ def test_a_heartbeat_after_the_run_was_read_keeps_the_run_running(silent_run):
     assert reload_run(run).state == JobState.RUNNING
 
 
-def test_a_recently_sent_run_is_not_sent_again(sent_tasks):
-    create_waiting_run(sent_at=timezone.now())
-    create_waiting_run(sent_at=timezone.now() - 2 * sweep.RESEND_AFTER)
-    sweep_jobs()
-    assert len(sent_tasks) == 1
-
-
-def test_a_run_that_was_sent_before_the_clock_was_set_back_is_sent_again(sent_tasks):
-    create_waiting_run(sent_at=timezone.now() + 2 * sweep.RESEND_AFTER)
-    sweep_jobs()
-    assert len(sent_tasks) == 1
-
-
-def test_a_run_whose_java_process_dies_is_tried_again_and_then_fails(
-    replace_computation, monkeypatch, settings
-):
-    def fail(progress):
-        raise ConnectionRefusedError
-
-    replace_computation(fail)
-    monkeypatch.setattr("analytics.runs.failure.has_session_died", lambda: True)
-    run = create_waiting_run()
-    for attempt in range(1, settings.RUN_ATTEMPTS_MOST + 1):
-        assert reload_run(run).state == JobState.WAITING
-        run_job(run.pk)
-        assert reload_run(run).attempt == attempt
-    assert reload_run(run).state == JobState.FAILED
-    assert "Java process ended during the run, 3 times" in reload_run(run).error
-
-
-def test_a_run_whose_java_process_is_killed_at_the_start_is_tried_again_and_then_fails(
-    replace_computation, settings
-):
-    def fail(progress):
-        raise SparkKilled("killed")
-
-    replace_computation(fail)
-    run = create_waiting_run()
-    for attempt in range(1, settings.RUN_ATTEMPTS_MOST + 1):
-        assert reload_run(run).state == JobState.WAITING
-        run_job(run.pk)
-        assert reload_run(run).attempt == attempt
-    assert reload_run(run).state == JobState.FAILED
-    assert (
-        "Java process ended while Spark started, 3 times in a row; the usual reason is that the machine ran out of memory"
-        in (reload_run(run).error)
-    )
-
-
-def test_a_run_whose_java_process_ends_at_once_is_tried_again_and_then_fails_with_its_message(
-    replace_computation, settings
-):
-    def fail(progress):
-        raise SparkExited("Java ended at once")
-
-    replace_computation(fail)
-    settings.RUN_ATTEMPTS_MOST = 2
-    run = create_waiting_run()
-    run_job(run.pk)
-    assert reload_run(run).state == JobState.WAITING
-    run_job(run.pk)
-    assert (reload_run(run).state, reload_run(run).error) == (JobState.FAILED, "Java ended at once")
-
-
-def test_a_run_that_cannot_start_spark_for_another_reason_is_not_tried_again(replace_computation):
-    def fail(progress):
-        raise SparkUnavailable("Spark did not start with SPARK_MASTER local[2]: no such file")
-
-    replace_computation(fail)
-    run = create_waiting_run()
-    run_job(run.pk)
-    assert (reload_run(run).state, reload_run(run).attempt) == (JobState.FAILED, 1)
-
-
-@pytest.mark.parametrize(
-    ("master", "remedy"),
-    [
-        (
-            "local[*]",
-            "allow fewer parallel tasks with SPARK_MASTER (local[1]; now local[*]), lower SPARK_DRIVER_MEMORY (now 2g)",
-        ),
-        ("yarn", "Raise spark.executor.memoryOverhead"),
-    ],
-)
-def test_a_run_whose_python_worker_dies_is_tried_again_and_then_fails(
-    replace_computation, settings, master, remedy
-):
-    def fail(progress):
-        raise RuntimeError(
-            "Job aborted: org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)"
-        )
-
-    replace_computation(fail)
-    settings.SPARK_MASTER = master
-    run = create_waiting_run()
-    for attempt in range(1, settings.RUN_ATTEMPTS_MOST + 1):
-        assert reload_run(run).state == JobState.WAITING
-        run_job(run.pk)
-        assert reload_run(run).attempt == attempt
-    run = reload_run(run)
-    assert run.state == JobState.FAILED and "was killed during the run, 3 times in a row" in run.error
-    assert "ran out of memory" in run.error and remedy in run.error
-
-
 def test_a_process_whose_run_was_taken_over_changes_nothing(replace_computation):
     def lose_the_claim(progress):
         AnalysisRun.objects.filter(pk=run.pk).update(claim="another", attempt=2)
@@ -230,3 +101,79 @@ def test_a_process_whose_run_was_taken_over_changes_nothing(replace_computation)
     run_job(run.pk)
     run = reload_run(run)
     assert (run.state, run.claim, run.summary) == (JobState.RUNNING, "another", {})
+
+
+@pytest.mark.parametrize(
+    ("heartbeat_age", "fields", "state"),
+    [
+        (3_600, {}, JobState.WAITING),
+        (3_600, {"cancel_requested_at": timezone.now()}, JobState.CANCELLED),
+        # the clock was set back after the process had died on another machine
+        (-3_600, {}, JobState.WAITING),
+        (0, {}, JobState.RUNNING),
+    ],
+)
+def test_a_silent_run_is_requeued_and_sent_or_cancelled(sent_tasks, heartbeat_age, fields, state):
+    run = create_running_run(heartbeat_at=timezone.now() - timedelta(seconds=heartbeat_age), **fields)
+    sweep_jobs()
+    assert reload_run(run).state == state
+    assert sent_tasks == ([("grants.run_job", run.pk)] if state == JobState.WAITING else [])
+
+
+@pytest.mark.parametrize(
+    ("sent_before", "is_sent"),
+    [(timedelta(0), False), (2 * sweep.RESEND_AFTER, True), (-2 * sweep.RESEND_AFTER, True)],
+)
+def test_a_run_is_sent_again_unless_it_was_sent_recently(sent_tasks, sent_before, is_sent):
+    create_waiting_run(sent_at=timezone.now() - sent_before)
+    sweep_jobs()
+    assert bool(sent_tasks) is is_sent
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (SparkKilled("killed"), "Java process ended while Spark started, 3 times in a row"),
+        (SparkExited("Java ended at once"), "Java ended at once"),
+        (
+            RuntimeError(
+                "Job aborted: org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)"
+            ),
+            "allow fewer parallel tasks with SPARK_MASTER (local[1]; now local[*]), lower SPARK_DRIVER_MEMORY (now 2g)",
+        ),
+        (ConnectionRefusedError(), "Java process ended during the run, 3 times in a row"),
+    ],
+)
+def test_a_run_whose_spark_dies_is_tried_again_and_then_fails(
+    replace_computation, monkeypatch, settings, error, message
+):
+    def fail(progress):
+        raise error
+
+    replace_computation(fail)
+    settings.SPARK_MASTER = "local[*]"
+    monkeypatch.setattr(
+        "analytics.runs.failure.has_session_died", lambda: isinstance(error, ConnectionRefusedError)
+    )
+    run = create_waiting_run()
+    for attempt in range(1, settings.RUN_ATTEMPTS_MOST + 1):
+        assert reload_run(run).state == JobState.WAITING
+        run_job(run.pk)
+        assert reload_run(run).attempt == attempt
+    assert reload_run(run).state == JobState.FAILED and message in reload_run(run).error
+
+
+def test_on_a_cluster_the_message_about_a_python_worker_names_the_settings_of_executors(settings):
+    settings.SPARK_MASTER = "yarn"
+    message = interruption_message(RuntimeError("Python worker exited unexpectedly (crashed)"), 1)
+    assert "ran out of memory" in message and "Raise spark.executor.memoryOverhead" in message
+
+
+def test_a_run_that_cannot_start_spark_for_another_reason_is_not_tried_again(replace_computation):
+    def fail(progress):
+        raise SparkUnavailable("Spark did not start with SPARK_MASTER local[2]: no such file")
+
+    replace_computation(fail)
+    run = create_waiting_run()
+    run_job(run.pk)
+    assert (reload_run(run).state, reload_run(run).attempt) == (JobState.FAILED, 1)

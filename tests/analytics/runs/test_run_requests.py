@@ -52,6 +52,16 @@ def test_a_request_stores_every_option_with_its_default(sent_tasks):
             {"to_generation": "core"},
             "takes no to_generation; it takes generation, namespace",
         ),
+        (
+            "policy-impact",
+            {"generation": "core"},
+            "--to-generation) is missing: the generations are core, existing",
+        ),
+        (
+            "policy-impact",
+            {"generation": "core", "to_generation": "core"},
+            "compares two generations, and both are core",
+        ),
         ("delete-readiness", {"namespace": "sales.orders"}, "contains a character"),
         (
             "delete-readiness",

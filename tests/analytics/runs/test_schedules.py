@@ -137,8 +137,6 @@ def test_an_invalid_scheduled_run_is_stored_as_failed_with_the_reason():
     ("analysis", "options", "message"),
     [
         ("nothing", {}, "`nothing` is not an analysis"),
-        ("visibility", {"namespace": "sales"}, "takes no namespace"),
-        ("policy-impact", {}, "to_generation"),
         (READINESS, {"namespace": "absent"}, "is not registered"),
     ],
 )

@@ -2,10 +2,10 @@
 
 import pytest
 
-from analytics.spark.engine import ChangeCounts, LiveNamespaces, encode, evaluate_rules, units
-from analytics.spark.engine.rules import generation_rules, impact_rules, visibility_rules
+from analytics.spark.engine import LiveNamespaces, encode, units
+from analytics.spark.engine.rules import generation_rules, visibility_rules
 from analytics.spark.schemas import Tables, schema_of
-from analytics.tables import ENTITIES, GRANTS, GROUPS, IMPACT, MEMBERSHIPS, USERS
+from analytics.tables import ENTITIES, GRANTS, GROUPS, MEMBERSHIPS, USERS
 
 PROGRAMS = range(10, 510)
 
@@ -60,24 +60,6 @@ def set_partitions(spark):
     before = spark.conf.get("spark.sql.shuffle.partitions")
     yield lambda count: spark.conf.set("spark.sql.shuffle.partitions", str(count))
     spark.conf.set("spark.sql.shuffle.partitions", before)
-
-
-@pytest.mark.spark
-@pytest.mark.parametrize(
-    "rule_set",
-    [visibility_rules("final"), impact_rules("existing", "final"), impact_rules("core", "proposed")],
-)
-def test_a_split_namespace_gives_the_same_rows_as_a_small_tenant(split_tenant, set_partitions, rule_set):
-    set_partitions(2)
-    encoded = encode.encode(encode.Evaluation(split_tenant, rule_set)).toArrow()
-    assert len(set(encoded["block"].to_pylist())) > 3
-    names = ("entities", "users", "groups", "memberships", "grants")
-    small = Tables(**{name: getattr(split_tenant, name).coalesce(1) for name in names}, is_small=True)
-    split_rows, small_rows = (
-        sorted(evaluate_rules(tables, rule_set, ChangeCounts(IMPACT, by_namespace=False)).frame.collect())
-        for tables in (split_tenant, small)
-    )
-    assert split_rows == small_rows != []
 
 
 @pytest.mark.spark
