@@ -27,10 +27,13 @@ class GrantsConfig(AppConfig):
         if fault := key_fault(settings.JOURNAL_KEYS):
             raise ImproperlyConfigured(f"JOURNAL_KEYS: {fault}")
 
-        from grants.verification.anchor import place_fault
+        from grants.verification.anchor_places import AnchorError, anchor_place
 
-        for fault in filter(None, map(place_fault, settings.JOURNAL_ANCHOR)):
-            raise ImproperlyConfigured(f"JOURNAL_ANCHOR: {fault}")
+        try:
+            for place in settings.JOURNAL_ANCHOR:
+                anchor_place(place)
+        except AnchorError as error:
+            raise ImproperlyConfigured(f"JOURNAL_ANCHOR: {error}") from None
 
         from grants.principals.hooks import register_account_cleaner
         from grants.requests.expiry import cancel_requests_of

@@ -137,10 +137,7 @@ class RevisionTimes:
                 self._times.clear()
             first = revision - revision % TIMES_AT_ONCE
             lines = JournalLine.objects.filter(revision__gte=first, revision__lt=first + TIMES_AT_ONCE)
-            self._times |= {
-                revision: at.isoformat(timespec="seconds").replace("+00:00", "Z")
-                for revision, at in lines.values_list("revision", "at")
-            }
+            self._times |= {revision: format_time(at) for revision, at in lines.values_list("revision", "at")}
             self._times.setdefault(revision, "")
         return self._times[revision]
 

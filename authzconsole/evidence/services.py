@@ -26,6 +26,7 @@ from grants.history.catch_up import catch_up
 from grants.jobs import JobContext, JobFailed, JobResult, request_job
 from grants.journal import current_head
 from grants.models import UNFINISHED_STATES, Job, User
+from grants.policies.times import format_time
 
 logger = logging.getLogger(__name__)
 
@@ -123,17 +124,13 @@ def _manifest_contents(evidence: Evidence, files: EvidenceFiles, head) -> dict:
         "kind": evidence.kind,
         "from_revision": evidence.from_revision,
         "to_revision": evidence.to_revision,
-        "since": _text(evidence.since),
-        "until": _text(evidence.until),
-        "created_at": _text(timezone.now()),
+        "since": format_time(evidence.since) or None,
+        "until": format_time(evidence.until) or None,
+        "created_at": format_time(timezone.now()),
         "requested_by": str(evidence.job.requested_by or ""),
         "figures": files.figures,
-        "journal_head": {"revision": head.revision, "hash": head.hash, "at": _text(head.at)},
+        "journal_head": {"revision": head.revision, "hash": head.hash, "at": format_time(head.at) or None},
     }
-
-
-def _text(at) -> str | None:
-    return at.isoformat(timespec="seconds").replace("+00:00", "Z") if at else None
 
 
 def delete_old_evidence() -> None:

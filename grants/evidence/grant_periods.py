@@ -23,7 +23,7 @@ from grants.models.history import (
     UserGrantPeriod,
     UserPeriod,
 )
-from grants.validity import VALIDITY_COLUMNS, Validity
+from grants.validity import VALIDITY_COLUMNS, Validity, format_time
 
 MAX_PERIODS = 500_000
 REVISIONS = ("from_revision", "until_revision")
@@ -207,9 +207,7 @@ class GrantPeriodReader:
                 "revision", "at", "actor", "reason"
             )
             self.changes |= {
-                revision: BoundaryLine(
-                    revision, at.isoformat(timespec="seconds").replace("+00:00", "Z"), actor, reason
-                )
+                revision: BoundaryLine(revision, format_time(at), actor, reason)
                 for revision, at, actor, reason in lines
             }
         times = {

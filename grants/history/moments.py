@@ -48,7 +48,7 @@ def parse_moment(as_of: object = None, at: object = None) -> Moment:
 
 def time_of_as_of(value: object) -> datetime | None:
     """Return the time of a valid `as_of`; None for a revision."""
-    return _parse(value) if isinstance(value, str) and is_time(value.strip()) else None
+    return parse_at(value) if isinstance(value, str) and is_time(value.strip()) else None
 
 
 def parse_as_of(value: object) -> int:
@@ -67,7 +67,7 @@ def parse_as_of(value: object) -> int:
         raise AsOfError(
             f"`{clip(text)}` is neither a revision (a whole number) nor a time, such as {EXAMPLE}"
         )
-    return _revision_at(_parse(text))
+    return _revision_at(parse_at(text))
 
 
 def parse_at(value: object) -> datetime:
@@ -75,7 +75,10 @@ def parse_at(value: object) -> datetime:
 
     Raise AsOfError if it is not an RFC 3339 time with a time zone.
     """
-    return _parse(value)
+    try:
+        return parse_time(value)
+    except TimeError as error:
+        raise AsOfError(str(error)) from None
 
 
 def check_revision(revision: int) -> int:
@@ -114,13 +117,6 @@ def first_revisions(times: Collection[datetime]) -> dict[datetime, int]:
                 chunk[number]: revision for number, revision in cursor.fetchall() if revision is not None
             }
     return revisions
-
-
-def _parse(text: object) -> datetime:
-    try:
-        return parse_time(text)
-    except TimeError as error:
-        raise AsOfError(str(error)) from None
 
 
 def _revision_at(time: datetime) -> int:

@@ -64,3 +64,13 @@ def _column(principal: str) -> dict[str, User | Group]:
     if row is None:
         raise PrincipalError(f"{principal} does not exist: add it first, or correct the name")
     return {kind: row}
+
+
+def end_stewardships(principal: User | Group) -> list[JournalEntry]:
+    """Delete the stewardships in the transaction of the removal. Return the changes for the journal."""
+    column = {"user" if isinstance(principal, User) else "group": principal}
+    rows = list(
+        NamespaceSteward.objects.select_related("user", "group").filter(**column).order_by("namespace")
+    )
+    NamespaceSteward.objects.filter(**column).delete()
+    return [JournalEntry("steward-remove", principal=row.principal, entity=str(row.address)) for row in rows]

@@ -12,15 +12,6 @@ from grants.verification.anchor_places import AnchorError, AnchorPlace, FilePlac
 _REVISION, _HASH = JournalLine.HASHED.index("revision"), len(JournalLine.HASHED)
 
 
-def place_fault(text: str) -> str:
-    """Return why a string is not a valid entry of JOURNAL_ANCHOR; an empty string if it is."""
-    try:
-        anchor_place(text)
-    except AnchorError as error:
-        return str(error)
-    return ""
-
-
 def anchor_journal() -> int:
     """Write the head of the journal to every place that does not have it. Return the revision.
 

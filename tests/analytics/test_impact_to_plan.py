@@ -20,7 +20,7 @@ from tests.support.random_tenants import random_tenant, store_tenant
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.django_db(transaction=True)]
 
-BEFORE, AFTER, SCOPE = "existing", "final", "ns0"
+BEFORE, AFTER = "existing", "final"
 
 
 @pytest.fixture
@@ -80,8 +80,8 @@ def permissions() -> set[tuple[str, str, str]]:
     }
 
 
-def create_plan(client, run: AnalysisRun, **scope) -> Plan:
-    page = client.post(f"/plans/policy-impact/{run.pk}", {"prefer": "fewest"} | scope, follow=True)
+def create_plan(client, run: AnalysisRun) -> Plan:
+    page = client.post(f"/plans/policy-impact/{run.pk}", {"prefer": "fewest"}, follow=True)
     assert (
         "the smallest set of grants" in page.content.decode()
         or "would not be enough" in page.content.decode()
@@ -123,17 +123,3 @@ def test_the_plan_of_a_spark_report_keeps_all_permissions_that_would_be_lost(ada
         JournalLine.objects.filter(action="grant", reason="keeps current permissions").count()
         == plan.effect["grants"]
     )
-
-
-def test_a_plan_for_one_namespace_keeps_its_permissions_and_the_rest_is_lost_as_reported(ada):
-    before = permissions()
-    run = run_policy_impact(ada)
-    plan = create_plan(ada, run, namespace=SCOPE)
-    apply_plan(ada, plan)
-    activate(ada, AFTER)
-    in_namespace = {
-        permission for permission in before if f"{permission[1]}.".partition(":")[2].startswith(f"{SCOPE}.")
-    }
-    lost = before - permissions()
-    assert in_namespace and not lost & in_namespace
-    assert 0 < len(lost) == run.summary["answers_lost"] - plan.recipe["answers"]

@@ -79,19 +79,6 @@ def test_a_snapshot_contains_only_active_principals():
         }
 
 
-def test_a_snapshot_stores_the_ids_of_containers():
-    store_tenant(random_tenant(7))
-    with lease_snapshot() as snapshot:
-        rows_by_id = {row["id"]: row for row in rows(snapshot, ENTITIES)}
-    for entity in Entity.objects.all():
-        row = rows_by_id[entity.pk]
-        assert (row["parent_id"], row["namespace_id"], row["application_id"]) == (
-            entity.parent_id,
-            entity.namespace_id,
-            entity.application_id,
-        )
-
-
 def test_a_snapshot_has_one_revision_and_does_not_block_concurrent_writes(monkeypatch):
     store_tenant(random_tenant(1))
     entities, users = Entity.objects.count(), User.objects.count()

@@ -56,15 +56,6 @@ def administrators(entity: str) -> set[str]:
     return {user for user in ACTIVE if (entity, "ADMIN") in GRANTS_BY_USER[user]}
 
 
-def direct_grants_in(subject: str, namespace: str) -> set[tuple[str, str]]:
-    """Return the direct grants of a principal in a namespace, in any state."""
-    return {
-        (entity, privilege)
-        for holder, entity, privilege in GRANTED
-        if holder == subject and namespace_of(entity) == namespace
-    }
-
-
 @pytest.mark.django_db
 def test_exporting_the_imported_file_returns_the_same_file():
     assert not import_lines(CONTENT).warnings
@@ -136,38 +127,3 @@ def test_recreating_the_payroll_export_would_give_contractors_access():
             entity for entity, _ in GRANTS_BY_USER[user] if namespace_of(entity) == "finance"
         }
         assert grants_in_finance == {"dataset:finance.payroll.export"}
-
-
-def test_amara_and_ingrid_are_the_only_administrators_of_six_entities():
-    sole_administrators = defaultdict(set)
-    for entity in LIVE:
-        if len(administrators(entity)) == 1:
-            sole_administrators[administrators(entity).pop()].add(entity)
-    assert sole_administrators == {
-        "amara.okafor": {"dataset:risk.watchlist"},
-        "ingrid.solberg": {
-            "application:finance.vat_return",
-            "program:finance.vat_return.workflow.quarterly_return",
-            "program:finance.vat_return.spark.vat_checks",
-            "dataset:finance.vat.returns",
-            "securekey:finance.tax-portal-cert",
-        },
-    }
-
-
-def test_store_operations_sees_logistics_through_one_program_only():
-    program = ("program:logistics.store_deliveries.service.delivery_board", "EXECUTE")
-    assert direct_grants_in("group:store-operations", "logistics") == {program}
-    for user in MEMBERS["store-operations"]:
-        assert {grant for grant in GRANTS_BY_USER[user] if namespace_of(grant[0]) == "logistics"} == {program}
-
-
-def test_the_administrators_of_the_customers_cannot_read_them():
-    assert {
-        privilege
-        for holder, entity, privilege in GRANTED
-        if (holder, entity) == ("group:platform-operations", "dataset:sales.customers")
-    } == {"ADMIN"}
-    assert not any(
-        ("dataset:sales.customers", "READ") in GRANTS_BY_USER[user] for user in MEMBERS["platform-operations"]
-    )

@@ -187,36 +187,27 @@ def test_a_copied_database_reads_and_keeps_the_reports_of_the_original_console(s
 
 
 @pytest.mark.parametrize("is_private", [False, True])
-def test_a_report_of_version_1_stays_readable_and_is_deleted_only_from_a_private_storage(
-    storage, settings, is_private
-):
+def test_files_of_version_1_are_deleted_only_from_a_private_storage(storage, settings, is_private):
     settings.STATE_DIR = storage.parent if is_private else storage / "state"
     run = create_report(storage, ROWS)
     move_report(storage, run, f"results/{former_identity()}/run-{run.pk}-1")
-    clean_results()
-    assert result_page(run).total_rows == 1
-    mark_removed(run)
-    clean_results()
-    assert (storage / run.result_path).is_dir() != is_private
-
-
-@pytest.mark.parametrize("is_private", [False, True])
-def test_snapshots_and_abandoned_folders_of_version_1_are_deleted_only_from_a_private_storage(
-    storage, settings, is_private
-):
-    settings.STATE_DIR = storage.parent if is_private else storage / "state"
     old = time.time() - 2 * ABANDONED_AFTER.total_seconds()
-    folders = [
+    abandoned = [
         storage / former_identity() / "revision=1" / "users",
         storage / "results" / former_identity() / "run-9-1",
     ]
-    for folder in folders:
+    for folder in abandoned:
         folder.mkdir(parents=True)
         (folder / "part-0.parquet").write_bytes(b"")
         for path in (folder / "part-0.parquet", folder, folder.parent, folder.parent.parent):
             os.utime(path, (old, old))
     clean_results()
-    assert [folder.exists() for folder in folders] == [not is_private] * 2
+    # the report stays readable until it is removed
+    assert result_page(run).total_rows == 1
+    mark_removed(run)
+    clean_results()
+    paths = [storage / run.result_path, *abandoned]
+    assert [path.exists() for path in paths] == [not is_private] * len(paths)
 
 
 def test_rows_of_outdated_effects_are_deleted(storage):

@@ -1,4 +1,4 @@
-"""The engine computes every table of the worked example in docs/engine.md."""
+"""The engine computes the result of the worked example in docs/engine.md."""
 
 import re
 from functools import partial
@@ -6,14 +6,11 @@ from functools import partial
 import pyarrow as pa
 import pytest
 
-from analytics.spark.engine.bits import changed_bits
 from analytics.spark.engine.directory import LocalBroadcast
 from analytics.spark.engine.encode import Evaluation
-from analytics.spark.engine.rows import GRANT, GROUP, TARGET, decode_batches
-from analytics.spark.engine.rules import PRIVILEGES, visibility_rules
+from analytics.spark.engine.rules import visibility_rules
 from analytics.spark.engine.small_tenant import SmallTenant
 from analytics.spark.engine.sums import SumOrder, merge_sums, pack_sums, sum_rows
-from analytics.spark.engine.units import WORD_BITS, split_into_units
 from authzconsole.ops import ROOT
 
 EVALUATION = Evaluation(None, visibility_rules("final"))
@@ -103,102 +100,6 @@ def directory(tenant):
 @pytest.fixture(scope="module")
 def batch(tenant):
     return tenant.encode(EVALUATION)
-
-
-@pytest.fixture(scope="module")
-def rows(batch):
-    rows, _ = decode_batches([batch])
-    return rows
-
-
-@pytest.fixture(scope="module")
-def unit(rows, directory):
-    """Return the only unit of the tenant."""
-    [unit] = split_into_units(rows, directory)
-    return unit
-
-
-def name_of(number, numbers_by_name):
-    return next((name for name, known_number in numbers_by_name.items() if known_number == number), "-")
-
-
-def test_the_target_rows_equal_those_of_the_document(rows, ids):
-    entity_ids, _, _ = ids
-    targets = rows.select(rows.form == TARGET)
-    assert [
-        {
-            "entity": name_of(entity, entity_ids),
-            "subtree": name_of(subtree, entity_ids),
-            "block": str(block),
-            "kind": str(kind),
-            "application": name_of(application, entity_ids),
-        }
-        for entity, subtree, block, kind, application in zip(
-            targets.entity, targets.subtree, targets.block, targets.kind, targets.application, strict=True
-        )
-    ] == document_table("Target rows")
-
-
-def test_the_grant_rows_equal_those_of_the_document(rows, ids):
-    entity_ids, user_ids, group_ids = ids
-    grants = rows.select(rows.form == GRANT)
-    assert [
-        {
-            "principal_type": "GROUP" if principal_type == GROUP else "USER",
-            "principal": name_of(principal, group_ids if principal_type == GROUP else user_ids),
-            "privilege": PRIVILEGES[privilege],
-            "entity": name_of(entity, entity_ids),
-            "subtree": name_of(subtree, entity_ids),
-            "block": str(block),
-            "application": name_of(application, entity_ids),
-        }
-        for principal_type, principal, privilege, entity, subtree, block, application in zip(
-            grants.principal_type,
-            grants.principal,
-            grants.selector,
-            grants.entity,
-            grants.subtree,
-            grants.block,
-            grants.application,
-            strict=True,
-        )
-    ] == document_table("Grant rows")
-
-
-def test_the_positions_equal_those_of_the_document(unit, rows, ids):
-    assert [
-        {"position": str(position), "word": str(position // WORD_BITS), "entity": name_of(entity, ids[0])}
-        for position, entity in zip(unit.position, rows.entity[unit.target_row], strict=True)
-    ] == document_table("Layout")
-
-
-def test_the_bits_equal_those_of_the_document(unit, directory):
-    positions = {name: [] for name in directory.user_names.to_pylist()}
-    for changes in changed_bits(unit, EVALUATION.rules, directory):
-        first_word = unit.segment_begin[changes.segments[0]]
-        for user, words in zip(changes.users, changes.gained.tolist(), strict=True):
-            positions[directory.user_names[directory.user_ranks[user]].as_py()] += [
-                (first_word + number) * WORD_BITS + bit
-                for number, word in enumerate(words)
-                for bit in range(WORD_BITS)
-                if word >> bit & 1
-            ]
-    assert [
-        {"user": user, "positions": " ".join(map(str, sorted(numbers)))}
-        for user, numbers in positions.items()
-    ] == document_table("Bits")
-
-
-def test_the_keys_equal_those_of_the_document(directory):
-    key = ORDER.key(directory)
-    for row in document_table("Keys"):
-        numbers = key.decode(int(row["key"]))
-        assert row == {
-            "key": row["key"],
-            "user": directory.user_names[numbers["user"]].as_py(),
-            "kind": sorted(KINDS)[numbers["rule"]],
-            "namespace": directory.namespace_names[numbers["namespace"]].as_py(),
-        }
 
 
 def test_the_result_equals_that_of_the_document(batch, directory):
