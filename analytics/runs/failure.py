@@ -61,14 +61,17 @@ def failure_message(error: BaseException, *, details: str = "see the worker's lo
 
 def interruption_message(error: BaseException, attempts: int) -> str:
     """Return the message if a process of Spark died, so that another attempt may succeed; otherwise empty."""
+    if isinstance(error, SparkKilled):
+        return _java_lost_message(attempts, "while Spark started")
     if isinstance(error, SparkExited):
-        return spark_exited_message(error, attempts)
+        return str(error)
     if isinstance(error, USER_ERRORS):
         return ""
     if has_session_died():
-        return java_lost_message(attempts)
-    if has_python_worker_died(error):
-        return python_worker_lost_message(attempts)
+        return _java_lost_message(attempts)
+    # the job of Spark ends with a killed Python worker, but not Spark
+    if "Python worker exited unexpectedly" in str(error):
+        return _python_worker_lost_message(attempts)
     return ""
 
 
@@ -83,10 +86,8 @@ def full_disk_message(text: str) -> str:
     text: the text of the error. If its paths and its stack trace do not tell which folder is full, their free
     space does.
     """
-    error, scratch = (
-        OSError(errno.ENOSPC, text),
-        str(ScratchError(settings.TEMP_DIR, OSError(errno.ENOSPC, text))),
-    )
+    error = OSError(errno.ENOSPC, text)
+    scratch = str(ScratchError(settings.TEMP_DIR, error))
     if str(settings.TEMP_DIR) in text or any(marker in text for marker in _SCRATCH_MARKERS):
         return scratch
     try:
@@ -131,18 +132,7 @@ def _storage_error(text: str) -> int | None:
     )
 
 
-def has_python_worker_died(error: BaseException) -> bool:
-    """Return whether a Python worker of Spark was killed or crashed, which ends the Spark job but not Spark."""
-    return "Python worker exited unexpectedly" in str(error)
-
-
-def spark_exited_message(error: SparkExited, attempts: int) -> str:
-    return (
-        java_lost_message(attempts, "while Spark started") if isinstance(error, SparkKilled) else str(error)
-    )
-
-
-def java_lost_message(attempts: int, when: str = "during the run") -> str:
+def _java_lost_message(attempts: int, when: str = "during the run") -> str:
     return (
         f"Spark's Java process ended {when}{_times(attempts)}; the usual reason is that the machine ran out of "
         f"memory. Free some, lower SPARK_DRIVER_MEMORY (now {settings.SPARK_DRIVER_MEMORY}), or point SPARK_MASTER at a "
@@ -150,7 +140,7 @@ def java_lost_message(attempts: int, when: str = "during the run") -> str:
     )
 
 
-def python_worker_lost_message(attempts: int) -> str:
+def _python_worker_lost_message(attempts: int) -> str:
     """Return the message of a run that lost a Python worker. Spark has one for each parallel task."""
     master = settings.SPARK_MASTER
     remedy = (
