@@ -4,7 +4,6 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from analytics.models import AnalysisRun
 from authzconsole.common.tokens import create_token
 from entities.address import parse_address
 from entities.vocabulary import Privilege
@@ -12,11 +11,21 @@ from grants.models import permission_ids
 from grants.models.reviews import Campaign, ReviewItem, ReviewShare
 from tests.support.cast import SETUP, create_sample_tenant
 from tests.support.changes import create_plan_from_changes
+from tests.support.pages import page_html
+from tests.support.runs import create_waiting_run
 
 
 @pytest.fixture
 def cast(db):
     return create_sample_tenant()
+
+
+class Browser(Client):
+    """A browser."""
+
+    def html(self, *args, **options) -> str:
+        """Return the HTML of a page; see `page_html`."""
+        return page_html(self.get(*args, **options))
 
 
 @pytest.fixture
@@ -25,8 +34,8 @@ def browse(cast):
     anonymous client.
     """
 
-    def client_of(name: str = "") -> Client:
-        client = Client()
+    def client_of(name: str = "") -> Browser:
+        client = Browser()
         if name:
             client.force_login(cast[name])
         return client
@@ -45,9 +54,7 @@ def create_numbers(cast):
 
     The run can be cancelled, and the review has an item of ned.
     """
-    run = AnalysisRun.objects.create(
-        type="delete-readiness",
-        options={"generation": "final", "namespace": ""},
+    run = create_waiting_run(
         state="running",
         stage="spark",
     )

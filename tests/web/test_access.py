@@ -397,10 +397,6 @@ def test_the_queries_do_not_tell_an_invisible_entity_from_a_missing_one(
     assert query_count(SALARIES) == query_count(NOWHERE)
 
 
-def test_an_inactive_account_cannot_sign_in(browse):
-    assert browse("ina").get("/").status_code == 302
-
-
 def test_an_ordinary_account_sees_no_other_principals(browse):
     for url in ("/", "/entities/namespace:sales", ORDERS, f"{ORDERS}?operation=read", "/search?q=sales"):
         text = browse("dee").get(url).content.decode()

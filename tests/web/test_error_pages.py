@@ -51,7 +51,7 @@ def test_a_post_only_url_explains_itself_and_links_to_its_area(url, area, browse
         True,
     )
     assert "This address only accepts a form" in text and f"Go to {area}" in text and 'id="search"' in text
-    assert "Go to Overview" in browse("dee").get(url).content.decode()
+    assert "Go to Overview" in browse("dee").html(url)
 
 
 @pytest.mark.parametrize(
@@ -98,6 +98,6 @@ def test_apis_keep_their_own_405_response(url, browse):
 
 def test_error_pages_keep_navigation_and_search_for_signed_in_accounts(browse):
     for url, name in ((NOWHERE, "dee"), ("/nowhere", "dee"), ("/plans/many", "aud")):
-        text = browse(name).get(url).content.decode()
+        text = browse(name).html(url)
         assert 'id="search"' in text and "Sign out" in text
-    assert 'id="search"' not in browse().get("/nowhere").content.decode()
+    assert 'id="search"' not in browse().html("/nowhere")

@@ -33,7 +33,7 @@ def test_a_token_is_shown_once_and_never_again(browse):
     assert verify_token(secret).scopes == {"decide", "read"} and "no-store" in response["Cache-Control"]
     assert JournalLine.objects.get(action="token-add").reason == "for the job"
     for url in ("/accounts/tokens/", "/people/user:dee", "/accounts/tokens/new"):
-        text = page_html(client.get(url))
+        text = client.html(url)
         assert "azc_" not in text and ("nightly job" in text or url.endswith("new"))
 
 
@@ -64,15 +64,15 @@ def test_a_service_account_is_added_and_has_no_password_form(browse):
     client.post("/people/add", {"type": "account", "name": "robot", "role": "auditor", "is_service": "yes"})
     assert User.objects.get(username="robot").is_service
     assert JournalLine.objects.latest("revision").detail == "role: auditor, service account"
-    text = page_html(client.get("/people/user:robot"))
+    text = client.html("/people/user:robot")
     assert "A service account uses API tokens" in text and "/accounts/tokens/new?owner=robot" in text
     assert client.post("/accounts/password/user:robot").status_code == 400
-    assert "/accounts/tokens/new?owner=dee" not in page_html(client.get("/people/user:dee"))
+    assert "/accounts/tokens/new?owner=dee" not in client.html("/people/user:dee")
 
 
 def test_a_token_is_revoked_after_confirmation(browse, issued_token, htmx):
     client, url = browse("ada"), f"/accounts/tokens/{issued_token.token.pk}/revoke"
-    assert "<html" not in page_html(client.get(url, headers=htmx("dialog")))
+    assert "<html" not in client.html(url, headers=htmx("dialog"))
     assert verify_token(issued_token.secret)
     assert client.post(url, {"reason": "leaked"})["Location"] == "/accounts/tokens/"
     with pytest.raises(TokenRefused):
@@ -116,7 +116,7 @@ def test_a_new_password_is_shown_once_works_and_ends_sessions(browse):
     page = client.post("/accounts/password/user:dee", {"reason": "forgotten"})
     password = page.context["password"]
     assert password in page_html(page) and "no-store" in page["Cache-Control"]
-    assert password not in page_html(client.get("/people/user:dee"))
+    assert password not in client.html("/people/user:dee")
     assert session.get("/").status_code == 302 and Client().login(username="dee", password=password)
     line = JournalLine.objects.get(action="password-set")
     assert (line.principal, line.reason, password in line.detail) == ("user:dee", "forgotten", False)
@@ -130,7 +130,7 @@ def test_a_console_only_account_is_not_a_principal(browse):
 
 def test_the_old_addresses_lead_to_the_users_where_auditors_change_nothing(browse):
     client = browse("aud")
-    assert "/accounts/change/" not in page_html(client.get("/people/user:dee"))
+    assert "/accounts/change/" not in client.html("/people/user:dee")
     assert client.get("/accounts/?role=auditor&find=a")["Location"] == "/people/?find=a&role=auditor"
     assert client.get("/accounts/user:dee")["Location"] == "/people/user:dee#account"
 
@@ -139,14 +139,12 @@ def test_the_full_name_is_edited_shown_and_found(browse):
     client, url = browse("ada"), "/accounts/change/user:dee"
     assert client.post(url, {"change": "full-name", "full_name": " Dorothea  van Dee "}).status_code == 303
     assert User.objects.get(username="dee").get_full_name() == "Dorothea van Dee"
-    page = page_html(client.get("/people/user:dee"))
+    page = client.html("/people/user:dee")
     assert "Dorothea van Dee." in page and 'value="Dorothea van Dee"' in page
     assert [row.username for row in client.get("/people/?find=dorothea dee").context["page"].rows] == ["dee"]
     refused = client.post(url, {"change": "full-name", "full_name": "Dee\u202e"})
     assert refused.status_code == 400 and "invisible character" in page_html(refused)
-    assert "The full name changes from Dorothea van Dee to empty." in page_html(
-        client.get(f"{url}?change=full-name")
-    )
+    assert "The full name changes from Dorothea van Dee to empty." in client.html(f"{url}?change=full-name")
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ def test_a_refused_password_looks_like_a_wrong_one(browse, settings):
     assert all(
         "Wrong user name or password." in page and "for emergency accounts only" in page for page in pages
     )
-    assert "emergency" not in page_html(browse("ned").get("/"))
+    assert "emergency" not in browse("ned").html("/")
 
 
 def test_the_use_of_a_break_glass_account_is_a_warning_and_a_security_event(browse, settings, caplog):

@@ -24,9 +24,9 @@ def unlink_url(link):
 
 def test_an_administrator_unlinks_an_identity(browse, link):
     client, dee = browse("ada"), browse("dee")
-    page = page_html(client.get("/people/user:dee"))
+    page = client.html("/people/user:dee")
     assert "s-dee" in page and f'href="{unlink_url(link)}"' in page
-    form = page_html(client.get(unlink_url(link)))
+    form = client.html(unlink_url(link))
     assert "s-dee" in form and "of Corp can no longer sign in" in form and SocialAccount.objects.exists()
     before = current_revision()
     response = client.post(unlink_url(link), REASON, follow=True)
@@ -46,7 +46,7 @@ def test_an_administrator_unlinks_an_identity(browse, link):
 
 
 def test_only_administrators_unlink_after_a_recent_authentication(browse, link, settings):
-    assert "Unlink" not in page_html(browse("aud").get("/people/user:dee"))
+    assert "Unlink" not in browse("aud").html("/people/user:dee")
     before = database_state()
     for name, status in (("aud", 403), ("dee", 404)):
         assert browse(name).post(unlink_url(link), REASON).status_code == status
@@ -59,7 +59,7 @@ def test_only_administrators_unlink_after_a_recent_authentication(browse, link, 
 def test_an_identity_of_a_provider_that_is_no_longer_configured_can_be_unlinked(browse, link, settings):
     settings.SIGN_IN_PROVIDERS = {}
     client = browse("ada")
-    assert "corp" in page_html(client.get("/people/user:dee"))
+    assert "corp" in client.html("/people/user:dee")
     assert client.post(unlink_url(link), {"reason": "x" * 10_000}, follow=True).status_code == 200
     assert SocialAccount.objects.exists()
     client.post(unlink_url(link), REASON)
@@ -68,5 +68,5 @@ def test_an_identity_of_a_provider_that_is_no_longer_configured_can_be_unlinked(
 
 def test_an_account_without_identities_and_providers_has_no_section(browse, cast, settings):
     settings.SIGN_IN_PROVIDERS = {}
-    assert "Linked identities" not in page_html(browse("ada").get("/people/user:dee"))
+    assert "Linked identities" not in browse("ada").html("/people/user:dee")
     assert User.objects.get(username="dee").is_active

@@ -112,7 +112,7 @@ def passkey(browse, cast, settings):
 
 def test_a_passkey_replaces_the_password_and_the_second_factor(browse, passkey):
     client = browse()
-    assert "Sign in with a passkey" in page_html(client.get("/sign-in", secure=True))
+    assert "Sign in with a passkey" in client.html("/sign-in", secure=True)
     response = passkey.sign_in(client, next="/my-access")
     assert (response.status_code, response["Location"], account_name(client)) == (302, "/my-access", "ned"), (
         response.content
@@ -183,17 +183,15 @@ def test_an_account_that_cannot_sign_in_with_a_password_cannot_use_a_passkey(
 def test_the_setting_turns_sign_in_with_a_passkey_off(browse, passkey, settings):
     settings.PASSKEY_SIGN_IN = False
     assert browse().get("/sign-in/passkey").status_code == 404
-    assert "passkey" not in page_html(browse().get("/sign-in"))
+    assert "passkey" not in browse().html("/sign-in")
 
 
 def test_a_new_passkey_can_stay_a_second_factor(browse, passkey):
     client = browse("ada")
-    assert '"residentKey": "required"' in page_html(
-        client.get("/second-factor/passkey", secure=True)
-    ).replace("&quot;", '"')
-    page = page_html(client.get("/second-factor/passkey?use=second-factor", secure=True)).replace(
+    assert '"residentKey": "required"' in client.html("/second-factor/passkey", secure=True).replace(
         "&quot;", '"'
     )
+    page = client.html("/second-factor/passkey?use=second-factor", secure=True).replace("&quot;", '"')
     assert '"residentKey": "discouraged"' in page
 
 

@@ -50,7 +50,7 @@ def test_the_totals_are_those_of_the_filters(browse):
     assert f"Without: gives {all_gained} permissions ({beyond} beyond its purpose)." in text
     assert [tally_phrases(tally) for _, tally in tops["people"]] == [f"beyond: gains {beyond}"]
     assert "dataset:sales.orders" not in {str(link) for link, _ in tops["entities"]}
-    text = page_html(browse("ada").get(url_of(change, effect_user="nobody")))
+    text = browse("ada").html(url_of(change, effect_user="nobody"))
     assert "With these filters: changes no permission." in text and "Most affected people" not in text
 
 
@@ -148,7 +148,7 @@ def test_the_page_leaves_out_no_change(browse):
 
 def test_above_the_limit_the_page_says_why(browse, settings):
     settings.EFFECT_MAX_ENTITIES = 1
-    assert "more than 1 entities" in page_html(browse("ada").get(url_of(["delete", "namespace:sales"])))
+    assert "more than 1 entities" in browse("ada").html(url_of(["delete", "namespace:sales"]))
     assert browse("ada").get(url_of(REVOKE, path="/effect.csv")).status_code == 409
 
 

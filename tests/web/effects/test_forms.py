@@ -79,7 +79,7 @@ def test_a_new_member_is_added_only_after_the_effect_was_shown(browse, htmx):
     before = database_state()
     first = client.post("/people/membership", form)
     assert first.status_code == 200 and "Gives " in page_html(first) and database_state() == before
-    part = page_html(client.get("/people/membership", form, headers=htmx("member-form-effect")))
+    part = client.html("/people/membership", form, headers=htmx("member-form-effect"))
     assert (
         part.startswith('<div id="member-form-effect"') and "<form" not in part and "Add to group: " in part
     )

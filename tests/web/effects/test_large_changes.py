@@ -39,7 +39,7 @@ def finished_run():
 
 def test_the_form_requests_the_run_shows_its_progress_and_then_its_result(browse, sent_tasks, htmx):
     client = browse("ada")
-    page = page_html(client.get(FORM))
+    page = client.html(FORM)
     assert (
         "The effect is not known: the change reaches more than 1 entities." in page
         and "Compute the effect" in page
@@ -61,11 +61,9 @@ def test_the_form_requests_the_run_shows_its_progress_and_then_its_result(browse
     client.post(RUN)
     assert Job.objects.count() == 1
     Job.objects.update(state=JobState.RUNNING, stage="computing", steps_done=2, steps_total=5)
-    assert "2 of 5 tasks" in page_html(client.get(FORM_PART)) and 'hx-trigger="every 2s"' in page_html(
-        client.get(FORM)
-    )
+    assert "2 of 5 tasks" in client.html(FORM_PART) and 'hx-trigger="every 2s"' in client.html(FORM)
     effect = finished_run()
-    part, page = page_html(client.get(FORM_PART)), page_html(client.get(FORM))
+    part, page = client.html(FORM_PART), client.html(FORM)
     sentence = f"Takes {effect.tally.total} permissions."
     assert (
         sentence in part
@@ -87,7 +85,7 @@ def test_without_scripts_the_form_leads_to_the_page_that_shows_the_progress(brow
     client = browse("ada")
     started = client.post(RUN, {"form_version": "1"})
     assert started.status_code == 303 and started["Location"] == PAGE
-    page = page_html(client.get(PAGE))
+    page = client.html(PAGE)
     assert (
         "The worker computes the effect in run" in page
         and "Update the progress" in page
@@ -194,7 +192,7 @@ def test_who_may_make_the_change_may_request_the_run_and_who_sees_everything_rea
         "dee": [404, 404, 404],
     }
     assert Job.objects.count() == 1
-    part = page_html(browse("aud").get(FORM_PART))
+    part = browse("aud").html(FORM_PART)
     assert "The computation was cancelled" in part and "Compute the effect" not in part
 
 
@@ -210,7 +208,7 @@ def test_another_generation_is_evaluated_alone(browse, sent_tasks):
     assert "another active generation are evaluated without other changes" in page_html(page)
     client.post(f"/effect/run?{change}")
     effect = execute_effect(Job.objects.get())
-    page = page_html(client.get("/policies/existing/activate"))
+    page = client.html("/policies/existing/activate")
     assert f"Computed by run {effect.job.pk}" in page and button_numbers(effect.tally) in page
 
 

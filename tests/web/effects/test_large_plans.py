@@ -37,22 +37,22 @@ def test_the_page_requests_the_run_shows_its_progress_and_then_its_result(
     large_plan, browse, sent_tasks, htmx
 ):
     client, url = browse("ada"), f"/plans/{large_plan.pk}/"
-    page = page_html(client.get(url))
+    page = client.html(url)
     assert "because the change reaches more than -1 grants" in page and "Compute the effect" in page
-    assert "Compute the effect" not in page_html(browse("aud").get(url))
+    assert "Compute the effect" not in browse("aud").html(url)
     assert [browse(name).post(f"{url}effect").status_code for name in ("aud", "ned")] == [403, 404]
     client.post(f"{url}effect", {"generation": "final"})
     client.post(f"{url}effect", {"generation": "final"})
     run = newest_plan_job(large_plan, "final")
     assert Job.objects.count() == 1 and JournalLine.objects.latest("pk").action == "run-start"
     Job.objects.update(state=JobState.RUNNING, stage="computing", steps_done=2, steps_total=5)
-    section = page_html(client.get(f"{url}?generation=final", headers=htmx("permissions")))
+    section = client.html(f"{url}?generation=final", headers=htmx("permissions"))
     assert (
         "2 of 5 tasks" in section
         and 'hx-trigger="every 2s"' in section
         and "Compute the effect" not in section
     )
-    assert f"/analyses/{run.pk}/" not in page_html(client.get("/analyses/"))
+    assert f"/analyses/{run.pk}/" not in client.html("/analyses/")
     execute_effect(run)
     page = client.get(url)
     text = page_html(page)
@@ -80,15 +80,13 @@ def test_the_page_cancels_the_run(large_plan, browse, sent_tasks):
     assert "not being computed" in page_html(client.post(f"{url}effect/cancel", follow=True))
     client.post(f"{url}effect", {"generation": "final"})
     Job.objects.update(state=JobState.RUNNING)
-    assert "Cancel computation" in page_html(client.get(url)) and "Cancel computation" not in page_html(
-        browse("aud").get(url)
-    )
+    assert "Cancel computation" in client.html(url) and "Cancel computation" not in browse("aud").html(url)
     assert [browse(name).post(f"{url}effect/cancel").status_code for name in ("aud", "ned")] == [403, 404]
     assert newest_plan_job(large_plan, "final").cancel_requested_at is None
     assert "Cancelling" in page_html(client.post(f"{url}effect/cancel", {"generation": "final"}, follow=True))
     assert JournalLine.objects.latest("pk").action == "run-cancel"
     Job.objects.update(state=JobState.CANCELLED)
-    page = page_html(client.get(url))
+    page = client.html(url)
     assert "The computation was cancelled" in page and "Compute the effect" in page
 
 
@@ -103,7 +101,7 @@ def test_the_plan_is_applied_only_with_the_effect_that_was_shown(large_plan, bro
     change_grants(author=SETUP, grant=[("user:out", parse_address("dataset:hr.salaries"), "READ")])
     page = client.post(f"{url}apply", form | {"beyond": "yes"})
     assert page.status_code in (400, 409) and Plan.objects.get(pk=large_plan.pk).is_proposed
-    assert "Data has changed since the effect was computed" in page_html(client.get(url))
+    assert "Data has changed since the effect was computed" in client.html(url)
     client.post(f"{url}effect")
     assert Job.objects.count() == 2
     execute_effect(newest_plan_job(large_plan, "final"))
@@ -158,7 +156,7 @@ def test_the_effect_is_outdated_when_a_period_begins_or_ends(large_plan, browse,
         assert stored_effect(run) is None
     run.summary["valid_until"] = "2026-01-01T00:00:00Z"
     run.save()
-    assert "Data has changed since the effect was computed" in page_html(client.get(url))
+    assert "Data has changed since the effect was computed" in client.html(url)
 
 
 def test_rest_answers_202_until_the_effect_is_computed(large_plan, browse, sent_tasks):

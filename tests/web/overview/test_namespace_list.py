@@ -36,11 +36,11 @@ def test_namespaces_are_filtered_by_name_and_description(browse, htmx):
     assert names(client.get("/?find=PAY")) == ["namespace:hr"]
     part = client.get("/?find=sal", headers=htmx("namespaces"))
     assert names(part) == ["namespace:sales"] and "<html" not in page_html(part)
-    assert "No matching namespaces" in page_html(client.get("/?find=zzz"))
+    assert "No matching namespaces" in client.html("/?find=zzz")
 
 
 def test_an_account_without_grants_gets_a_link_to_request_access(browse):
-    assert 'href="/requests/new"' in page_html(browse("out").get("/"))
+    assert 'href="/requests/new"' in browse("out").html("/")
 
 
 def test_an_empty_console_says_how_to_import_data(client, db):
@@ -51,7 +51,5 @@ def test_an_empty_console_says_how_to_import_data(client, db):
 
 
 def test_only_administrators_can_start_analyses_and_register(browse):
-    has_form = {
-        name: "Check all namespaces" in page_html(browse(name).get("/")) for name in ("ada", "aud", "ned")
-    }
+    has_form = {name: "Check all namespaces" in browse(name).html("/") for name in ("ada", "aud", "ned")}
     assert has_form == {"ada": True, "aud": False, "ned": False}

@@ -1,17 +1,11 @@
 """Fixtures of the report pages: no worker, and a delete-readiness report written by hand."""
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from django.utils import timezone
 
-from analytics.analyses import analysis_by_name
-from analytics.models import AnalysisRun
-from analytics.snapshots.snapshot import arrow_schema
 from grants.journal import current_revision
-from grants.models import JobState
-from tests.support.readiness_report import ANALYSIS, CHANGES, ROWS, SUMMARY
-from tests.support.reports import write_report
+from tests.support.readiness_report import CHANGES, ROWS, SUMMARY
+from tests.support.reports import create_report, write_report
 
 
 @pytest.fixture
@@ -27,26 +21,16 @@ def sent_runs(monkeypatch, settings, tmp_path):
 
 @pytest.fixture
 def report(cast, sent_runs, tmp_path):
-    run = AnalysisRun.objects.create(
-        type=ANALYSIS,
-        options={"generation": "final", "namespace": ""},
-        state=JobState.DONE,
+    now = timezone.now()
+    return create_report(
+        tmp_path,
+        ROWS,
         summary=SUMMARY,
         revision=current_revision(),
-        result_path="results/by-hand",
-        started_at=timezone.now(),
-        finished_at=timezone.now(),
+        started_at=now,
+        finished_at=now,
         requested_by=cast["ada"],
     )
-    for name, rows in ROWS.items():
-        table = analysis_by_name(ANALYSIS).table(name)
-        folder = tmp_path / run.result_path / name
-        folder.mkdir(parents=True)
-        columns = [pa.array(values) for values in zip(*rows, strict=True)]
-        pq.write_table(
-            pa.table(columns, names=table.column_names).cast(arrow_schema(table)), folder / "part-0.parquet"
-        )
-    return run
 
 
 @pytest.fixture

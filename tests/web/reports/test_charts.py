@@ -148,7 +148,6 @@ def test_policy_impact_bars_start_at_a_common_zero(browse, folder):
     [
         ("visibility", {"rows": [], "namespaces": []}, {"generation": "final"}),
         ("policy-impact", {"rows": [], "operations": []}, IMPACT),
-        ("stranded", {"rows": []}, {"generation": "final"}),
         ("visibility", {}, {"generation": "final"}),
     ],
 )

@@ -76,12 +76,12 @@ def test_a_row_links_to_its_missing_grants(report, browse):
         "namespace:hr",
     ]
     assert "/grant/dataset:hr.salaries?principal=user:dee&amp;privilege=ADMIN" in page_html(response)
-    assert "/grant/" not in page_html(browse("aud").get(missing_url))
+    assert "/grant/" not in browse("aud").html(missing_url)
 
 
 def test_a_report_without_detail_names_the_command(report, browse):
     AnalysisRun.objects.update(summary=SUMMARY | {"detail_is_written": False})
-    text = page_html(browse("aud").get(f"/analyses/{report.pk}/missing?namespace=hr&user=dee"))
+    text = browse("aud").html(f"/analyses/{report.pk}/missing?namespace=hr&user=dee")
     assert "manage.py analyze with --detail" in text
 
 
@@ -106,7 +106,7 @@ def test_a_damaged_file_breaks_no_page(table, report, browse, htmx, tmp_path):
     assert "that no user can delete" in page_html(page)
     assert {"rows": "table"}.get(table, table) not in page.context
     for part in ("namespaces", "rows"):
-        text = page_html(client.get(f"/analyses/{report.pk}/", headers=htmx(part)))
+        text = client.html(f"/analyses/{report.pk}/", headers=htmx(part))
         assert (
             f'id="{part}"' in text
             and "No user holds ADMIN in any namespace" not in text
@@ -153,7 +153,7 @@ def test_pages_use_only_reports_of_the_active_generation(report, browse, cast):
 
 
 def test_the_namespace_list_and_the_namespace_page_use_the_newest_report(report, browse):
-    text = page_html(browse("aud").get("/"))
+    text = browse("aud").html("/")
     assert "2 users" in text and "no user; dee is missing 2 of 2" in text
     page = browse("aud").get("/entities/namespace:hr?tab=ask")
     assert page.context["readiness"]["latest"]["summary"]["fewest_missing"] == 2
@@ -165,16 +165,16 @@ def test_an_outdated_report_shows_the_changes_since_then_and_the_current_readine
         browse("ada"), "/grant/dataset:hr.salaries", {"principal": "user:dee", "privilege": "ADMIN"}
     )
     for url in ("/", f"/analyses/{report.pk}/", "/entities/namespace:hr?tab=ask"):
-        assert "1 change since" in page_html(browse("aud").get(url))
-    text = page_html(browse("aud").get("/entities/namespace:hr?tab=ask"))
+        assert "1 change since" in browse("aud").html(url)
+    text = browse("aud").html("/entities/namespace:hr?tab=ask")
     assert "No user</strong> could delete it" in text and "dee is missing 1 of 2 now" in text
     post_as_shown(browse("ada"), "/grant/namespace:hr", {"principal": "user:dee", "privilege": "ADMIN"})
-    text = page_html(browse("aud").get("/entities/namespace:hr?tab=ask"))
+    text = browse("aud").html("/entities/namespace:hr?tab=ask")
     assert "dee</strong> can delete it now" in text and "No user</strong>" not in text
 
 
 def test_changes_without_effect_on_decisions_do_not_outdate_a_report(report, browse):
     browse("ada").post("/describe/dataset:hr.salaries", {"description": "What everybody earns"})
     for url in ("/", f"/analyses/{report.pk}/", "/entities/namespace:hr?tab=ask"):
-        text = page_html(browse("aud").get(url))
+        text = browse("aud").html(url)
         assert "change since" not in text and "changes since" not in text

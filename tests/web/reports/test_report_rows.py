@@ -6,7 +6,6 @@ import pytest
 
 from analytics.analyses import ANALYSES, analysis_by_name
 from grants.journal import current_revision
-from tests.support.pages import page_html
 from tests.support.readiness_report import table_texts
 from tests.support.reports import create_report
 
@@ -150,7 +149,7 @@ def test_numbers_are_not_linked_without_a_detail_table(report_of, browse):
 )
 def test_cells_link_to_the_page_of_their_value(analysis, tables, fragments, report_of, browse):
     run = report_of(analysis, tables, options=BOTH if analysis == "policy-impact" else None)
-    text = page_html(browse("aud").get(f"/analyses/{run.pk}/"))
+    text = browse("aud").html(f"/analyses/{run.pk}/")
     assert [fragment for fragment in fragments if fragment not in text] == []
 
 
@@ -190,9 +189,9 @@ def test_entities_without_administrators_come_first_by_default(report_of, browse
 
 def test_an_administrator_can_grant_admin_from_the_row_of_a_stranded_entity(report_of, browse):
     run, url = report_of("stranded", STRANDED), "/grant/dataset:sales.b?privilege=ADMIN"
-    assert f'href="{url}"' in page_html(browse("ada").get(f"/analyses/{run.pk}/"))
-    assert 'value="ADMIN" checked' in page_html(browse("ada").get(url))
-    assert "/grant/" not in page_html(browse("aud").get(f"/analyses/{run.pk}/"))
+    assert f'href="{url}"' in browse("ada").html(f"/analyses/{run.pk}/")
+    assert 'value="ADMIN" checked' in browse("ada").html(url)
+    assert "/grant/" not in browse("aud").html(f"/analyses/{run.pk}/")
 
 
 def test_figures_of_summary_tables_link_to_their_rows(report_of, browse):
@@ -225,7 +224,7 @@ def test_each_table_has_a_question_as_its_heading(analysis, report_of, browse):
         changes={"run": 4, "revision": 0, "added": 1, "removed": 0, "changed": 0},
     )
     for table in analysis_by_name(analysis).tables:
-        text = page_html(browse("aud").get(f"/analyses/{run.pk}/tables/{table.name}"))
+        text = browse("aud").html(f"/analyses/{run.pk}/tables/{table.name}")
         heading = re.search(r'<h2 id="rows-title">([^<]+)</h2>', text)[1]
         assert heading.endswith("?") and heading not in ("Rows?", "Detail?"), (analysis, table.name)
         assert (heading == "What changed since run 4?") is (table.name == "changes")

@@ -5,38 +5,29 @@ import io
 import json
 import re
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from django.utils import timezone
 
-from analytics.analyses import analysis_by_name
 from analytics.models import AnalysisRun
-from analytics.snapshots.snapshot import arrow_schema
 from grants.journal import current_revision
-from grants.models import JobState
 from tests.support.pages import page_html
 from tests.support.readiness_report import SUMMARY, table_texts
+from tests.support.reports import create_report
 
 pytestmark = pytest.mark.usefixtures("sent_runs")
 
 
 def test_any_report_shows_its_figures_and_rows(cast, browse, htmx, tmp_path):
-    run = AnalysisRun.objects.create(
-        type="policy-impact",
+    run = create_report(
+        tmp_path,
+        {"rows": [("dee", "dataset", "get", 1, 0), ("ned", "dataset", "get", 4_000, 2)]},
+        analysis="policy-impact",
         options={"generation": "core", "to_generation": "final"},
-        state=JobState.DONE,
         summary={"answers_gained": 12_345},
         revision=current_revision(),
-        result_path="results/impact",
     )
-    table = analysis_by_name("policy-impact").rows
-    (tmp_path / run.result_path / "rows").mkdir(parents=True)
-    rows = pa.table(
-        [["dee", "ned"], ["dataset", "dataset"], ["get", "get"], [1, 4_000], [0, 2]], names=table.column_names
-    )
-    pq.write_table(rows.cast(arrow_schema(table)), tmp_path / run.result_path / "rows" / "part-0.parquet")
-    text = page_html(browse("aud").get(f"/analyses/{run.pk}/"))
+    text = browse("aud").html(f"/analyses/{run.pk}/")
     assert "core to final" in text and "12,345" in text and "permissions gained" in text and "4,000" in text
     part = browse("aud").get(f"/analyses/{run.pk}/?sort=-gained", headers=htmx("rows"))
     assert [texts[0] for texts in table_texts(part)] == ["ned", "dee"] and "<html" not in page_html(part)
@@ -45,7 +36,7 @@ def test_any_report_shows_its_figures_and_rows(cast, browse, htmx, tmp_path):
 
 
 def test_a_report_links_to_the_changes_since_the_previous_run(compared_report, browse):
-    text = page_html(browse("aud").get(f"/analyses/{compared_report.pk}/"))
+    text = browse("aud").html(f"/analyses/{compared_report.pk}/")
     assert "Rows since run 77 (revision 0): 1 added, 1 removed, 1 changed." in text
     for table in ("changes", "detail"):
         assert f'href="/analyses/{compared_report.pk}/tables/{table}"' in text
@@ -72,7 +63,7 @@ def test_an_unchanged_report_says_so(revision, sentence, report, browse):
         "changes": {"run": 77, "revision": revision, "added": 0, "removed": 0, "changed": 0}
     }
     report.save()
-    assert sentence.replace("-1", str(revision)) in page_html(browse("aud").get(f"/analyses/{report.pk}/"))
+    assert sentence.replace("-1", str(revision)) in browse("aud").html(f"/analyses/{report.pk}/")
 
 
 @pytest.mark.parametrize(
@@ -112,7 +103,7 @@ def test_tables_and_their_downloads_are_filtered(query, users, compared_report, 
     ],
 )
 def test_more_filters_are_open_if_one_of_them_is_set(query, is_open, compared_report, browse):
-    page = page_html(browse("aud").get(f"/analyses/{compared_report.pk}/tables/changes?{query}"))
+    page = browse("aud").html(f"/analyses/{compared_report.pk}/tables/changes?{query}")
     assert (
         '<details class="more" id="rows-more" open>' in page,
         '<details class="more" id="rows-more">' in page,
@@ -122,7 +113,7 @@ def test_more_filters_are_open_if_one_of_them_is_set(query, is_open, compared_re
 
 
 def test_a_table_with_few_filters_collapses_none(report, browse):
-    page = page_html(browse("aud").get(f"/analyses/{report.pk}/tables/rows"))
+    page = browse("aud").html(f"/analyses/{report.pk}/tables/rows")
     assert 'id="rows-user"' in page and 'class="more"' not in page
 
 

@@ -9,6 +9,7 @@ from analytics.models import AnalysisRun
 from grants.models import JobState
 from tests.support.pages import form_faults, page_html
 from tests.support.readiness_report import ANALYSIS
+from tests.support.runs import create_waiting_run
 
 pytestmark = pytest.mark.usefixtures("sent_runs")
 
@@ -62,16 +63,16 @@ def test_a_refused_form_keeps_its_values(browse):
 
 
 def test_the_page_of_a_waiting_run_states_the_reason(browse, monkeypatch):
-    run = AnalysisRun.objects.create(type=ANALYSIS, options={"generation": "final", "namespace": ""})
+    run = create_waiting_run()
     monkeypatch.setattr(
         "analytics.runs.selectors.redis_problem", lambda: "Redis does not answer at redis://here"
     )
-    text = page_html(browse("aud").get(f"/analyses/{run.pk}/"))
+    text = browse("aud").html(f"/analyses/{run.pk}/")
     assert "Redis does not answer at redis://here. The run is kept and starts when it does." in text
 
 
 def test_a_run_is_cancelled_by_an_administrator(browse):
-    run = AnalysisRun.objects.create(type=ANALYSIS, options={"generation": "final", "namespace": ""})
+    run = create_waiting_run()
     response = browse("ada").post(f"/analyses/{run.pk}/cancel", follow=True)
     assert "Run " in page_html(response) and "it has no report" in page_html(response)
     run.refresh_from_db()
@@ -81,26 +82,22 @@ def test_a_run_is_cancelled_by_an_administrator(browse):
 
 
 def test_a_failed_run_shows_its_error(browse):
-    run = AnalysisRun.objects.create(
-        type=ANALYSIS,
-        options={"generation": "final", "namespace": ""},
+    run = create_waiting_run(
         state="failed",
         error="Spark ran out of memory",
     )
-    assert "Spark ran out of memory" in page_html(browse("aud").get(f"/analyses/{run.pk}/"))
+    assert "Spark ran out of memory" in browse("aud").html(f"/analyses/{run.pk}/")
 
 
 def test_a_running_run_shows_its_stage_and_progress(browse):
-    run = AnalysisRun.objects.create(
-        type=ANALYSIS,
-        options={"generation": "final", "namespace": ""},
+    run = create_waiting_run(
         state="running",
         stage="computing",
         steps_done=3,
         steps_total=12,
         started_at=timezone.now(),
     )
-    text = page_html(browse("aud").get(f"/analyses/{run.pk}/"))
+    text = browse("aud").html(f"/analyses/{run.pk}/")
     assert '<progress value="225" max="400"' in text and "3 of 12 tasks" in text
     assert re.search(r'class="present" aria-current="step"\s*>\s*Computing', text)
 
@@ -109,4 +106,4 @@ def test_missing_java_is_reported_where_runs_are_started(browse, monkeypatch):
     monkeypatch.setattr(
         "authzconsole.web.reports.run_pages.java_problem", lambda: "Java is missing: install it"
     )
-    assert "Java is missing: install it" in page_html(browse("ada").get("/analyses/"))
+    assert "Java is missing: install it" in browse("ada").html("/analyses/")

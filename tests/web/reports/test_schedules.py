@@ -14,12 +14,12 @@ URL = "/analyses/nightly/delete-readiness"
 
 def test_a_nightly_run_can_be_switched_on_and_off(browse):
     client = browse("ada")
-    assert page_html(client.get("/analyses/")).count('<span class="muted">off</span>') == len(ANALYSES)
+    assert client.html("/analyses/").count('<span class="muted">off</span>') == len(ANALYSES)
     text = page_html(
         client.post(URL, {"at": "23:05", "generation": "core", "reason": "x", "on": ""}, follow=True)
     )
     assert "delete-readiness runs nightly at 23:05 UTC, generation core." in text and "at 23:05 UTC" in text
-    page = page_html(client.get(URL))
+    page = client.html(URL)
     assert 'value="23:05"' in page and '<option value="core" selected>' in page and "Switch off" in page
     off = page_html(client.post(URL, {"at": "23:05", "generation": "core", "off": ""}, follow=True))
     assert "delete-readiness is not scheduled." in off
@@ -64,12 +64,10 @@ def test_an_invalid_schedule_is_explained_and_keeps_the_input(form, fault, brows
 
 def test_the_form_shows_only_the_options_of_the_analysis(browse):
     texts = {
-        name: page_html(browse("ada").get(f"/analyses/nightly/{name}"))
+        name: browse("ada").html(f"/analyses/nightly/{name}")
         for name in ("delete-readiness", "policy-impact", "stranded")
     }
-    assert not any(
-        'value="None"' in text for text in [*texts.values(), page_html(browse("ada").get("/analyses/"))]
-    )
+    assert not any('value="None"' in text for text in [*texts.values(), browse("ada").html("/analyses/")])
     assert {name: ("to_generation" in text, 'name="namespace"' in text) for name, text in texts.items()} == {
         "delete-readiness": (False, True),
         "policy-impact": (True, False),
@@ -82,4 +80,4 @@ def test_a_scheduled_run_names_the_schedule_as_its_requester(browse):
         type="stranded", options={"generation": "final"}, is_scheduled=True, state="failed"
     )
     for url in ("/analyses/", f"/analyses/{run.pk}/"):
-        assert "by the schedule" in page_html(browse("aud").get(url))
+        assert "by the schedule" in browse("aud").html(url)

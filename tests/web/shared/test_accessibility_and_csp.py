@@ -7,6 +7,7 @@ import pytest
 from django.conf import settings
 
 from analytics.models import AnalysisRun
+from tests.support.runs import create_waiting_run
 
 STATIC = Path(settings.BASE_DIR) / "authzconsole" / "static"
 TEMPLATES = sorted(Path(settings.BASE_DIR, "templates").rglob("*.html"))
@@ -106,7 +107,7 @@ def test_each_kind_of_violation_is_found():
 
 
 def test_htmx_does_not_evaluate_code_add_styles_or_cache_pages(browse):
-    text = browse("ada").get("/").content.decode()
+    text = browse("ada").html("/")
     for setting in (
         '"includeIndicatorStyles": false',
         '"allowEval": false',
@@ -117,21 +118,19 @@ def test_htmx_does_not_evaluate_code_add_styles_or_cache_pages(browse):
 
 
 def test_the_page_of_a_run_refreshes_only_while_it_runs(browse, htmx):
-    run = AnalysisRun.objects.create(
-        type="delete-readiness",
-        options={"generation": "final", "namespace": ""},
+    run = create_waiting_run(
         state="running",
         stage="spark",
     )
     client, url = browse("ada"), f"/analyses/{run.pk}/"
-    page = client.get(url).content.decode()
+    page = client.html(url)
     assert (
         'hx-trigger="every 1s"' in page
         and '<noscript><meta http-equiv="refresh" content="3"></noscript>' in page
     )
-    assert 'hx-trigger="every 1s"' in client.get(url, headers=htmx("run")).content.decode()
+    assert 'hx-trigger="every 1s"' in client.html(url, headers=htmx("run"))
     AnalysisRun.objects.update(state="failed", error="the disk is full")
-    part = client.get(url, headers=htmx("run")).content.decode()
+    part = client.html(url, headers=htmx("run"))
     assert "every 1s" not in part and "the disk is full" in part and "<html" not in part
 
 

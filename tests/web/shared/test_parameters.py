@@ -2,7 +2,7 @@
 
 import pytest
 
-from analytics.models import AnalysisRun
+from tests.support.runs import create_waiting_run
 
 PARAMETERS = {
     "/": ("find", "after", "before"),
@@ -61,9 +61,7 @@ BROKEN = {
 @pytest.fixture
 def run(cast, settings, tmp_path):
     settings.SNAPSHOT_URI = str(tmp_path)
-    return AnalysisRun.objects.create(
-        type="delete-readiness",
-        options={"generation": "final", "namespace": ""},
+    return create_waiting_run(
         state="done",
         summary={},
         result_path="results/none",

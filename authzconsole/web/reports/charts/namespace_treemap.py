@@ -81,87 +81,57 @@ def namespace_chart(
     chart = {
         "coloring": coloring,
         "run": run,
-        "tiles": [],
-        "more": 0,
         "is_from_report": is_large,
-        "fault": "",
         # for readiness, the page head shows it
         "changes_since": 0 if run is readiness else changes_since(run),
     }
-    if not is_large:
-        return chart | _chart_from_entities(coloring, run)
+    if is_large and readiness is None:
+        return chart | {"is_unknown": True}
     try:
-        return chart | (_chart_from_report(coloring, run, readiness) if readiness else {"is_unknown": True})
+        areas, more, other_area = _areas_from_report(readiness) if is_large else _areas_from_entities()
     except REPORT_ERRORS:
         return chart | {"is_unknown": True}
-
-
-def _chart_from_entities(coloring: TreemapColoring, run: AnalysisRun | None) -> dict:
-    live = Entity.objects.filter(state=State.LIVE, namespace__state=State.LIVE).order_by()
-    rows = list(
-        live.values_list("namespace__key")
-        .annotate(total=Count("pk"))
-        .order_by("-total", "namespace__key")[:MAX_TILES]
-    )
-    totals = live.aggregate(entities=Count("pk"), namespaces=Count("namespace", distinct=True))
-    colors, fault = _tile_colors(coloring, run, [name for name, _ in rows])
-    parts = (
-        _namespace_parts(run, rows) if colors and coloring.analysis == AnalysisName.DELETE_READINESS else {}
-    )
+    colors, fault = _tile_colors(coloring, run, list(areas))
+    parts = _namespace_parts(run, list(areas.items())) if colors and is_readiness and not is_large else {}
+    unit = ("entities", "entities") if is_large else ("live entity", "live entities")
     items = [
-        _item(
-            name,
-            total,
-            quantity(total, "live entity", "live entities"),
-            colors.get(name, NOT_ANALYSED),
-            parts.get(name, ()),
-        )
-        for name, total in rows
+        _item(name, area, quantity(area, *unit), colors.get(name, NOT_ANALYSED), parts.get(name, ()))
+        for name, area in areas.items()
     ]
-    more, other_entities = (
-        totals["namespaces"] - len(rows),
-        totals["entities"] - sum(total for _, total in rows),
-    )
-    if more:
-        size = quantity(other_entities, "live entity", "live entities")
-        items.append(
-            TreemapItem(f"{more:,} more", other_entities, size, f"{more:,} smaller namespaces, {size}")
-        )
-    return {
+    if other_area:
+        size = quantity(other_area, *unit)
+        items.append(TreemapItem(f"{more:,} more", other_area, size, f"{more:,} smaller namespaces, {size}"))
+    return chart | {
         "tiles": treemap(items),
         "more": more,
-        "area_unit": "live entities",
+        "area_unit": "entities that require ADMIN" if is_large else "live entities",
         "fault": fault,
-        "has_unknown_tiles": any(name not in colors for name, _ in rows),
+        "has_unknown_tiles": any(name not in colors for name in areas),
         "has_parts": bool(parts),
     }
 
 
-def _chart_from_report(coloring: TreemapColoring, run: AnalysisRun | None, readiness: AnalysisRun) -> dict:
-    result = largest_namespaces(readiness)
-    names = [row["namespace"] for row in result.rows]
-    colors, fault = _tile_colors(coloring, run, names)
-    items = [
-        _item(
-            row["namespace"],
-            row["required"],
-            f"{row['required']:,} entities",
-            colors.get(row["namespace"], NOT_ANALYSED),
-        )
-        for row in result.rows
-    ]
-    return {
-        "tiles": treemap(items),
-        "more": result.total_rows - len(result.rows),
-        "fault": fault,
-        "area_unit": "entities that require ADMIN",
-        "has_unknown_tiles": any(name not in colors for name in names),
-    }
+# the area of each of the largest namespaces, the number of other namespaces, and their area
+Areas = tuple[Mapping[str, int], int, int]
 
 
-def _item(
-    name: str, area: int, size: str, color: TileColor, parts: tuple[TreemapItem, ...] = ()
-) -> TreemapItem:
+def _areas_from_entities() -> Areas:
+    """Return the numbers of live entities. Runs two queries."""
+    live = Entity.objects.filter(state=State.LIVE, namespace__state=State.LIVE).order_by()
+    rows = live.values_list("namespace__key").annotate(total=Count("pk"))
+    areas = dict(rows.order_by("-total", "namespace__key")[:MAX_TILES])
+    totals = live.aggregate(entities=Count("pk"), namespaces=Count("namespace", distinct=True))
+    return areas, totals["namespaces"] - len(areas), totals["entities"] - sum(areas.values())
+
+
+def _areas_from_report(run: AnalysisRun) -> Areas:
+    """Return the numbers of entities that require ADMIN. The area of the other namespaces is 0: it is not known."""
+    result = largest_namespaces(run)
+    areas = {row["namespace"]: row["required"] for row in result.rows}
+    return areas, result.total_rows - len(areas), 0
+
+
+def _item(name: str, area: int, size: str, color: TileColor, parts: tuple[TreemapItem, ...]) -> TreemapItem:
     title = f"namespace:{name}: {size}; {color.sentence}"
     return TreemapItem(
         name, area, color.caption or size, title, entity_url(Address("namespace", name)), color.meaning, parts
