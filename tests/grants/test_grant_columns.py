@@ -16,7 +16,6 @@ from grants.grant_attributes import GrantAttributes
 from grants.models import GroupGrant, JournalLine, UserGrant
 from grants.tenant.lines import ATTRIBUTE_READERS
 from grants.validity import VALIDITY_COLUMNS
-from tests.support.cast import create_sample_tenant
 from tests.support.changes import change_grants
 from tests.support.pages import post_as_shown
 from tests.support.tenant_documents import empty_database, export_bytes, import_lines
@@ -40,11 +39,6 @@ SAMPLES = {"reason": "quarterly close"}
 
 each_attribute = pytest.mark.parametrize("name", GrantAttributes._fields)
 each_model = pytest.mark.parametrize("model", [UserGrant, GroupGrant])
-
-
-@pytest.fixture
-def cast(db):
-    return create_sample_tenant()
 
 
 @pytest.fixture

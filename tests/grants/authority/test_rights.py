@@ -6,16 +6,10 @@ from entities.address import parse_address
 from entities.selectors import entity_at
 from entities.vocabulary import Privilege
 from grants.authority.rights import approvers_of, can_change_some_grants, can_see_holders, is_approver
-from tests.support.cast import create_sample_tenant
 
 pytestmark = pytest.mark.django_db
 
 READ = Privilege.READ
-
-
-@pytest.fixture
-def cast():
-    return create_sample_tenant()
 
 
 def test_only_administrators_change_grants_and_approve(cast):

@@ -1,7 +1,5 @@
 """Test the effect of changes: totals, people, entities, rows, filters and the digest."""
 
-import pytest
-
 from entities.address import parse_address
 from entities.vocabulary import ADMIN, READ, WRITE
 from grants.change_set import Activate, Deactivate, Grant, Join, Revoke
@@ -9,16 +7,10 @@ from grants.effects.effect import EffectRow, RowFilter, effect_of
 from grants.effects.masks import BitCounter, bits_of
 from grants.effects.purposes import AnswerQuestion, DeleteNamespace, KeepPermissions
 from grants.policies.catalogue import GENERATIONS
-from tests.support.cast import create_sample_tenant
 from tests.support.changes import add_grant
 
 FINAL, EXISTING = GENERATIONS["final"], GENERATIONS["existing"]
 ORDERS, SALES = parse_address("dataset:sales.orders"), parse_address("namespace:sales")
-
-
-@pytest.fixture
-def cast(db):
-    return create_sample_tenant()
 
 
 def test_a_grant_intends_the_decisions_about_its_address_and_nothing_else(cast):

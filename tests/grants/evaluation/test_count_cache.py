@@ -20,7 +20,6 @@ from grants.models import GroupGrant, Membership, UserGrant
 from grants.policies.catalogue import GENERATIONS
 from grants.policies.question import Question
 from grants.validity import at_time
-from tests.support.cast import create_sample_tenant
 from tests.support.changes import (
     add_grant,
     add_member,
@@ -51,11 +50,6 @@ CHANGES = (
     lambda: recreate_entity(MORE, creator="user:dee"),
     lambda: set_user_active("ned", active=False),
 )
-
-
-@pytest.fixture
-def cast():
-    return create_sample_tenant()
 
 
 def call_counter():

@@ -13,7 +13,6 @@ from grants.models import GroupGrant, Membership, UserGrant, privilege_of
 from grants.policies.explain import Attempt, Decision, InactiveGrant
 from grants.policies.question import Question
 from grants.validity import Validity, at_time
-from tests.support.cast import create_sample_tenant
 from tests.support.changes import add_grant, add_member
 from tests.support.random_tenants import all_questions, random_timed_tenant, store_tenant
 
@@ -21,11 +20,6 @@ pytestmark = pytest.mark.django_db
 ORDERS = parse_address("dataset:sales.orders")
 FRIDAY, SATURDAY = datetime(2026, 12, 4, 9, tzinfo=UTC), datetime(2026, 12, 5, tzinfo=UTC)
 HOUR = timedelta(hours=1)
-
-
-@pytest.fixture
-def cast():
-    return create_sample_tenant()
 
 
 def _question(name: str = "out", privilege: str = "READ", type_: str = "user") -> Question:

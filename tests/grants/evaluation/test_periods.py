@@ -29,7 +29,6 @@ from grants.policies.decide import is_permitted
 from grants.policies.question import Question
 from grants.policies.wire import decision_as_json
 from grants.validity import Validity, at_time
-from tests.support.cast import create_sample_tenant
 from tests.support.changes import add_grant, add_user, change_grants, revoke_grant
 from tests.support.random_tenants import (
     Tenant,
@@ -45,11 +44,6 @@ pytestmark = pytest.mark.django_db
 ORDERS = parse_address("dataset:sales.orders")
 END = datetime(2026, 12, 5, 16, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
-
-
-@pytest.fixture
-def cast():
-    return create_sample_tenant()
 
 
 def _question(name: str, **context) -> Question:

@@ -20,7 +20,7 @@ from grants.plans.sources.bulk import (
 from grants.plans.staleness import invalidating_line
 from grants.plans.stranding import stranded_entities
 from tests.support.authors import COMMAND, administrator, all_grants, database_state
-from tests.support.cast import SALES, create_sample_tenant
+from tests.support.cast import SALES
 from tests.support.changes import (
     apply_plan,
     change_grants,
@@ -31,15 +31,10 @@ from tests.support.changes import (
     revoke_grant,
 )
 
-pytestmark = pytest.mark.django_db
+pytestmark = pytest.mark.usefixtures("cast")
 
 ORDERS, CUSTOMERS = "dataset:sales.orders", "dataset:sales.customers"
 SALES_NAMESPACE = parse_address("namespace:sales")
-
-
-@pytest.fixture(autouse=True)
-def cast():
-    return create_sample_tenant()
 
 
 def bulk_change(verb="grant", principals=("user:out",), privileges=("READ",)):

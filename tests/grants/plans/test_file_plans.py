@@ -9,10 +9,9 @@ from grants.models import Plan, User
 from grants.plans.sources import change_file
 from grants.plans.sources.change_file import COLUMNS, SAMPLES, BadChangeFile, file_plan
 from tests.support.authors import COMMAND, all_grants, database_state, entity_states
-from tests.support.cast import create_sample_tenant
 from tests.support.changes import apply_plan, renew_plan
 
-pytestmark = pytest.mark.django_db
+pytestmark = pytest.mark.usefixtures("cast")
 
 ORDERS = "dataset:sales.orders"
 HEADER = "verb,principal,entity,privilege\n"
@@ -22,11 +21,6 @@ ITEMS = [
     ("revoke", "user:ned", ORDERS, "ADMIN"),
     ("grant", "group:operators", "dataset:sales.new", "WRITE"),
 ]
-
-
-@pytest.fixture(autouse=True)
-def cast():
-    return create_sample_tenant()
 
 
 def create(text, **options):

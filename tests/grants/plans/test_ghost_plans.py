@@ -9,7 +9,6 @@ from grants.models import Plan
 from grants.plans.sources.ghosts import ghost_plan
 from grants.plans.staleness import invalidating_line
 from tests.support.authors import COMMAND, all_grants, database_state
-from tests.support.cast import create_sample_tenant
 from tests.support.changes import (
     add_grant,
     apply_plan,
@@ -20,15 +19,10 @@ from tests.support.changes import (
     renew_plan,
 )
 
-pytestmark = pytest.mark.django_db
+pytestmark = pytest.mark.usefixtures("cast")
 
 LEGACY, SALARIES = "dataset:sales.legacy", "dataset:hr.salaries"
 GHOST = ("user:dee", LEGACY, "WRITE")
-
-
-@pytest.fixture(autouse=True)
-def cast():
-    return create_sample_tenant()
 
 
 def items(plan):

@@ -11,7 +11,7 @@ from grants.models import User
 from grants.plans.sources.like import differences, like_plan
 from grants.principals.user_comparison import compare_groups, differing_entities
 from tests.support.authors import COMMAND, account, all_grants
-from tests.support.cast import SALES, create_sample_tenant
+from tests.support.cast import SALES
 from tests.support.changes import (
     add_grant,
     add_group,
@@ -22,12 +22,7 @@ from tests.support.changes import (
     renew_plan,
 )
 
-pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture(autouse=True)
-def cast():
-    return create_sample_tenant()
+pytestmark = pytest.mark.usefixtures("cast")
 
 
 def like(source: str, target: str, **options):

@@ -9,7 +9,6 @@ from grants.journal import current_revision
 from grants.models import Plan, User
 from grants.plans.effect import PrincipalEffects
 from tests.support.authors import account, all_grants, lines_after
-from tests.support.cast import create_sample_tenant
 from tests.support.changes import (
     add_member,
     apply_plan,
@@ -19,14 +18,9 @@ from tests.support.changes import (
     set_user_active,
 )
 
-pytestmark = pytest.mark.django_db
+pytestmark = pytest.mark.usefixtures("cast")
 
 OUT_JOINS, GRP_LEAVES = Join("out", "operators"), Leave("grp", "operators")
-
-
-@pytest.fixture(autouse=True)
-def cast():
-    return create_sample_tenant()
 
 
 def create_plan(**changes) -> Plan:

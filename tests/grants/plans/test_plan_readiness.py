@@ -16,7 +16,6 @@ from grants.plans.sources.readiness import readiness_plan
 from grants.policies.catalogue import GENERATIONS
 from grants.policies.question import Question
 from tests.support.authors import COMMAND, account
-from tests.support.cast import create_sample_tenant
 from tests.support.changes import apply_plan
 from tests.support.random_tenants import random_tenant, reference_is_permitted, seeds, store_tenant
 
@@ -67,11 +66,6 @@ def assert_is_enough_and_minimal(tenant, question, principal):
         apply_plan(plan)
         assert check(question).is_permitted
         transaction.set_rollback(True)
-
-
-@pytest.fixture
-def cast(db):
-    return create_sample_tenant()
 
 
 @pytest.mark.parametrize(

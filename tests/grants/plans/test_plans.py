@@ -34,7 +34,6 @@ from tests.support.authors import (
     entity_states,
     lines_after,
 )
-from tests.support.cast import create_sample_tenant
 from tests.support.changes import (
     add_grant,
     add_member,
@@ -48,15 +47,10 @@ from tests.support.changes import (
     set_user_active,
 )
 
-pytestmark = pytest.mark.django_db
+pytestmark = pytest.mark.usefixtures("cast")
 
 ORDERS, CUSTOMERS = "dataset:sales.orders", "dataset:sales.customers"
 NO_MEMBERS = {"joins": 0, "leaves": 0, "activations": 0, "deactivations": 0, "periods_removed": 0}
-
-
-@pytest.fixture(autouse=True)
-def cast():
-    return create_sample_tenant()
 
 
 def create_sample_plan(author=COMMAND, **changes):

@@ -10,16 +10,10 @@ from grants.requests.disclosure import view_of
 from grants.stewards.services import add_steward
 from tests.grants.requests.test_requests import approve, request_access
 from tests.support.authors import COMMAND, account
-from tests.support.cast import create_sample_tenant
 from tests.support.changes import add_grant, change_grants
 
-pytestmark = pytest.mark.django_db
+pytestmark = pytest.mark.usefixtures("cast")
 DAILY = "program:sales.shop.workflow.daily"
-
-
-@pytest.fixture(autouse=True)
-def cast():
-    return create_sample_tenant()
 
 
 @pytest.fixture

@@ -16,15 +16,9 @@ from grants.requests.proposals import Proposal, proposals_of
 from grants.validity import Validity
 from tests.grants.requests.test_requests import ORDERS, approve, request_access
 from tests.support.authors import account
-from tests.support.cast import create_sample_tenant
 from tests.support.changes import change_grants, change_memberships
 
-pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture(autouse=True)
-def cast():
-    return create_sample_tenant()
+pytestmark = pytest.mark.usefixtures("cast")
 
 
 def test_access_with_a_gap_in_the_requested_period_can_be_requested_and_approved(django_assert_num_queries):

@@ -37,19 +37,13 @@ from grants.requests.expiry import expire_requests, mark_reminded, requests_to_r
 from grants.requests.own_steps import answer_question, withdraw_request
 from grants.requests.proposals import effect_of_proposals, proposals_of
 from tests.support.authors import COMMAND, account, all_grants, author_named, database_state, lines_after
-from tests.support.cast import create_sample_tenant
 from tests.support.changes import activate_generation, add_grant, change_grants, remove_user, set_user_active
 
-pytestmark = pytest.mark.django_db
+pytestmark = pytest.mark.usefixtures("cast")
 ORDERS, SALARIES, UNKNOWN = map(
     parse_address, ("dataset:sales.orders", "dataset:hr.salaries", "dataset:nowhere.nothing")
 )
 CONFIRMED = Shown(accepts_beyond=True)
-
-
-@pytest.fixture(autouse=True)
-def cast():
-    return create_sample_tenant()
 
 
 def request_access(name: str = "out", *wanted: tuple, **fields) -> AccessRequest:

@@ -24,7 +24,6 @@ from grants.reviews.shares import store_shares
 from grants.reviews.sweep import sweep_campaigns
 from tests.grants.reviews.support import answer, finish, item_of, open_campaign, prepare
 from tests.support.authors import COMMAND, account, all_grants, author_named
-from tests.support.cast import create_sample_tenant
 from tests.support.changes import (
     add_grant,
     apply_plan,
@@ -34,13 +33,8 @@ from tests.support.changes import (
     set_user_active,
 )
 
-pytestmark = pytest.mark.django_db
+pytestmark = pytest.mark.usefixtures("cast")
 DAY = timedelta(days=1)
-
-
-@pytest.fixture(autouse=True)
-def cast():
-    create_sample_tenant()
 
 
 def test_the_result_is_a_plan_that_ends_what_was_revoked():

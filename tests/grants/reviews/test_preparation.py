@@ -17,7 +17,6 @@ from grants.reviews.errors import ReviewError
 from grants.reviews.reviewers import concern_condition, set_manager
 from tests.grants.reviews.support import item_of, new_campaign, open_campaign, prepare
 from tests.support.authors import COMMAND, account
-from tests.support.cast import create_sample_tenant
 from tests.support.changes import add_grant, add_group, add_member, set_user_active
 from tests.support.random_tenants import random_tenant, store_tenant
 
@@ -220,11 +219,6 @@ def test_the_rules_assign_items_to_others_than_the_people_they_are_about(rule):
             assert item.reviewer_id in members
         else:
             assert item.reviewer.report_links.filter(user=item.principal_id).exists()
-
-
-@pytest.fixture
-def cast():
-    return create_sample_tenant()
 
 
 def test_an_item_shows_since_when_by_whom_and_why_access_exists(cast):

@@ -16,7 +16,6 @@ from grants.reviews.shares import totals, waiting_items
 from grants.reviews.sweep import sweep_campaigns
 from tests.grants.reviews.support import answer, check_shares, finish, item_of, open_campaign, privilege_name
 from tests.support.authors import account, author_named
-from tests.support.cast import create_sample_tenant
 from tests.support.changes import (
     apply_plan,
     change_grants,
@@ -26,13 +25,8 @@ from tests.support.changes import (
     set_user_active,
 )
 
-pytestmark = pytest.mark.django_db
+pytestmark = pytest.mark.usefixtures("cast")
 ORDERS, LEGACY = parse_address("dataset:sales.orders"), parse_address("dataset:sales.legacy")
-
-
-@pytest.fixture(autouse=True)
-def cast():
-    create_sample_tenant()
 
 
 @pytest.fixture

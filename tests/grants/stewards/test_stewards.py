@@ -19,7 +19,7 @@ from grants.principals.services import renew_user_password
 from grants.stewards.services import add_steward, remove_steward
 from grants.verification.replay import first_fault
 from tests.support.authors import account
-from tests.support.cast import SALES, SETUP, create_role_accounts, create_sample_tenant
+from tests.support.cast import SALES, SETUP, create_role_accounts
 from tests.support.changes import (
     add_grant,
     add_group,
@@ -35,11 +35,6 @@ pytestmark = pytest.mark.django_db
 NAMESPACE, ORDERS, SALARIES = map(
     parse_address, ("namespace:sales", "dataset:sales.orders", "dataset:hr.salaries")
 )
-
-
-@pytest.fixture
-def cast():
-    return create_sample_tenant()
 
 
 def reload(user: User) -> User:

@@ -20,15 +20,9 @@ from grants.policies.question import Question
 from grants.usage import recording
 from grants.usage.recording import UsageRecorder
 from grants.usage.storage import UsageRecord, add_usage, delete_old_usage
-from tests.support.cast import create_sample_tenant
 
-pytestmark = pytest.mark.django_db
+pytestmark = pytest.mark.usefixtures("cast")
 ORDERS = parse_address("dataset:sales.orders")
-
-
-@pytest.fixture(autouse=True)
-def cast():
-    return create_sample_tenant()
 
 
 def usage() -> set[tuple]:

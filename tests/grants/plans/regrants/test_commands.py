@@ -12,18 +12,12 @@ from grants.evaluation.engine import check
 from grants.models import Plan
 from grants.policies.question import Question
 from tests.support.authors import all_grants
-from tests.support.cast import create_sample_tenant
 from tests.support.changes import change_grants
 
 pytestmark = pytest.mark.django_db
 
 MEMBERS = ["plan", "grants", "kept", "beyond_gained", "beyond_lost", "kept_not"]
 SHOP, SALES = parse_address("application:sales.shop"), parse_address("namespace:sales")
-
-
-@pytest.fixture
-def cast():
-    return create_sample_tenant()
 
 
 def output(name, *arguments):
