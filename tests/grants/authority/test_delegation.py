@@ -9,14 +9,14 @@ from django.utils import timezone
 
 from entities.address import parse_address
 from entities.models import Entity, State
+from entities.selectors import entity_at
 from entities.vocabulary import Privilege
 from grants.authority.delegation import delegated_addresses, is_delegate
 from grants.authority.rights import approvers_of, can_change_some_grants, can_see_holders, is_approver
 from grants.errors import ChangeRefused, GrantError, NotAdministrator
-from grants.journal import Author
 from grants.models import GroupGrant, JournalLine, Membership, User, UserGrant
 from grants.validity import Validity
-from tests.support.authors import database_state
+from tests.support.authors import author_named, database_state
 from tests.support.cast import HR, SALES, create_sample_tenant
 from tests.support.changes import (
     add_grant,
@@ -41,24 +41,23 @@ def cast(settings):
     return create_sample_tenant()
 
 
-def author_of(user: User) -> Author:
-    return Author(user.username, user_id=user.pk)
-
-
 def refusal_message(user: User, **changes) -> str:
     before = database_state()
     with pytest.raises(GrantError) as error:
-        change_grants(author=author_of(user), **changes)
+        change_grants(author=author_named(user.username), **changes)
     assert database_state() == before
     return str(error.value)
 
 
-def test_nobody_is_a_delegate_by_default(cast, settings):
+def test_without_delegation_only_administrators_change_grants_and_approve(cast, settings):
     settings.DELEGATION = False
-    ned = cast["ned"]
-    assert not can_change_some_grants(ned, ORDERS) and not can_see_holders(ned, ORDERS)
-    assert [user.username for user in approvers_of(ORDERS)] == ["ada"]
-    assert "only administrators" in refusal_message(ned, grant=[("user:out", ORDERS, READ)])
+    for address in (ORDERS, NEW):
+        for target in filter(None, (address, entity_at(address))):
+            assert [name for name, user in cast.items() if can_change_some_grants(user, target)] == ["ada"]
+            assert [name for name, user in cast.items() if is_approver(user, target, READ)] == ["ada"]
+            assert [user.username for user in approvers_of(target, READ)] == ["ada"]
+            assert [name for name, user in cast.items() if can_see_holders(user, target)] == ["ada", "aud"]
+    assert "only administrators" in refusal_message(cast["ned"], grant=[("user:out", ORDERS, READ)])
 
 
 def test_holders_of_admin_are_delegates_on_the_entity_and_inside_it(cast):
@@ -89,7 +88,7 @@ def test_holders_of_admin_are_delegates_on_the_entity_and_inside_it(cast):
 def test_a_delegate_of_the_instance_changes_grants_everywhere(cast):
     add_grant("user:dee", "instance:cdap", "ADMIN")
     assert is_delegate(cast["dee"], SALARIES)
-    assert add_grant("user:out", SALARIES, READ, author=author_of(cast["dee"])).granted
+    assert add_grant("user:out", SALARIES, READ, author=author_named("dee")).granted
 
 
 @pytest.mark.parametrize("end", ["over", "later", "deleted", "inactive", "revoked", "left"])
@@ -116,7 +115,7 @@ def test_only_grants_and_memberships_in_force_on_live_entities_make_a_delegate(e
 
 
 def test_a_delegate_grants_and_revokes_and_the_journal_says_by_delegation(cast):
-    author = author_of(cast["ned"])
+    author = author_named("ned")
     change_grants(
         author=author,
         grant=[("user:out", ORDERS, READ), ("group:operators", NEW, READ)],
@@ -147,7 +146,7 @@ def test_a_delegate_gives_nothing_to_itself(cast):
             ned, grant=[("user:out", ORDERS, READ), (principal, ORDERS, READ)]
         )
         add_grant(principal, ORDERS, READ)
-        assert revoke_grant(principal, ORDERS, READ, author=author_of(ned)).revoked
+        assert revoke_grant(principal, ORDERS, READ, author=author_named("ned")).revoked
 
 
 def test_the_whole_change_set_is_refused_if_one_item_is_outside(cast):
@@ -160,7 +159,7 @@ def test_the_whole_change_set_is_refused_if_one_item_is_outside(cast):
     refusal_message(ned, revoke=[("user:dee", ORDERS, READ), ("user:dee", SALARIES, READ)])
     refusal_message(cast["dee"], grant=[("user:out", ORDERS, READ)])
     with pytest.raises(ChangeRefused):
-        add_grant("out", ORDERS, READ, author=author_of(ned))
+        add_grant("out", ORDERS, READ, author=author_named("ned"))
 
 
 def test_limits_of_privileges_kinds_and_periods(cast, settings):
@@ -169,7 +168,7 @@ def test_limits_of_privileges_kinds_and_periods(cast, settings):
         assert "ADMIN can only" in refusal_message(ned, **{verb: [("user:dee", ORDERS, ADMIN)]})
     assert not is_approver(ned, ORDERS, ADMIN)
     settings.DELEGATION_PRIVILEGES = ["READ", "ADMIN"]
-    assert add_grant("user:dee", ORDERS, ADMIN, author=author_of(ned)).granted
+    assert add_grant("user:dee", ORDERS, ADMIN, author=author_named("ned")).granted
     assert "WRITE can only" in refusal_message(ned, grant=[("user:dee", ORDERS, "WRITE")])
     settings.DELEGATION_KINDS = ["dataset"]
     assert "grants on a namespace" in refusal_message(ned, grant=[("user:dee", "namespace:sales", READ)])
@@ -182,13 +181,13 @@ def test_limits_of_privileges_kinds_and_periods(cast, settings):
     too_long = Validity(start, start + timedelta(days=11))
     assert "within 10 days" in refusal_message(ned, grant=[("user:out", ORDERS, READ, too_long)])
     period = Validity(None, now + timedelta(days=9))
-    assert add_grant("user:out", ORDERS, READ, period, author=author_of(ned)).granted
-    assert revoke_grant("user:out", ORDERS, READ, author=author_of(ned)).revoked
+    assert add_grant("user:out", ORDERS, READ, period, author=author_named("ned")).granted
+    assert revoke_grant("user:out", ORDERS, READ, author=author_named("ned")).revoked
 
 
 def test_a_delegate_changes_nothing_else(cast):
     with pytest.raises(NotAdministrator):
-        add_member("out", "operators", author=author_of(cast["ned"]))
+        add_member("out", "operators", author=author_named("ned"))
 
 
 def test_the_check_of_a_change_set_runs_a_fixed_number_of_queries(cast, django_assert_num_queries):

@@ -20,7 +20,6 @@ from grants.lifecycle.namespace_deletion import (
 )
 from grants.models import GroupGrant, UserGrant
 from grants.policies.catalogue import GENERATIONS
-from grants.policies.policy import deletion_steps
 from grants.policies.question import Question
 from tests.support.authors import all_grants
 from tests.support.cast import create_sample_tenant
@@ -150,11 +149,6 @@ def test_forecast_of_a_complete_deletion_matches_the_actual_deletion(tenant):
                 return
 
 
-def test_steps_follow_the_order_of_the_platform():
-    assert [" ".join(kinds) for kinds in deletion_steps()[:-1]] == ORDER
-    assert {"dataset_type", "securekey"} <= set(deletion_steps()[-1])
-
-
 def test_every_generation_cites_the_source_of_its_deletion_rules():
     for generation in GENERATIONS.values():
         assert generation.deletion.source.seed == EXPECTED[generation.name].deletion_document
@@ -204,13 +198,6 @@ def test_core_skips_an_entity_that_cannot_be_deleted(sales):
     assert forecast.sentence == (
         "4 of 5 live entities in namespace:sales are deleted; each of the other 1 is reported as an "
         "error, and the namespace remains."
-    )
-
-
-def test_existing_deletes_everything_with_admin_on_the_namespace(sales):
-    forecast = deletion_forecast(sales, "ned", "existing")
-    assert (
-        forecast.verdict == DeletionVerdict.COMPLETE and forecast.grants_removed and not forecast.grants_kept
     )
 
 

@@ -126,10 +126,6 @@ def test_other_names_are_accepted(name, admin):
     assert all(add(author=COMMAND, name=name).has_changed for add in ADD.values())
 
 
-def test_a_user_and_a_group_can_have_the_same_name():
-    assert add_user("sales").has_changed and add_group("Sales").has_changed
-
-
 def test_existing_names_keep_working():
     for name in ("admin", "Admin", "adm\u200bin"):
         User.objects.create(username=name)

@@ -8,7 +8,6 @@ import pytest
 from django.utils import timezone
 
 from entities.vocabulary import Privilege
-from grants.change_set import Join
 from grants.errors import AlreadyPermitted
 from grants.policies.question import Question
 from grants.requests.gaps import first_denials
@@ -16,7 +15,7 @@ from grants.requests.proposals import Proposal, proposals_of
 from grants.validity import Validity
 from tests.grants.requests.test_requests import ORDERS, approve, request_access
 from tests.support.authors import account
-from tests.support.changes import change_grants, change_memberships
+from tests.support.changes import add_member, change_grants
 
 pytestmark = pytest.mark.usefixtures("cast")
 
@@ -32,7 +31,7 @@ def test_access_with_a_gap_in_the_requested_period_can_be_requested_and_approved
             ("group:operators", ORDERS, Privilege.READ),
         ]
     )
-    change_memberships(join=[Join("out", "operators", Validity(now + 4 * day))])
+    add_member("out", "operators", Validity(now + 4 * day))
     with django_assert_num_queries(4):
         assert first_denials([read], out, end) == [now + 2 * day]
     request = request_access("out", requested_until=end)
@@ -78,11 +77,11 @@ def test_a_membership_that_ends_before_the_requested_access_is_proposed_again(
         None if days is None else now + timedelta(days=days) for days in (joined_days, requested_days)
     )
     ina, out = account("ina"), account("out")
-    change_memberships(join=[Join("ina", "operators", Validity())])
+    add_member("ina", "operators")
     request = request_access("out", wanted=(), colleague=ina.username, requested_until=end)
     part = request.parts.get(group_name="operators")
     assert proposals_of(part, out, end) == [Proposal(group="operators")]
-    change_memberships(join=[Join("out", "operators", Validity(None, joined))])
+    add_member("out", "operators", Validity(None, joined))
     assert proposals_of(part, out, end) == [Proposal(group="operators") if is_missing else Proposal()]
     approve(request, choices={part.position: ""})
     expected = end if is_missing else joined

@@ -23,6 +23,7 @@ from grants.usage.storage import UsageRecord, add_usage, delete_old_usage
 
 pytestmark = pytest.mark.usefixtures("cast")
 ORDERS = parse_address("dataset:sales.orders")
+GOOD = {"user": "dee", "entity": "dataset:sales.orders", "day": "2026-01-31"}
 
 
 def usage() -> set[tuple]:
@@ -153,7 +154,7 @@ def import_file(content: bytes, monkeypatch) -> str:
 
 def test_records_are_imported_and_can_be_imported_again(monkeypatch):
     content = lines(
-        {"user": "dee", "entity": "dataset:sales.orders", "day": "2026-01-31", "count": 7},
+        GOOD | {"count": 7},
         {"user": "ned", "entity": "dataset:sales.orders", "at": "2026-02-01T00:30:00+01:00"},
     )
     expected = {("dee", "sales.orders", date(2026, 1, 31), 7), ("ned", "sales.orders", date(2026, 1, 31), 1)}
@@ -167,8 +168,7 @@ def test_records_are_imported_and_can_be_imported_again(monkeypatch):
 def test_an_import_over_rest_names_its_administrator_in_the_journal(client, cast):
     """Reviewers trust the last use, so a false record must not be anonymous."""
     client.force_login(cast["ada"])
-    record = {"user": "dee", "entity": "dataset:sales.orders", "day": "2026-01-31"}
-    answer = client.post("/api/v1/usage", json.dumps({"records": [record]}), content_type="application/json")
+    answer = client.post("/api/v1/usage", json.dumps({"records": [GOOD]}), content_type="application/json")
     assert answer.json() == {"stored": 1}
     assert [(line.actor, line.detail) for line in import_lines()] == [("ada", "1 day of use")]
 
@@ -176,37 +176,22 @@ def test_an_import_over_rest_names_its_administrator_in_the_journal(client, cast
 @pytest.mark.parametrize(
     ("record", "message"),
     [
-        (
-            {"user": "nobody", "entity": "dataset:sales.orders", "day": "2026-01-31"},
-            "user: user:nobody is not known",
-        ),
-        (
-            {"user": "dee", "entity": "dataset:sales.none", "day": "2026-01-31"},
-            "entity: dataset:sales.none is not known",
-        ),
-        ({"user": "dee", "entity": "orders", "day": "2026-01-31"}, "entity: "),
+        (GOOD | {"user": "nobody"}, "user: user:nobody is not known"),
+        (GOOD | {"entity": "dataset:sales.none"}, "entity: dataset:sales.none is not known"),
+        (GOOD | {"entity": "orders"}, "entity: "),
         ({"user": "dee", "entity": "dataset:sales.orders"}, "day: exactly one"),
+        (GOOD | {"at": "2026-01-31T00:00:00Z"}, "day: exactly one"),
         ({"user": "dee", "entity": "dataset:sales.orders", "at": "2026-01-31T00:00:00"}, "at: "),
-        ({"user": "dee", "entity": "dataset:sales.orders", "day": "31 January"}, "day: this must be a day"),
-        (
-            {"user": "dee", "entity": "dataset:sales.orders", "day": "2999-01-01"},
-            "day: this is in the future",
-        ),
-        (
-            {"user": "dee", "entity": "dataset:sales.orders", "day": "2026-01-31", "count": 0},
-            "count: this must be",
-        ),
-        (
-            {"user": "dee", "entity": "dataset:sales.orders", "day": "2026-01-31", "colour": 1},
-            "colour: unknown member",
-        ),
+        (GOOD | {"day": "31 January"}, "day: this must be a day"),
+        (GOOD | {"day": "2999-01-01"}, "day: this is in the future"),
+        (GOOD | {"count": 0}, "count: this must be"),
+        (GOOD | {"colour": 1}, "colour: unknown member"),
         ([], "line: this must be an object"),
     ],
 )
 def test_a_bad_record_is_reported_with_its_line_and_nothing_is_stored(record, message, monkeypatch):
-    good = {"user": "dee", "entity": "dataset:sales.orders", "day": "2026-01-31"}
     with pytest.raises(CommandError, match=f"line 2: {message}"):
-        import_file(lines(good, record), monkeypatch)
+        import_file(lines(GOOD, record), monkeypatch)
     assert not usage() and not import_lines()
 
 

@@ -7,16 +7,21 @@ from itertools import combinations, permutations
 
 import pytest
 
+from entities.address import Address
 from entities.models import State
+from entities.services import ensure_entities
 from entities.vocabulary import ANY, KINDS
-from grants.plans.regrants.compute import Prefer, compute_regrants
+from grants.errors import PlanError
+from grants.plans.regrants.compute import Prefer, RegrantScope, compute_regrants
 from grants.policies.catalogue import GENERATIONS
 from grants.policies.question import Question
+from tests.support.changes import add_grant
 from tests.support.random_tenants import random_tenant, reference_is_permitted, seeds, store_tenant
 
 pytestmark = pytest.mark.django_db
 
 PAIRS = list(permutations(GENERATIONS, 2))
+MAX_TRIED_SETS = 500
 
 
 def permissions(tenant, generation, other, users=None):
@@ -108,3 +113,73 @@ def test_nothing_is_left_out_that_could_be_kept_without_side_effects(seed):
             for more in list(combinations(grants, size))[:30]:
                 result = permissions(with_grants(granted, more), after, before, [user])
                 assert result <= then or not result <= permitted | now, (before, after, more)
+
+
+def fewest(before, after, *users, max_grants=1_000):
+    return compute_regrants(
+        GENERATIONS[before],
+        GENERATIONS[after],
+        prefer=Prefer.FEWEST,
+        scope=RegrantScope(frozenset(users)),
+        max_grants=max_grants,
+    )
+
+
+def solutions(tenant):
+    """Yield (generation after, lost permissions, regrants) for each user who loses permissions."""
+    for before, after in PAIRS:
+        for user in tenant.users:
+            lost = permissions(tenant, before, after, [user]) - permissions(tenant, after, before, [user])
+            if lost:
+                yield after, lost, fewest(before, after, user)
+
+
+def gives_all(tenant, grants, lost, generation):
+    """Return whether these grants give all lost permissions back."""
+    granted = with_grants(tenant, grants)
+    return all(
+        reference_is_permitted(granted, Question("user", user, operation, address, generation))
+        for user, address, operation in lost
+    )
+
+
+@pytest.mark.parametrize("seed", seeds(range(6)))
+def test_the_fewest_grants_give_everything_none_is_superfluous_and_no_smaller_set_does(seed):
+    """Of the solutions marked as smallest, those with few smaller sets are compared with each of them."""
+    tenant = random_tenant(seed)
+    store_tenant(tenant)
+    generations, compared = set(), 0
+    for after, lost, minimal in solutions(tenant):
+        generations.add(after)
+        assert not tenant.grants & {(f"user:{user}", *grant) for user, *grant in minimal.grants}
+        assert gives_all(tenant, minimal.grants, lost, after)
+        for grant in minimal.grants:
+            assert not gives_all(tenant, set(minimal.grants) - {grant}, lost, after), (after, grant)
+        candidates = {
+            (user, container, privilege)
+            for user, address, _ in lost
+            for container in (address, *address.ancestors)
+            for privilege in ANY
+        }
+        smaller_sets = len(minimal.grants) <= 3 and list(combinations(candidates, len(minimal.grants) - 1))
+        if minimal.is_smallest and smaller_sets and len(smaller_sets) <= MAX_TRIED_SETS:
+            assert not any(gives_all(tenant, grants, lost, after) for grants in smaller_sets), (lost, after)
+            compared += 1
+    assert generations == set(GENERATIONS) and compared
+
+
+def test_the_random_tenants_need_both_forced_and_selected_grants():
+    """Without both, the test above would prove little."""
+    tenant = random_tenant(1)
+    store_tenant(tenant)
+    found = [minimal for *_, minimal in solutions(tenant)]
+    assert any(minimal.only_way for minimal in found)
+    assert any(minimal.is_smallest for minimal in found if minimal.only_way < len(minimal.grants))
+
+
+def test_more_grants_than_the_limit_are_refused(cast):
+    add_grant("user:out", "namespace:hr", "ADMIN")
+    ensure_entities(states={Address("dataset", f"hr.d{number}"): "live" for number in range(20)})
+    with pytest.raises(PlanError, match="more than 10 grants would be needed"):
+        fewest("existing", "final", "out", max_grants=10)
+    assert len(fewest("existing", "final", "out", max_grants=30).grants) in range(20, 30)
