@@ -12,6 +12,7 @@ from entities.address import address_of, parse_address
 from entities.kinds_file import register_kinds
 from entities.vocabulary import KINDS
 from tests.passes import WITHOUT_ONE_PASS, add_marks, has_one_pass
+from tests.support.cast import create_sample_tenant
 from tests.support.migrated_database import copy_template, save_template
 from tests.support.workers import run_celery_worker, run_redis
 
@@ -68,6 +69,12 @@ def jobs_in_transactions(request, monkeypatch):
     marker = request.node.get_closest_marker("django_db")
     if marker is None or not marker.kwargs.get("transaction"):
         monkeypatch.setattr("grants.jobs.execution.POLL_SECONDS", 3_600)
+
+
+@pytest.fixture
+def cast(db):
+    """Create the sample tenant, and return its users by name."""
+    return create_sample_tenant()
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from playwright.sync_api import expect, sync_playwright
 
 from authzconsole.ops import machine
 from grants.models import User
-from tests.support.cast import PASSWORD, create_sample_tenant
+from tests.support.cast import PASSWORD
 
 OPTIONS = [
     "--no-sandbox",
@@ -83,7 +83,6 @@ def page_of(chromium, live_server):
 
 
 @pytest.fixture
-def page(page_of):
-    """Return a page of an administrator, on the tenant of `tests.support.cast`."""
-    create_sample_tenant()
+def page(cast, page_of):
+    """Return a page of an administrator, on the sample tenant."""
     return page_of("ada")

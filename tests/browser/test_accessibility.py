@@ -1,4 +1,4 @@
-"""Every page has no serious accessibility violation: in light, in dark and at phone width."""
+"""Every page has no serious accessibility violation, in light, in dark and at phone width, and fits into its window."""
 
 import io
 from pathlib import Path
@@ -17,6 +17,7 @@ from tests.support.reports import write_sample_report
 
 AXE = Path(axe_playwright_python.__file__).with_name("axe.min.js").read_text()
 SERIOUS = ("serious", "critical")
+FITS = "document.documentElement.scrollWidth <= document.documentElement.clientWidth"
 CONTRAST = {"runOnly": ["color-contrast"]}
 VIOLATIONS = """options => axe.run(document, {resultTypes: ["violations"], ...options}).then(result => result.violations.map(
     fault => [fault.impact, fault.id, ...fault.nodes.map(node => node.target.join(" ") + ": " + node.failureSummary)]))"""
@@ -39,7 +40,9 @@ def console(live_server, tmp_path, settings):
 @pytest.mark.browser
 @pytest.mark.slow
 @pytest.mark.django_db(transaction=True)
-def test_no_page_has_a_serious_accessibility_violation(console, chromium, live_server):
+def test_no_page_has_a_serious_accessibility_violation_or_is_wider_than_its_window(
+    console, chromium, live_server
+):
     examples, client = console
     faults = []
     for session, pages in (("", SIGNED_OUT), (client.cookies[settings.SESSION_COOKIE_NAME].value, PAGES)):
@@ -52,13 +55,13 @@ def test_no_page_has_a_serious_accessibility_violation(console, chromium, live_s
         context.add_init_script(AXE)
         page = context.new_page()
         for name, address in page_urls(examples, pages).items():
-            faults += page_violations(page, name, address)
+            faults += page_faults(page, name, address)
         context.close()
     assert faults == []
 
 
-def page_violations(page, name, address):
-    """Load the page once, and yield its serious violations in light, in dark and at phone width."""
+def page_faults(page, name, address):
+    """Load the page once. Yield its serious violations, and the widths of windows that it does not fit into."""
     page.set_viewport_size({"width": 1280, "height": 900})
     page.emulate_media(color_scheme="light")
     assert page.goto(address).status == 200, address
@@ -67,6 +70,10 @@ def page_violations(page, name, address):
     yield from serious_violations(page, f"{name}, dark", CONTRAST)
     page.set_viewport_size({"width": 390, "height": 844})
     yield from serious_violations(page, f"{name}, narrow", {"rules": {"color-contrast": {"enabled": False}}})
+    for width in (320, 390, 1280):
+        page.set_viewport_size({"width": width, "height": 900})
+        if not page.evaluate(FITS):
+            yield name, f"wider than {width} px"
 
 
 def serious_violations(page, title, options):

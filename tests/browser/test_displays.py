@@ -9,15 +9,14 @@ from playwright.sync_api import expect
 
 from entities.address import parse_address
 from grants.models import User
-from tests.support.cast import SETUP, create_sample_tenant
+from tests.support.cast import SETUP
 from tests.support.changes import change_grants
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
 
 @pytest.mark.parametrize("width", [320, 1280])
-def test_a_button_with_two_names_is_not_wider_than_its_card(width, page_of):
-    create_sample_tenant()
+def test_a_button_with_two_names_is_not_wider_than_its_card(cast, width, page_of):
     one, other = "bartholomew.featherstonehaugh", "maximiliana.oberhauser-kleinschmidt"
     for name in (one, other):
         User.objects.create_user(name)
@@ -30,8 +29,7 @@ def test_a_button_with_two_names_is_not_wider_than_its_card(width, page_of):
     assert inside["x"] + inside["width"] < whole["x"] + whole["width"] <= width
 
 
-def test_counts_of_every_kind_fit_into_their_cell(page_of):
-    create_sample_tenant()
+def test_counts_of_every_kind_fit_into_their_cell(cast, page_of):
     page = page_of("ada", width=320)
     page.goto("/")
     cell = page.locator("td:has(> .kinds)").first
@@ -43,8 +41,7 @@ def test_counts_of_every_kind_fit_into_their_cell(page_of):
     assert cell.evaluate("cell => cell.scrollWidth <= cell.clientWidth")
 
 
-def test_the_file_input_of_a_plan_fits_into_its_card(page_of):
-    create_sample_tenant()
+def test_the_file_input_of_a_plan_fits_into_its_card(cast, page_of):
     page = page_of("ada", width=320)
     page.goto("/plans/import")
     field, block = (
@@ -54,8 +51,7 @@ def test_the_file_input_of_a_plan_fits_into_its_card(page_of):
     assert field["x"] + field["width"] <= block["x"] + block["width"]
 
 
-def test_the_focused_cell_of_a_table_is_not_covered_by_the_first_column(page_of):
-    create_sample_tenant()
+def test_the_focused_cell_of_a_table_is_not_covered_by_the_first_column(cast, page_of):
     User.objects.create_user("bartholomew.featherstonehaugh")
     change_grants(
         author=SETUP,
@@ -74,8 +70,7 @@ def test_the_focused_cell_of_a_table_is_not_covered_by_the_first_column(page_of)
     }""")
 
 
-def test_escape_closes_the_menu_and_focuses_its_button(page_of):
-    create_sample_tenant()
+def test_escape_closes_the_menu_and_focuses_its_button(cast, page_of):
     page = page_of("ada", width=360)
     page.goto("/")
     menu, summary = page.locator("details.menu"), page.locator("details.menu > summary")
@@ -89,8 +84,7 @@ def test_escape_closes_the_menu_and_focuses_its_button(page_of):
 
 
 @pytest.fixture
-def forced_colours(page_of):
-    create_sample_tenant()
+def forced_colours(cast, page_of):
     page = page_of("ada")
     page.emulate_media(forced_colors="active", reduced_motion="reduce")
     return page

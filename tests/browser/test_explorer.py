@@ -10,7 +10,6 @@ from playwright.sync_api import expect
 from authzconsole.web.explorer import tree as explorer_tree
 from entities.address import parse_address
 from entities.services import ensure_entities
-from tests.support.cast import create_sample_tenant
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
@@ -26,9 +25,7 @@ def focused_name(page) -> str:
     return page.evaluate("document.activeElement.querySelector('.branch-name')?.textContent ?? ''")
 
 
-def test_clicking_a_tree_node_opens_its_entity_and_back_returns_to_the_previous_one(page_of):
-    create_sample_tenant()
-    page = page_of("ada")
+def test_clicking_a_tree_node_opens_its_entity_and_back_returns_to_the_previous_one(page):
     page.goto("/entities/namespace:hr")
     expect(tree_item(page, "hr")).to_have_attribute("aria-current", "page")
     tree_item(page, "sales").click()
@@ -44,9 +41,7 @@ def test_clicking_a_tree_node_opens_its_entity_and_back_returns_to_the_previous_
     expect(page.get_by_role("heading", level=1)).to_have_text("namespace:hr")
 
 
-def test_the_tree_can_be_navigated_with_the_keyboard(page_of):
-    create_sample_tenant()
-    page = page_of("ada")
+def test_the_tree_can_be_navigated_with_the_keyboard(page):
     page.goto(SALES)
     tree_item(page, "sales").focus()
     page.keyboard.press("ArrowDown")
@@ -73,9 +68,8 @@ def test_the_tree_can_be_navigated_with_the_keyboard(page_of):
     assert focused_name(page) == "cdap"
 
 
-def test_further_nodes_replace_the_show_more_line(page_of, monkeypatch):
+def test_further_nodes_replace_the_show_more_line(cast, page_of, monkeypatch):
     monkeypatch.setattr(explorer_tree, "MAX_ROWS", 3)
-    create_sample_tenant()
     ensure_entities(states={parse_address(f"stream:sales.s{n}"): "live" for n in range(8)})
     page = page_of("ada")
     page.goto(SALES)
@@ -89,9 +83,7 @@ def test_further_nodes_replace_the_show_more_line(page_of, monkeypatch):
     expect(page.locator(":focus .branch-name")).to_have_text("s3")
 
 
-def test_filtering_the_tree_by_state_keeps_the_open_entity(page_of):
-    create_sample_tenant()
-    page = page_of("ada")
+def test_filtering_the_tree_by_state_keeps_the_open_entity(page):
     page.goto(SALES)
     tree_item(page, "datasets 4").locator(".branch-toggle").click()
     tree_item(page, "legacy").click()
@@ -102,8 +94,7 @@ def test_filtering_the_tree_by_state_keeps_the_open_entity(page_of):
     expect(tree_item(page, "orders")).to_have_count(0)
 
 
-def test_on_a_phone_the_tree_is_folded_on_every_page(page_of):
-    create_sample_tenant()
+def test_on_a_phone_the_tree_is_folded_on_every_page(cast, page_of):
     page = page_of("ada", width=390)
     page.goto(SALES)
     toggle = page.get_by_role("button", name="Tree")
@@ -117,9 +108,7 @@ def test_on_a_phone_the_tree_is_folded_on_every_page(page_of):
     expect(page.locator("#tree-pane")).to_be_hidden()
 
 
-def test_a_folded_tree_stays_folded_on_other_pages(page_of):
-    create_sample_tenant()
-    page = page_of("ada")
+def test_a_folded_tree_stays_folded_on_other_pages(page):
     page.goto(SALES)
     toggle, pane = page.get_by_role("button", name="Tree"), page.locator("#tree-pane")
     expect(pane).to_be_visible()
@@ -133,9 +122,7 @@ def test_a_folded_tree_stays_folded_on_other_pages(page_of):
     expect(tree_item(page, "hr")).to_be_visible()
 
 
-def test_tabs_have_urls_that_back_and_the_keyboard_reach(page_of):
-    create_sample_tenant()
-    page = page_of("ada")
+def test_tabs_have_urls_that_back_and_the_keyboard_reach(page):
     page.goto(f"{SALES}?kind=dataset")
     page.locator("#tab-access").focus()
     page.keyboard.press("Enter")
@@ -151,8 +138,7 @@ def test_tabs_have_urls_that_back_and_the_keyboard_reach(page_of):
     expect(page.locator("#children tbody tr")).to_have_count(4)
 
 
-def test_without_scripts_the_tree_is_filtered_by_a_button_and_links_to_pages(page_of):
-    create_sample_tenant()
+def test_without_scripts_the_tree_is_filtered_by_a_button_and_links_to_pages(cast, page_of):
     page = page_of("ada", scripts=False)
     page.goto("/explorer?at=namespace:sales")
     page.locator("#explorer-kind").select_option("dataset")

@@ -5,8 +5,6 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from tests.support.cast import create_sample_tenant
-
 pytestmark = [
     pytest.mark.browser,
     pytest.mark.worker,
@@ -18,8 +16,7 @@ pytestmark = [
 REPORT_PATIENCE_MILLISECONDS = 240_000
 
 
-def test_a_report_can_be_created_after_the_first_sign_in(page_of, worker_console):
-    create_sample_tenant()
+def test_a_report_can_be_created_after_the_first_sign_in(cast, page_of, worker_console):
     page = page_of("ada", with_form=True)
 
     page.get_by_role("link", name="namespace:hr: 2 live entities").click()

@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
-from tests.support.cast import create_sample_tenant
 from tests.support.reports import create_report
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.django_db(transaction=True)]
@@ -27,8 +26,7 @@ SUMMARY = {
 }
 
 
-def test_a_download_contains_the_filtered_rows(page_of, settings, tmp_path):
-    create_sample_tenant()
+def test_a_download_contains_the_filtered_rows(cast, page_of, settings, tmp_path):
     settings.SNAPSHOT_URI = str(tmp_path)
     run = create_report(
         tmp_path, {"rows": ROWS, "namespaces": [], "changes": CHANGES}, summary=SUMMARY, revision=7
@@ -46,8 +44,7 @@ def test_a_download_contains_the_filtered_rows(page_of, settings, tmp_path):
     assert [line.split(",")[:3] for line in lines[1:]] == [["sales", "ned", "added"]]
 
 
-def test_a_schedule_can_be_switched_on_without_scripts(page_of):
-    create_sample_tenant()
+def test_a_schedule_can_be_switched_on_without_scripts(cast, page_of):
     page = page_of("ada", scripts=False, width=390)
     page.goto("/analyses/")
     page.get_by_role("link", name="Switch on the nightly run of Visibility").click()
@@ -57,8 +54,7 @@ def test_a_schedule_can_be_switched_on_without_scripts(page_of):
     expect(page.get_by_role("link", name="Change the nightly run of Visibility")).to_be_visible()
 
 
-def test_the_form_shows_only_the_options_of_the_analysis_also_without_scripts(page_of):
-    create_sample_tenant()
+def test_the_form_shows_only_the_options_of_the_analysis_also_without_scripts(cast, page_of):
     page = page_of("ada", scripts=False)
     page.goto("/analyses/")
     compare_field, namespace_field = (
@@ -76,8 +72,7 @@ def test_the_form_shows_only_the_options_of_the_analysis_also_without_scripts(pa
         )
 
 
-def test_a_pager_shows_the_position_next_to_its_buttons_on_a_phone(page_of, settings, tmp_path):
-    create_sample_tenant()
+def test_a_pager_shows_the_position_next_to_its_buttons_on_a_phone(cast, page_of, settings, tmp_path):
     settings.SNAPSHOT_URI = str(tmp_path)
     rows = [(f"user{number:05}", "dataset", "sales", 1) for number in range(20_000)]
     run = create_report(
@@ -93,8 +88,7 @@ def test_a_pager_shows_the_position_next_to_its_buttons_on_a_phone(page_of, sett
     assert position["y"] < button["y"] + button["height"] < position["y"] + 40
 
 
-def test_a_stranded_entity_gets_an_administrator_from_its_row(page_of, settings, tmp_path):
-    create_sample_tenant()
+def test_a_stranded_entity_gets_an_administrator_from_its_row(cast, page_of, settings, tmp_path):
     settings.SNAPSHOT_URI = str(tmp_path)
     rows = [("dataset:sales.orders", 1, "ned"), ("namespace:hr", 0, "")]
     run = create_report(tmp_path, {"rows": rows}, analysis="stranded", options={"generation": "final"})

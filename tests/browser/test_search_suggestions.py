@@ -7,21 +7,18 @@ import axe_playwright_python
 import pytest
 from playwright.sync_api import expect
 
-from tests.support.cast import create_sample_tenant
-
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
 AXE = Path(axe_playwright_python.__file__).with_name("axe.min.js").read_text()
 
 
 @pytest.fixture
-def field_of(page_of):
+def field_of(cast, page_of):
     """Return a function: field_of("ada") returns an entity page, its search field and its list of
     suggestions.
     """
 
     def open_page(name, **options):
-        create_sample_tenant()
         page = page_of(name, **options)
         page.goto("/entities/namespace:sales")
         return page, page.locator("#search"), page.locator("#search-suggestions")
@@ -99,9 +96,7 @@ def test_a_late_response_does_not_open_the_list_of_a_field_without_focus(field_o
     expect(suggestions).to_be_hidden()
 
 
-def test_the_question_form_accepts_the_selected_result(page_of):
-    create_sample_tenant()
-    page = page_of("ada")
+def test_the_question_form_accepts_the_selected_result(page):
     page.goto("/ask")
     field, suggestions = page.get_by_label("Entity", exact=True), page.locator("#entity-suggestions")
     page.get_by_label("User or group").fill("user:dee")
@@ -123,9 +118,7 @@ def test_the_question_form_accepts_the_selected_result(page_of):
     )
 
 
-def test_selecting_a_context_address_asks_the_question_immediately(page_of):
-    create_sample_tenant()
-    page = page_of("ada")
+def test_selecting_a_context_address_asks_the_question_immediately(page):
     page.goto("/entities/application:sales.shop?subject=user:dee&operation=deploy")
     page.get_by_label("Artifact (optional)").fill("etl")
     suggestions = page.locator("#ask-artifact-suggestions")
@@ -151,9 +144,7 @@ def test_the_open_list_has_no_serious_accessibility_violation(text, scheme, fiel
     assert [fault for fault in faults if fault[0] in ("serious", "critical")] == []
 
 
-def test_a_field_for_principals_suggests_names_and_the_operations_follow_the_entity(page_of):
-    create_sample_tenant()
-    page = page_of("ada")
+def test_a_field_for_principals_suggests_names_and_the_operations_follow_the_entity(page):
     page.goto("/ask")
     subject, operation = page.get_by_label("User or group"), page.get_by_label("Operation", exact=True)
     subject.fill("oper")

@@ -88,29 +88,31 @@ def start(client: Client, path: str = "/sign-in/staff") -> str:
     return ElementTree.fromstring(zlib.decompress(request, -15)).attrib["ID"]
 
 
-def answer(request_id: str, name_id: str, attributes: dict | None = None, **false_values) -> str:
-    """Return the signed answer to a request. false_values: values that replace the right ones."""
+def answer(
+    request_id: str,
+    name_id: str,
+    attributes: dict | None = None,
+    *,
+    issuer: str = ISSUER,
+    audience: str = METADATA,
+    recipient: str = ACS,
+    destination: str = ACS,
+    minutes: int = 0,
+    signed_by: str = "idp",
+    algorithms: dict = SHA256,
+    format: str = "urn:oasis:names:tc:SAML:2.0:nameid-format:persistent",
+    confirms: str | None = None,
+    status: str = "Success",
+    index: str = "1",
+) -> str:
+    """Return the signed answer to a request. The options have the right values by default."""
     from onelogin.saml2.utils import OneLogin_Saml2_Utils
 
-    right = {
-        "issuer": ISSUER,
-        "audience": METADATA,
-        "recipient": ACS,
-        "destination": ACS,
-        "minutes": 0,
-        "signed_by": "idp",
-        "algorithms": SHA256,
-        "format": "urn:oasis:names:tc:SAML:2.0:nameid-format:persistent",
-        "confirms": request_id,
-        "status": "Success",
-        "index": "1",
-    }
-    assert set(false_values) <= set(right)
-    values = right | false_values
-    now = datetime.now(UTC) + timedelta(minutes=values["minutes"])
+    confirms = request_id if confirms is None else confirms
+    now = datetime.now(UTC) + timedelta(minutes=minutes)
     moments = (now, now - timedelta(minutes=2), now + timedelta(minutes=5))
     at, start_at, end = (moment.strftime("%Y-%m-%dT%H:%M:%SZ") for moment in moments)
-    in_response_to = f' InResponseTo="{values["confirms"]}"' if values["confirms"] else ""
+    in_response_to = f' InResponseTo="{confirms}"' if confirms else ""
     statements = "".join(
         f'<saml:Attribute Name="{name}">'
         + "".join(f"<saml:AttributeValue>{escape(text)}</saml:AttributeValue>" for text in texts)
@@ -119,26 +121,26 @@ def answer(request_id: str, name_id: str, attributes: dict | None = None, **fals
     )
     assertion = (
         f'<saml:Assertion xmlns:saml="urn:oasis:names:tc:SAML:2.0:assertion" ID="_{uuid4()}" Version="2.0" IssueInstant="{at}">'
-        f'<saml:Issuer>{values["issuer"]}</saml:Issuer><saml:Subject><saml:NameID Format="{values["format"]}">{escape(name_id)}'
+        f'<saml:Issuer>{issuer}</saml:Issuer><saml:Subject><saml:NameID Format="{format}">{escape(name_id)}'
         f'</saml:NameID><saml:SubjectConfirmation Method="urn:oasis:names:tc:SAML:2.0:cm:bearer"><saml:SubjectConfirmationData '
-        f'NotOnOrAfter="{end}" Recipient="{values["recipient"]}"{in_response_to}/></saml:SubjectConfirmation></saml:Subject>'
+        f'NotOnOrAfter="{end}" Recipient="{recipient}"{in_response_to}/></saml:SubjectConfirmation></saml:Subject>'
         f'<saml:Conditions NotBefore="{start_at}" NotOnOrAfter="{end}"><saml:AudienceRestriction><saml:Audience>'
-        f"{values['audience']}</saml:Audience></saml:AudienceRestriction></saml:Conditions>"
-        f'<saml:AuthnStatement AuthnInstant="{at}" SessionIndex="{values["index"]}"><saml:AuthnContext>'
+        f"{audience}</saml:Audience></saml:AudienceRestriction></saml:Conditions>"
+        f'<saml:AuthnStatement AuthnInstant="{at}" SessionIndex="{index}"><saml:AuthnContext>'
         f"<saml:AuthnContextClassRef>urn:oasis:names:tc:SAML:2.0:ac:classes:Password</saml:AuthnContextClassRef></saml:AuthnContext></saml:AuthnStatement>"
         + (f"<saml:AttributeStatement>{statements}</saml:AttributeStatement>" if statements else "")
         + "</saml:Assertion>"
     )
-    if values["signed_by"]:
-        key, certificate = key_and_certificate(values["signed_by"])
-        signed = OneLogin_Saml2_Utils.add_sign(assertion, key, certificate, **values["algorithms"])
+    if signed_by:
+        key, certificate = key_and_certificate(signed_by)
+        signed = OneLogin_Saml2_Utils.add_sign(assertion, key, certificate, **algorithms)
         assertion = signed.decode() if isinstance(signed, bytes) else signed
     response_to = f' InResponseTo="{request_id}"' if request_id else ""
     return (
         f'<samlp:Response xmlns:samlp="urn:oasis:names:tc:SAML:2.0:protocol" ID="_{uuid4()}" Version="2.0" '
-        f'IssueInstant="{at}" Destination="{values["destination"]}"{response_to}>'
-        f'<saml:Issuer xmlns:saml="urn:oasis:names:tc:SAML:2.0:assertion">{values["issuer"]}</saml:Issuer>'
-        f'<samlp:Status><samlp:StatusCode Value="urn:oasis:names:tc:SAML:2.0:status:{values["status"]}"/></samlp:Status>'
+        f'IssueInstant="{at}" Destination="{destination}"{response_to}>'
+        f'<saml:Issuer xmlns:saml="urn:oasis:names:tc:SAML:2.0:assertion">{issuer}</saml:Issuer>'
+        f'<samlp:Status><samlp:StatusCode Value="urn:oasis:names:tc:SAML:2.0:status:{status}"/></samlp:Status>'
         f"{assertion}</samlp:Response>"
     )
 
@@ -169,33 +171,31 @@ def encrypted(xml: str, reader: str = "console", transport: str = "RSA_OAEP") ->
     return etree.tostring(root).decode()
 
 
-def logout_message(kind: str, content: str, **false_values) -> str:
+def logout_message(
+    kind: str,
+    content: str,
+    *,
+    issuer: str = ISSUER,
+    destination: str = SLO,
+    minutes: int = 0,
+    signed_by: str = "idp",
+    relay_state: str = "r 1",
+    to: str = "",
+) -> str:
     """Return the query with a signed logout message. kind: `Request` or `Response`."""
-    right = {
-        "issuer": ISSUER,
-        "destination": SLO,
-        "minutes": 0,
-        "signed_by": "idp",
-        "relay_state": "r 1",
-        "to": "",
-    }
-    assert set(false_values) <= set(right)
-    values = right | false_values
-    at = (datetime.now(UTC) + timedelta(minutes=values["minutes"])).strftime("%Y-%m-%dT%H:%M:%SZ")
-    destination = f' Destination="{values["destination"]}"' if values["destination"] else ""
+    at = (datetime.now(UTC) + timedelta(minutes=minutes)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    destination = f' Destination="{destination}"' if destination else ""
     xml = (
         f'<samlp:Logout{kind} xmlns:samlp="urn:oasis:names:tc:SAML:2.0:protocol" '
         f'xmlns:saml="urn:oasis:names:tc:SAML:2.0:assertion" ID="_{uuid4()}" Version="2.0" IssueInstant="{at}"{destination}'
-        f"{values['to']}><saml:Issuer>{values['issuer']}</saml:Issuer>{content}</samlp:Logout{kind}>"
+        f"{to}><saml:Issuer>{issuer}</saml:Issuer>{content}</samlp:Logout{kind}>"
     )
     deflate = zlib.compressobj(wbits=-15)
     message = base64.b64encode(deflate.compress(xml.encode()) + deflate.flush()).decode()
-    query = urlencode(
-        {f"SAML{kind}": message, "RelayState": values["relay_state"], "SigAlg": SHA256["sign_algorithm"]}
-    )
-    if not values["signed_by"]:
+    query = urlencode({f"SAML{kind}": message, "RelayState": relay_state, "SigAlg": SHA256["sign_algorithm"]})
+    if not signed_by:
         return query
-    key = serialization.load_pem_private_key(key_and_certificate(values["signed_by"])[0].encode(), None)
+    key = serialization.load_pem_private_key(key_and_certificate(signed_by)[0].encode(), None)
     signature = key.sign(query.encode(), padding.PKCS1v15(), hashes.SHA256())
     return f"{query}&{urlencode({'Signature': base64.b64encode(signature).decode()})}"
 

@@ -5,7 +5,7 @@ from allauth.mfa.models import Authenticator
 
 from authzconsole.models import SecurityEvent
 from grants.models import JournalLine
-from tests.support.cast import PASSWORD, create_sample_tenant
+from tests.support.cast import PASSWORD
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
@@ -48,8 +48,7 @@ def sign_in_to_the_second_step(page) -> None:
     page.wait_for_url("/sign-in/second-factor")
 
 
-def test_a_passkey_is_added_and_then_needed_at_sign_in(page_of):
-    create_sample_tenant()
+def test_a_passkey_is_added_and_then_needed_at_sign_in(cast, page_of):
     page = page_of("ned")
     connection, authenticator = add_authenticator(page)
     add_passkey(page, "Laptop")
@@ -73,9 +72,8 @@ def test_a_passkey_is_added_and_then_needed_at_sign_in(page_of):
     assert page.url.endswith("/sign-in/second-factor")
 
 
-def test_a_passkey_signs_in_without_a_name_and_a_password(page_of, settings):
+def test_a_passkey_signs_in_without_a_name_and_a_password(cast, page_of, settings):
     settings.PASSKEY_SIGN_IN, settings.MFA_REQUIRED_ROLES = True, ["ordinary"]
-    create_sample_tenant()
     page = page_of("ned")
     connection, authenticator = add_authenticator(page)
     add_passkey(page, "Phone")

@@ -7,14 +7,12 @@ from xml.etree import ElementTree
 
 import pytest
 
-from tests.support.cast import create_sample_tenant
 from tests.support.saml_provider import SSO_URL, answer, configure_saml
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
 
-def test_a_form_of_the_provider_signs_in(chromium, live_server, settings):
-    create_sample_tenant()
+def test_a_form_of_the_provider_signs_in(cast, chromium, live_server, settings):
     configure_saml(settings, link_existing="always")
     base = f"{live_server.url}/sign-in/staff"
     context = chromium.new_context(base_url=live_server.url)

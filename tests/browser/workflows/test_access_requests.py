@@ -6,14 +6,12 @@ import pytest
 from playwright.sync_api import expect
 
 from grants.models import UserGrant
-from tests.support.cast import create_sample_tenant
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
 
-def test_a_request_is_sent_and_approved_by_the_owner_who_narrows_it(page_of, settings):
+def test_a_request_is_sent_and_approved_by_the_owner_who_narrows_it(cast, page_of, settings):
     settings.DELEGATION, settings.DELEGATION_PRIVILEGES = True, ["READ", "WRITE"]
-    create_sample_tenant()
     day = datetime.now(UTC).date() + timedelta(days=4)
     julia = page_of("out")
     julia.goto("/entities/dataset:sales.orders")

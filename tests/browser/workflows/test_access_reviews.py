@@ -6,18 +6,16 @@ import pytest
 from django.core.management import call_command
 
 from grants.models.reviews import Answer, Campaign
-from tests.support.cast import create_sample_tenant
 from tests.support.jobs import execute_finish, execute_preparation
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
 
 def test_a_review_is_answered_with_the_keyboard_and_its_evidence_verified(
-    page_of, settings, tmp_path, monkeypatch, capsys
+    cast, page_of, settings, tmp_path, monkeypatch, capsys
 ):
     settings.SNAPSHOT_URI = str(tmp_path / "storage")
     monkeypatch.setattr("grants.jobs.lifecycle.send_job", lambda job: False)
-    create_sample_tenant()
     ada = page_of("ada")
     ada.goto("/reviews/new")
     ada.get_by_label("Title").fill("Quarterly review of sales")
