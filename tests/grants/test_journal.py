@@ -11,7 +11,6 @@ from django.core.management import CommandError, call_command
 from django.db import connection, connections, transaction
 from django.utils import timezone
 
-from entities.address import parse_address
 from entities.vocabulary import Privilege
 from grants import journal
 from grants.errors import JournalReadOnly
@@ -27,7 +26,7 @@ from grants.journal import (
 from grants.journal_queries import journal_lines
 from grants.models import JournalHead, JournalLine, User
 from tests.support.authors import COMMAND, account, administrator, all_grants
-from tests.support.changes import add_grant, add_user, change_grants
+from tests.support.changes import add_grant
 
 pytestmark = pytest.mark.django_db
 
@@ -63,14 +62,6 @@ def five():
 
 def test_an_empty_journal_is_valid():
     assert verify() == "The journal is intact: 0 lines, revision 0.\nThe tables contain what it says.\n"
-
-
-def test_the_journal_of_real_changes_is_valid():
-    add_user("alice")
-    grants = [("user:alice", parse_address("dataset:sales.orders"), Privilege.READ)]
-    for verb in ("grant", "revoke", "grant"):
-        change_grants(**{verb: grants})
-    assert verify() == "The journal is intact: 7 lines, revision 7.\nThe tables contain what it says.\n"
 
 
 def test_revisions_have_no_gaps_across_batches(five):

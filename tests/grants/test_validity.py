@@ -72,21 +72,10 @@ def test_a_period_is_written_in_words():
     assert Validity().sentence == ""
 
 
-@pytest.mark.parametrize("limits", LIMITS)
-@pytest.mark.parametrize("detail", ["", "group:analysts", "group:valid ../..; x"])
-def test_the_detail_of_a_journal_line_keeps_the_period(limits, detail):
-    assert parse_period(format_period(Validity(*limits), detail)) == (Validity(*limits), detail)
-
-
 def test_the_detail_of_a_journal_line_keeps_an_early_year():
     period = Validity.parse("0137-11-08T10:22:37Z")
     assert format_period(period) == "valid 0137-11-08T10:22:37Z/.."
     assert parse_period(format_period(period)) == (period, "")
-
-
-def test_a_detail_without_a_period_is_unchanged():
-    assert format_period(Validity(), "group:analysts") == "group:analysts"
-    assert format_period(Validity(None, END)) == "valid ../2026-12-05T16:00:00Z"
 
 
 def test_the_time_of_a_question_is_now_unless_it_is_set():

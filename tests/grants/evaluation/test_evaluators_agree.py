@@ -10,7 +10,7 @@ from django.contrib.auth.models import Group
 from entities.models import Entity
 from entities.vocabulary import KINDS
 from grants.evaluation.engine import answer_questions, check, check_many
-from grants.evaluation.entity_filters import can_see, visibility_condition
+from grants.evaluation.entity_filters import visibility_condition
 from grants.evaluation.facts import gather_facts
 from grants.models import User
 from grants.policies.catalogue import GENERATIONS
@@ -109,19 +109,6 @@ def different_filters():
         ]
         filters.setdefault((operation, *requirements), (generation, operation))
     return list(filters.values())
-
-
-def test_an_entity_is_visible_exactly_if_list_or_get_is_permitted(tenant):
-    user = User.objects.order_by("pk").first()
-    for entity in Entity.objects.all():
-        for generation in GENERATIONS.values():
-            questions = [
-                Question("user", user.username, operation, entity.address, generation.name)
-                for operation in ("list", "get")
-                if operation in KINDS[entity.kind].operations
-            ]
-            expected = any(reference_is_permitted(tenant, question) for question in questions)
-            assert can_see(user, entity, generation) == expected
 
 
 @pytest.mark.parametrize("tenant", [2], indirect=True)

@@ -74,12 +74,6 @@ def test_a_denial_names_when_a_membership_begins(cast):
     assert "ended" in _context(SATURDAY, _question("operators", type_="group"))["sentence"]
 
 
-def test_a_grant_that_never_counts_is_not_named(cast):
-    add_grant("group:operators", ORDERS, Privilege.READ, Validity(None, FRIDAY))
-    add_member("out", "operators", Validity(FRIDAY, None))
-    assert "not_in_force" not in _context(FRIDAY - HOUR, _question())
-
-
 def test_a_batch_takes_one_more_query_if_an_explained_question_is_denied(cast, django_assert_num_queries):
     list(answer_questions([_question()]))
     for questions, expected in (

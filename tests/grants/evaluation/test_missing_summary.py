@@ -7,8 +7,8 @@ from functools import partial
 
 import pytest
 
-from entities.address import Address
-from entities.models import Entity
+from entities.address import Address, parse_address
+from entities.models import Entity, State
 from entities.selectors import entity_at
 from grants.evaluation.engine import check, check_summary
 from grants.evaluation.entity_filters import visibility_condition
@@ -21,7 +21,7 @@ from grants.policies.explain import ALL_LIVE, Attempt, Decision, redact
 from grants.policies.grammar import FactsRead
 from grants.policies.policy import Generation
 from grants.policies.question import Question
-from tests.support.random_tenants import Tenant, random_tenant, seeds, stored_for_several_tests
+from tests.support.random_tenants import Tenant, random_tenant, seeds, store_tenant, stored_for_several_tests
 
 pytestmark = pytest.mark.django_db
 
@@ -174,3 +174,16 @@ def test_a_summary_takes_at_most_six_queries(tenant, django_assert_max_num_queri
     for question in tenant.questions[:20]:
         with django_assert_max_num_queries(6):
             check_summary(question, 3)
+
+
+@pytest.mark.parametrize("neighbour", ["AB1", "Ab1", "ab_1", "ab10"])
+def test_a_summary_lists_no_entities_of_a_similar_namespace(neighbour):
+    tenant = Tenant(users={"ann": (True, True)})
+    for namespace in ("ab1", neighbour):
+        addresses = [f"namespace:{namespace}", *(f"dataset:{namespace}.d{number}" for number in range(3))]
+        tenant.entities |= {parse_address(address): State.LIVE for address in addresses}
+    store_tenant(tenant)
+    question = Question("user", "ann", "delete", parse_address("namespace:ab1"), "final")
+    summary, full = check_summary(question, 2), check(question)
+    assert not full.is_permitted and len(full.missing_grants) == 4
+    assert_is_summary(summary, full, 2)

@@ -6,22 +6,16 @@ import pytest
 from django.utils import timezone
 
 from grants.errors import AlreadyPermitted, RequestClosed, RequestError
-from grants.evaluation.engine import check
 from grants.journal import first_break
 from grants.models import AccessRequest, Plan, RequestState, User, UserGrant
-from grants.policies.question import Question
 from grants.requests.decide import deny_request
 from grants.requests.own_steps import withdraw_request
-from grants.validity import Validity, at_time
+from grants.validity import Validity
 from tests.grants.requests.test_requests import ORDERS, approve, request_access
 from tests.grants.test_journal import in_threads
 from tests.support.authors import author_named
 from tests.support.cast import create_sample_tenant
 from tests.support.changes import add_grant
-
-
-def can_read() -> bool:
-    return check(Question("user", "out", "read", ORDERS, "final")).is_permitted
 
 
 @pytest.mark.django_db(transaction=True)
@@ -55,15 +49,6 @@ def test_a_request_that_is_sent_twice_at_the_same_moment_exists_once():
 def friday(db):
     create_sample_tenant()
     return timezone.now().replace(microsecond=0) + timedelta(days=4)
-
-
-def test_approved_access_ends_without_any_task(friday):
-    approve(request_access(requested_until=friday))
-    assert can_read()
-    with at_time(friday - timedelta(seconds=1)):
-        assert can_read()
-    with at_time(friday):
-        assert not can_read()
 
 
 def test_access_that_ends_earlier_than_requested_can_be_extended(friday):

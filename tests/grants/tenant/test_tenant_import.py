@@ -1,5 +1,7 @@
-"""Test the entities, users, groups and grants that an import writes, and those that it does not change."""
+"""Test what an import writes and what it does not change, its effect on accounts, its journal lines and its dry
+run."""
 
+import io
 import json
 import random
 
@@ -7,7 +9,10 @@ import pytest
 from django.contrib.auth.models import Group
 
 from entities.models import Entity
-from grants.journal import current_revision
+from grants.journal import Author, current_revision, first_break
+from grants.models import Role, User
+from grants.tenant.import_document import import_tenant
+from grants.tenant.reading import BadTenantDocument
 from grants.tenant.report import (
     ENTITIES_ADDED,
     ENTITIES_CHANGED,
@@ -15,10 +20,13 @@ from grants.tenant.report import (
     MEMBERS_ADDED,
     MEMBERS_REMOVED,
     USERS_ADDED,
+    USERS_CHANGED,
 )
 from tests.support.authors import account, entity_states
+from tests.support.changes import add_user
 from tests.support.tenant_documents import (
     EXAMPLE,
+    document,
     empty_database,
     entity,
     export_bytes,
@@ -252,3 +260,127 @@ def test_a_repeated_grant_is_warned_about_and_the_order_of_lines_does_not_matter
         exports.append(export_bytes())
         empty_database()
     assert exports[0] == exports[1] and b'"reason":"A"' in exports[0]
+
+
+def test_an_imported_user_is_an_ordinary_principal_without_a_password():
+    import_lines(user("ada"))
+    ada = User.objects.get()
+    assert (ada.role, ada.is_principal, ada.is_active) == (Role.ORDINARY, True, True)
+    assert not (ada.is_superuser or ada.is_staff)
+    assert not ada.has_usable_password()
+
+
+def test_an_import_never_changes_the_role_or_the_password_of_an_account():
+    root = User.objects.create_user("root", password="secret", role=Role.ADMINISTRATOR, is_principal=False)
+    report = import_lines(user("root", email="root@example.com"))
+    after = User.objects.get()
+    assert (after.role, after.password, after.email, after.is_principal) == (
+        root.role,
+        root.password,
+        "root@example.com",
+        True,
+    )
+    assert report.total(USERS_CHANGED) == 1
+    assert [line[:2] for line in journal_entries()] == [
+        ("user-change", "user:root"),
+        ("principal-add", "user:root"),
+    ]
+
+
+@pytest.mark.parametrize("line", [grant("user:root", "namespace:a", "READ"), group("g", "root")])
+def test_an_account_that_a_line_names_becomes_a_principal(line):
+    User.objects.create_user("root", is_principal=False, is_active=False, email="root@example.com")
+    import_lines(line)
+    root = User.objects.get()
+    assert (root.is_principal, root.is_active, root.email) == (True, False, "root@example.com")
+
+
+def test_only_an_administrator_can_import():
+    someone = User.objects.create_user("someone", role=Role.AUDITOR)
+    with pytest.raises(ValueError, match="not an active administrator"):
+        import_tenant(stream=io.BytesIO(document(*EXAMPLE)), author=Author("someone", user_id=someone.pk))
+    assert not Entity.objects.exists()
+
+
+def test_a_document_cannot_deactivate_the_last_administrator():
+    add_user("ada", role=Role.ADMINISTRATOR)
+    with pytest.raises(BadTenantDocument) as refused:
+        import_lines(entity("namespace:sales"), user("ada", active=False))
+    (fault,) = refused.value.faults
+    assert (fault.line, fault.field) == (2, "active") and "no other would stay active" in fault.reason
+    assert not Entity.objects.exists()
+    add_user("bea", role=Role.ADMINISTRATOR)
+    import_lines(user("ada", active=False))
+    assert not account("ada").is_active
+
+
+def test_every_change_has_a_journal_line_and_the_journal_is_valid():
+    import_lines(*EXAMPLE)
+    assert journal_entries() == [
+        ("register", "", "instance:cdap", "", "live", "test"),
+        ("register", "", "namespace:sales", "", "live", "test"),
+        ("plan", "", "dataset:sales.orders", "", "planned", "test"),
+        ("user-add", "user:alice", "", "", "", "test"),
+        ("user-add", "user:bob", "", "", "", "test"),
+        ("group-add", "group:analysts", "", "", "", "test"),
+        ("member-add", "user:alice", "", "", "group:analysts", "test"),
+        ("member-add", "user:bob", "", "", "group:analysts", "test"),
+        ("grant", "user:alice", "dataset:sales.orders", "READ", "", "quarterly close"),
+        ("grant", "user:alice", "dataset:sales.orders", "WRITE", "", "quarterly close"),
+    ]
+    assert first_break() is None
+
+
+def test_changes_of_existing_rows_have_journal_lines():
+    import_lines(*EXAMPLE)
+    before = current_revision()
+    import_lines(
+        entity("namespace:sales", "deleted", description="Sold"),
+        entity("dataset:sales.orders"),
+        user("bob", active=False, email="bob@example.com"),
+    )
+    assert [line[:-1] for line in journal_entries(before)] == [
+        ("delete", "", "namespace:sales", "", "deleted"),
+        ("describe", "", "namespace:sales", "", "Sold"),
+        ("register", "", "dataset:sales.orders", "", "live"),
+        ("user-deactivate", "user:bob", "", "", ""),
+        ("user-change", "user:bob", "", "", "email: bob@example.com"),
+    ]
+    assert first_break() is None
+
+
+def test_a_failure_in_the_middle_writes_nothing(monkeypatch):
+    def fails(*args, **options):
+        if Entity.objects.exists() and User.objects.exists():
+            raise RuntimeError("the disk is full")
+
+    monkeypatch.setattr("grants.tenant.report.append_to_journal", fails)
+    with pytest.raises(RuntimeError):
+        import_lines(*EXAMPLE)
+    assert not Entity.objects.exists() and not User.objects.exists() and current_revision() == 0
+
+
+def test_a_dry_run_reports_the_changes_and_writes_nothing():
+    import_lines(entity("namespace:a"), user("ada"), group("g", "ada"))
+    lines = [
+        *EXAMPLE,
+        entity("namespace:a", "deleted"),
+        group("g"),
+        user("ada", active=False),
+        entity("dataset:a.b"),
+    ]
+    before = (export_bytes(), current_revision())
+    planned = import_lines(*lines, dry_run=True)
+    assert (export_bytes(), current_revision()) == before
+    done = import_lines(*lines)
+    assert (planned.changes, planned.unchanged, planned.warnings) == (
+        done.changes,
+        done.unchanged,
+        done.warnings,
+    )
+    assert "nothing written" in str(planned) and "would be members removed: 1" in str(planned)
+
+
+def test_a_dry_run_reports_bad_lines():
+    with pytest.raises(BadTenantDocument):
+        import_lines(grant("user:stranger", "namespace:a", "READ"), dry_run=True)
