@@ -65,7 +65,7 @@ class LineFilters(StrictSerializer):
     principal = PrincipalText(required=False)
     entity = AddressText(required=False)
     actor = Text(required=False, max_length=150, help_text="The account or command that made the change.")
-    action = Choice(choices=ACTIONS, required=False, help_text="Only lines of this action.")
+    action = Choice(choices=list(ACTIONS), required=False, help_text="Only lines of this action.")
     request_id = Text(
         required=False, max_length=200, help_text="Only lines of the request with this id of the console."
     )

@@ -13,8 +13,10 @@ from django.utils.html import conditional_escape, format_html
 from django.utils.safestring import SafeString, mark_safe
 
 from authzconsole.common.security_events.record import EventKind
+from authzconsole.web.ask.answers import requirement_node, requirement_root
 from authzconsole.web.effects.wording import tally_phrases
 from authzconsole.web.journal.rows import action_label
+from authzconsole.web.policies.page import row_url
 from authzconsole.web.reports.charts.treemap_layout import PORTRAIT, TreemapTile, treemap
 from authzconsole.web.shared.links import (
     AddressLink,
@@ -32,11 +34,13 @@ from entities.models import Entity
 from entities.vocabulary import Privilege, quantity
 from grants.administrators import Strandings
 from grants.models import Membership
+from grants.policies.explain import Attempt, Decision
 from grants.principals.administrator_loss import AdministratorLoss
 from grants.validity import Validity
 
 register = template.Library()
 register.filter(action_label)
+register.filter("policy_url", row_url)
 register.filter(tally_phrases)
 register.filter(exact_time)
 register.filter(period_words)
@@ -83,6 +87,18 @@ def stranding_tag(loss: AdministratorLoss | Strandings, max_rows: int = 5, more_
     """Show the first entities that lose their administrators. more_url: the page with all of them."""
     first = loss.entities[:max_rows]
     return {"stranding": loss, "rows": first, "more": loss.total - len(first), "more_url": more_url}
+
+
+@register.inclusion_tag("shared/display/requirement_tree.html")
+def requirement_tree(decision: Decision, *, linked: bool) -> dict:
+    """Show the requirement of a decision with attempts."""
+    return requirement_node(requirement_root(decision)) | {"linked": linked}
+
+
+@register.inclusion_tag("shared/display/requirement_tree.html", name="requirement_node")
+def requirement_node_tag(attempt: Attempt, *, linked: bool) -> dict:
+    """Show a part of a requirement."""
+    return requirement_node(attempt) | {"linked": linked}
 
 
 @register.filter
@@ -156,13 +172,13 @@ def breakable_name(name: str) -> SafeString:
 
 
 @register.filter
-def as_link(target: AddressLink | Entity | Address) -> SafeString:
+def as_link(target: AddressLink | Entity | Address, is_linked: bool = True) -> SafeString:
     """Return an address in a sentence, as a link if it has a URL.
 
     This is not a template, because the output of a template ends with a line break, and a comma may follow
     the address.
     """
-    address_link = address_link_to(target)
+    address_link = address_link_to(target, is_linked=is_linked)
     if address_link.url:
         return format_html(
             '<a class="mono" href="{}">{}</a>', address_link.url, format_sentence(str(address_link))

@@ -7,7 +7,7 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from authzconsole.web.explorer import tree as explorer_tree
+from authzconsole.web.explorer import page as explorer_tree
 from entities.address import parse_address
 from entities.services import ensure_entities
 

@@ -1,12 +1,10 @@
 """The Ask page: a form for a question about any entity, and the answer in every generation."""
 
-from dataclasses import dataclass
-
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
-from authzconsole.web.ask.questions import ask_section, question_input
+from authzconsole.web.ask.questions import ask_section, form_context, question_input
 from authzconsole.web.shared.entity_search import SearchResult, search_visible_entities
 from authzconsole.web.shared.guard import visible_entity_at
 from authzconsole.web.shared.paging import url_with, url_with_query
@@ -19,7 +17,6 @@ from entities.vocabulary import KINDS, Privilege, clip
 from grants.active_generation import active_generation
 from grants.evaluation.entity_filters import can_see
 from grants.models import User, UserGrant
-from grants.policies.catalogue import GENERATIONS
 from grants.policies.policy import Generation
 from grants.validity import in_force
 
@@ -75,15 +72,7 @@ def _form_without_answer(
     request: HttpRequest, generation: Generation, entity_fault: str, operation_fault: str
 ) -> dict:
     """Return the context of the form with its input, without an answer."""
-    fields = question_input(request)
-    return {
-        "subject": fields["subject"],
-        "subject_is_fixed": not request.user.can_see_all,
-        "operation": fields["operation"],
-        "privileges": list(Privilege),
-        "generations": list(GENERATIONS),
-        "active": generation.name,
-        "generation": fields["generation"] if fields["generation"] in GENERATIONS else generation.name,
+    return form_context(request, question_input(request), generation) | {
         "fault": entity_fault or operation_fault,
         "request_url": _request_url(request) if entity_fault else "",
         "invalid_field": "entity" if entity_fault else "operation" if operation_fault else "",
@@ -173,14 +162,8 @@ MAX_GRANTS_READ = 50
 OPERATIONS = ("read", "start", "delete", "deploy", "update", "get")
 
 
-@dataclass(frozen=True, slots=True)
-class ExampleQuestion:
-    text: str
-    url: str
-
-
-def example_questions(user: User, generation: Generation) -> list[ExampleQuestion]:
-    """Return questions about the entities of the latest grants, one for each kind. Ordinary accounts ask
+def example_questions(user: User, generation: Generation) -> list[tuple[str, str]]:
+    """Return the text and URL of questions about the entities of the latest grants, one for each kind. Ordinary accounts ask
     about their own grants.
 
     Runs one query for an account that sees everything, and a fixed number for others.
@@ -198,12 +181,11 @@ def example_questions(user: User, generation: Generation) -> list[ExampleQuestio
     return [_example(user, grant.user.username, grant.content_object) for grant in visible]
 
 
-def _example(user: User, subject: str, entity: Entity) -> ExampleQuestion:
+def _example(user: User, subject: str, entity: Entity) -> tuple[str, str]:
     operations = KINDS[entity.kind].operations
     operation = next((name for name in OPERATIONS if name in operations), operations[0])
     if not user.can_see_all:
-        return ExampleQuestion(
-            f"May I {operation} {entity}?", url_with_query("ask", {"operation": operation, "entity": entity})
-        )
+        query = {"operation": operation, "entity": entity}
+        return f"May I {operation} {entity}?", url_with_query("ask", query)
     query = {"subject": f"user:{subject}", "operation": operation, "entity": entity}
-    return ExampleQuestion(f"May user:{subject} {operation} {entity}?", url_with_query("ask", query))
+    return f"May user:{subject} {operation} {entity}?", url_with_query("ask", query)

@@ -4,20 +4,16 @@ why.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from urllib.parse import urlencode
 
 from django.conf import settings
 from django.http import HttpRequest
-from django.urls import reverse
 
 from authzconsole.web.ask.answers import (
     MAX_MISSING_GRANTS,
-    AnswerSummary,
-    ExplainedAnswer,
-    answer_for_display,
     answer_summaries,
     answers_for_display,
     is_operation,
+    missing_total,
 )
 from authzconsole.web.forms import ConsoleForm, PrincipalField, TextField
 from authzconsole.web.shared.paging import url_with, url_with_query
@@ -110,10 +106,12 @@ def ask_section(
         }
     answer, permitted = (
         result.get("answer"),
-        sum(summary.is_permitted for summary in result.get("operation_answers", ())),
+        sum(row["is_permitted"] for row in result.get("operation_answers", ())),
     )
+    missing = (answer.missing_grants or ())[:MAX_MISSING_GRANTS] if answer else ()
     ask_page_url = _question_url(form)
     return {
+        **form_context(request, fields, generation),
         "answer": None,
         "operation_answers": [],
         "generation_summaries": [],
@@ -124,28 +122,34 @@ def ask_section(
         **result,
         "other_subject": other_subject,
         "own_question_url": url_with(request, subject=None) if other_subject else "",
-        "subject": fields["subject"],
-        "subject_is_fixed": not request.user.can_see_all,
-        "operation": fields["operation"],
         "operations": KINDS[entity.kind].operations,
-        "privileges": list(Privilege),
-        "generation": generation_name,
-        "generations": list(GENERATIONS),
-        "active": generation.name,
         "context_fields": _context_fields(generation_name, entity.kind, fields),
         "other_parameters": list(_other_parameters(request)),
         "permitted": permitted,
         "announcement": _announcement(result, permitted),
-        "plan_fields": [(name, fields[name]) for name in FIELDS if fields[name]]
-        if answer and answer.missing
-        else [],
-        "plan_by_kind_url": _plan_by_kind_url(answer, entity.address) if answer else "",
+        "missing": missing,
+        "missing_more": missing_total(answer) - len(missing) if answer else 0,
+        "plan_fields": [(name, fields[name]) for name in FIELDS if fields[name]],
+        "needs_plan_by_kind": answer is not None and missing_total(answer) > MAX_PLAN_ITEMS,
         "max_items": MAX_PLAN_ITEMS,
         "ask_page_url": ask_page_url,
-        "request_url": _request_url(form) if answer and not answer.decision.is_permitted else "",
+        "request_url": _request_url(form) if answer and not answer.is_permitted else "",
         "permalink": settings.PUBLIC_URL + (ask_page_url if is_whole_page else request.get_full_path())
         if answer
         else "",
+    }
+
+
+def form_context(request: HttpRequest, fields: dict, active: Generation) -> dict:
+    """Return the context of the fields of the form. active: the active generation."""
+    return {
+        "subject": fields["subject"],
+        "subject_is_fixed": not request.user.can_see_all,
+        "operation": fields["operation"],
+        "privileges": list(Privilege),
+        "generation": fields["generation"] if fields["generation"] in GENERATIONS else active.name,
+        "generations": list(GENERATIONS),
+        "active": active.name,
     }
 
 
@@ -177,7 +181,7 @@ def _other_subject(request: HttpRequest, subject: str) -> str:
 def _announcement(result: dict, permitted: int) -> str:
     """Return the text that screen readers announce when htmx has loaded the answer."""
     if result.get("answer"):
-        return result["answer"].decision.sentence
+        return result["answer"].sentence
     summaries = result.get("operation_answers", ())
     return f"{permitted} of {len(summaries)} operations are allowed." if summaries else ""
 
@@ -192,20 +196,21 @@ def _result(form: QuestionForm, is_whole_page: bool) -> dict:
         summaries = _operation_answers(form)
         result, may_be_unknown = (
             {"operation_answers": summaries},
-            not any(summary.is_permitted for summary in summaries),
+            not any(row["is_permitted"] for row in summaries),
         )
     else:
         has_all_generations = is_whole_page and is_operation(form.entity.kind, form.fields["operation"])
         result = _all_generation_answers(form) if has_all_generations else _single_answer(form)
-        may_be_unknown = bool(result["answer"].decision.reason)
+        may_be_unknown = bool(result["answer"].reason)
     unknown = unknown_principal_in(form.request, form.fields["subject"]) if may_be_unknown else None
     return {"unknown_principal": unknown} if unknown else result
 
 
 def _single_answer(form: QuestionForm) -> dict:
     (decision,) = with_inactive_grants([check_summary(form.question(), MAX_MISSING_GRANTS)])
+    (answer,) = answers_for_display([decision], form.request.user, form.visibility)
     return {
-        "answer": answer_for_display(decision, form.request.user, form.visibility),
+        "answer": answer,
         "generation_summaries": _generation_summaries(form),
     }
 
@@ -224,26 +229,13 @@ def _all_generation_answers(form: QuestionForm) -> dict:
             {
                 "name": name,
                 "answer": answer,
+                "missing_total": missing_total(answer),
                 "url": _question_url(form, generation=name),
                 "is_current": name == form.generation_name,
             }
             for name, answer in answers.items()
         ],
     }
-
-
-def _plan_by_kind_url(answer: ExplainedAnswer, address: Address) -> str:
-    """Return the URL of a bulk change, if one plan cannot contain all missing grants; otherwise an empty
-    string.
-    """
-    if answer.missing_total <= MAX_PLAN_ITEMS:
-        return ""
-    query = {
-        "within": address,
-        "principal": answer.decision.question.principal,
-        "privilege": answer.missing[-1].privilege,
-    }
-    return f"{reverse('plan-bulk-change')}?{urlencode(query, safe=':')}"
 
 
 def _question_url(form: QuestionForm, generation: str = "") -> str:
@@ -271,7 +263,7 @@ def _other_parameters(request: HttpRequest) -> Iterable[tuple[str, str]]:
             yield from ((name, value) for value in values)
 
 
-def _operation_answers(form: QuestionForm) -> list[AnswerSummary]:
+def _operation_answers(form: QuestionForm) -> list[dict]:
     """Return the answers to all operations of the kind, for the selected subject and generation."""
     return answer_summaries(
         [
@@ -285,7 +277,7 @@ def _operation_answers(form: QuestionForm) -> list[AnswerSummary]:
     )
 
 
-def _generation_summaries(form: QuestionForm) -> list[AnswerSummary]:
+def _generation_summaries(form: QuestionForm) -> list[dict]:
     """Return the answers of all generations; none for a plain privilege, because generations differ only in
     operations.
     """

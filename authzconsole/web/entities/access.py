@@ -18,8 +18,8 @@ from entities.models import Entity
 from entities.vocabulary import CONTAINER_KINDS, KINDS, Privilege
 from grants.access.access_lists import AccessList, Position, Target
 from grants.access.requirements import operations_by_requirement
-from grants.access.who_can import PATH_KINDS, PeopleFilter, PeopleWithAccess, UserAccess
-from grants.authority.stewards import only_namespace, sees_everything_in
+from grants.access.who_can import PATH_KINDS, PeopleWithAccess, UserAccess
+from grants.authority.stewards import sees_everything_in
 from grants.policies.policy import Generation
 from grants.policies.wording import requirement_in_words
 
@@ -36,11 +36,9 @@ def access_section(request: HttpRequest, entity: Entity, generation: Generation)
     """Return the context of the section; None for accounts that may not learn what others can do."""
     if not sees_everything_in(request.user, entity):
         return None
-    where = _filter(request, entity)
-    target = _target(request, entity)
-    access = AccessList(
-        target, generation, where, choice_parameter(request, "order-by", ("-name",)) == "-name"
-    )
+    filters = _filters(request, entity)
+    access = _access_list(request, generation, filters)
+    target = access.target
     position = _position(request)
     people = access.people(entity.address)
     is_first = position is None and not target.has_contents
@@ -58,7 +56,7 @@ def access_section(request: HttpRequest, entity: Entity, generation: Generation)
             url_with(request, **FIRST_PAGE) if position else "",
             _next_url(request, page.next_position),
         ),
-        "is_filtered": any((where.text, where.group, where.privilege, where.operation, where.path_kind)),
+        "is_filtered": any(filters[name] for name in ("operation", "privilege", "q", "group", "path")),
         "is_descending": access.is_descending,
         "next_order": None if access.is_descending else "-name",
         "operations": _operations(entity, target),
@@ -67,7 +65,7 @@ def access_section(request: HttpRequest, entity: Entity, generation: Generation)
         "kinds": sorted(KINDS) if target.has_contents else [],
         "is_container": entity.kind in CONTAINER_KINDS,
         "is_plain": not is_linked,
-        "downloads": _downloads(request, target, where),
+        "downloads": _downloads(request, filters),
     }
     if target.has_contents:
         return context | {"entity_total": target.count()}
@@ -85,8 +83,8 @@ def totals_section(request: HttpRequest, entity: Entity, generation: Generation)
     """
     if not sees_everything_in(request.user, entity):
         return None
-    people = PeopleWithAccess(entity.address, generation, _filter(request, entity))
-    return _summary(request, people, entity, generation)
+    access = _access_list(request, generation, _filters(request, entity))
+    return _summary(request, access.people(entity.address), entity, generation)
 
 
 def _summary(request: HttpRequest, people: PeopleWithAccess, entity: Entity, generation: Generation) -> dict:
@@ -101,25 +99,27 @@ def _summary(request: HttpRequest, people: PeopleWithAccess, entity: Entity, gen
     }
 
 
-def _filter(request: HttpRequest, entity: Entity) -> PeopleFilter:
-    return PeopleFilter(
-        text=text_parameter(request, "who", max_characters=150),
-        group=name_parameter(request, "via"),
-        privilege=choice_parameter(request, "holding", list(map(str, Privilege))),
-        operation=choice_parameter(
-            request, "can", {*Privilege, *(name for kind in KINDS.values() for name in kind.operations)}
-        ),
-        path_kind=choice_parameter(request, "path", PATH_KINDS),
-        group_namespace=only_namespace(request.user, entity.address),
-    )
-
-
-def _target(request: HttpRequest, entity: Entity) -> Target:
+def _filters(request: HttpRequest, entity: Entity) -> dict:
+    """Return the filters in the URL, by their names in REST."""
     # no operation has the instance as its target
     has_contents = entity.kind in CONTAINER_KINDS and (CONTENTS in request.GET or entity.kind == "instance")
-    return Target(
-        entity.address, has_contents, choice_parameter(request, "of", KINDS) if has_contents else ""
-    )
+    return {
+        "entity": entity.address,
+        "contents": has_contents,
+        "kind": choice_parameter(request, "of", KINDS) if has_contents else "",
+        "operation": choice_parameter(
+            request, "can", {*Privilege, *(name for kind in KINDS.values() for name in kind.operations)}
+        ),
+        "privilege": choice_parameter(request, "holding", list(map(str, Privilege))),
+        "q": text_parameter(request, "who", max_characters=150),
+        "group": name_parameter(request, "via"),
+        "path": choice_parameter(request, "path", PATH_KINDS),
+    }
+
+
+def _access_list(request: HttpRequest, generation: Generation, filters: dict) -> AccessList:
+    order = "-user" if choice_parameter(request, "order-by", ("-name",)) else ""
+    return WhoCan(request.user, filters | {"generation": generation.name, "sort": order}).access
 
 
 def _position(request: HttpRequest) -> Position | None:
@@ -165,16 +165,7 @@ def _totals(counts: dict[str, int], entity: Entity, generation: Generation) -> l
     return sorted(totals, key=lambda row: -row["total"])
 
 
-def _downloads(request: HttpRequest, target: Target, where: PeopleFilter) -> list[tuple[str, str]]:
-    query = {
-        "entity": str(target.address),
-        "contents": "true" if target.has_contents else "",
-        "kind": target.kind,
-        "operation": where.operation,
-        "privilege": where.privilege,
-        "q": where.text,
-        "group": where.group,
-        "path": where.path_kind,
-        "as_of": past_moment_of(request),
-    }
+def _downloads(request: HttpRequest, filters: dict) -> list[tuple[str, str]]:
+    contents = "true" if filters["contents"] else ""
+    query = filters | {"contents": contents, "as_of": past_moment_of(request)}
     return download_links(WhoCan, lambda extension: url_with_query(f"rest-who-can-{extension}", query))

@@ -1,6 +1,7 @@
 """The section with the children of an entity, filtered by kind, state and name, one page at a time."""
 
 from collections import Counter
+from collections.abc import Collection
 
 from django.db.models import Count, F, QuerySet, Value
 from django.db.models.functions import Length, Substr
@@ -17,7 +18,7 @@ from entities.selectors import children_of
 from entities.vocabulary import KINDS, child_kinds
 from grants.authority.stewards import sees_everything_in, stewarded_condition, stewarded_namespaces
 from grants.evaluation.count_cache import cached_count
-from grants.evaluation.visibility import FULL_VISIBILITY, Visibility
+from grants.evaluation.visibility import FULL_VISIBILITY
 from grants.plans.sources.bulk import MAX_SELECTED
 from grants.policies.policy import Generation
 
@@ -69,7 +70,6 @@ def children_section(request: HttpRequest, entity: Entity, generation: Generatio
     if not child_kinds(entity.kind):
         return None
     counts = visible_child_counts(request, entity, generation)
-    totals = [(kind, state, total) for (kind, state), total in counts.items()]
     rows, visibility = children_of(entity), FULL_VISIBILITY
     if not sees_everything_in(request.user, entity):
         visibility = list_visibility_inside(request, entity, generation)
@@ -79,16 +79,24 @@ def children_section(request: HttpRequest, entity: Entity, generation: Generatio
     kind = choice_parameter(request, "kind", KINDS) if "kind" in request.GET else default_kind
     state = choice_parameter(request, "state", State.values)
     find = text_parameter(request, "find", max_characters=200)
-    page = _children_page(request, entity, rows, visibility, totals, kind, state, find)
+    rows = rows.filter(**{name: value for name, value in (("kind", kind), ("state", state)) if value})
+    total = _total(counts, kind, state)
+    if find:
+        rows = _filter_by_name(rows, entity, find)
+        total = rows.filter(visibility.all_rows).count()
+    rows = rows.filter(visibility.fastest_condition(total))
+    page = keyset_page(request, rows, *ADDRESS_ORDER, max_rows=ROWS_PER_PAGE, total=total)
+    selection = selection_of(request, page) if request.user.can_administer else None
     return {
         "page": page,
-        "rows": _rows(request, page.rows),
-        "total": sum(total for *_, total in totals),
+        "rows": _rows(request, page.rows, selection["selected"] if selection else ()),
+        "selection": selection,
+        "total": counts.total(),
         "find": find,
         "kind": kind or (ALL_KINDS if default_kind else ""),
         "state": state,
-        "kinds": _kind_chips(totals, kind, state, default_kind),
-        "states": _state_counts(totals, kind),
+        "kinds": _kind_chips(counts, kind, state, default_kind),
+        "states": [(name, _total(counts, kind, name)) for name in State.values],
         "is_filtered": bool(kind != default_kind or state or find),
     }
 
@@ -130,27 +138,6 @@ def _countable_children(entity: Entity) -> QuerySet[Entity]:
     ).order_by()
 
 
-def _children_page(
-    request,
-    entity: Entity,
-    rows: QuerySet,
-    visibility: Visibility,
-    totals: list,
-    kind: str,
-    state: str,
-    find: str,
-):
-    rows = rows.filter(**{name: value for name, value in (("kind", kind), ("state", state)) if value})
-    total = sum(
-        count for row_kind, row_state, count in totals if kind in ("", row_kind) and state in ("", row_state)
-    )
-    if find:
-        rows = _filter_by_name(rows, entity, find)
-        total = rows.filter(visibility.all_rows).count()
-    rows = rows.filter(visibility.fastest_condition(total))
-    return keyset_page(request, rows, *ADDRESS_ORDER, max_rows=ROWS_PER_PAGE, total=total)
-
-
 def _filter_by_name(rows: QuerySet, entity: Entity, find: str) -> QuerySet:
     """Filter by the part of the key that follows the key of the parent."""
     if entity.kind == "instance":
@@ -159,12 +146,16 @@ def _filter_by_name(rows: QuerySet, entity: Entity, find: str) -> QuerySet:
     return rows.annotate(own_name=Substr(F("key"), name_start)).filter(own_name__icontains=find)
 
 
-def _rows(request, entities: list[Entity]) -> list[dict]:
+def _rows(request: HttpRequest, entities: list[Entity], selected: Collection[str]) -> list[dict]:
     ids = [entity.pk for entity in entities]
     if request.user.can_see_all:
         counts = holder_counts("id", ids)
         return [
-            {"entity": entity, "total_holders": sum(counts.get(entity.pk, {}).values())}
+            {
+                "entity": entity,
+                "total_holders": sum(counts.get(entity.pk, {}).values()),
+                "is_selected": str(entity) in selected,
+            }
             for entity in entities
         ]
     privileges = held_privileges(request.user, ids)
@@ -174,41 +165,26 @@ def _rows(request, entities: list[Entity]) -> list[dict]:
     ]
 
 
-def _kind_chips(totals: list, kind: str, state: str, default_kind: str) -> list[dict]:
-    """Return the links that filter by kind. totals: (kind, state, count).
+def _total(counts: Counter[tuple[str, str]], kind: str, state: str) -> int:
+    """Return the number of children of a kind and a state; an empty text means any."""
+    return sum(
+        total
+        for (row_kind, row_state), total in counts.items()
+        if kind in ("", row_kind) and state in ("", row_state)
+    )
 
-    The member `parameter` of a link is the value of the URL parameter `kind`.
-    """
-    by_kind: Counter[str] = Counter()
-    for name, row_state, total in totals:
-        if state in ("", row_state):
-            by_kind[name] += total
-    all_kinds = (ALL_KINDS if default_kind else "", "", "All", by_kind.total())
-    chips = [
-        all_kinds,
-        *((name, name, KINDS[name].plural, by_kind[name]) for name in KINDS if name in by_kind),
-    ]
+
+def _kind_chips(counts: Counter[tuple[str, str]], kind: str, state: str, default_kind: str) -> list[dict]:
+    """Return the links that filter by kind. parameter: the value of the URL parameter `kind`."""
+    titles = {"": "All"} | {name: kind.plural for name, kind in KINDS.items()}
     return [
         {
-            "parameter": parameter,
+            "parameter": name or (ALL_KINDS if default_kind else ""),
             "kind": name,
             "title": title,
             "total": total,
             "is_current": name == kind,
         }
-        for parameter, name, title, total in chips
-    ]
-
-
-def _state_counts(totals: list, kind: str) -> list[tuple[str, int]]:
-    return [
-        (
-            state,
-            sum(
-                count
-                for row_kind, row_state, count in totals
-                if row_state == state and kind in ("", row_kind)
-            ),
-        )
-        for state in State.values
+        for name, title in titles.items()
+        if (total := _total(counts, name, state)) or not name
     ]

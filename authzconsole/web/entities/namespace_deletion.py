@@ -2,8 +2,6 @@
 missing.
 """
 
-from collections.abc import Iterator
-
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
@@ -18,7 +16,6 @@ from entities.vocabulary import KINDS
 from grants.active_generation import active_generation
 from grants.errors import GrantError
 from grants.lifecycle.namespace_deletion import (
-    DeletionForecast,
     DeletionStep,
     StepOutcome,
     deletion_forecast,
@@ -77,30 +74,14 @@ def _forecast_context(request: HttpRequest, entity: Entity, name: str, generatio
     )
     user = User.objects.filter(username=name, is_active=True).first()
     return {
-        "figures": list(_figures(forecast)),
         "forecast": forecast,
-        "rows": [*(_step_row(step) for step in forecast.steps if step.live), _namespace_row(forecast)],
+        "rows": [_step_row(step) for step in forecast.steps if step.live],
         "more_ghost_grants": max(0, forecast.grants_kept - len(forecast.ghosts)),
         SECTION: {"page": page, "total": forecast.missing},
         "receivers": _receivers(user)
         if user and not namespace_readiness(entity.address, user, generation, max_listed=0).is_ready
         else [],
     }
-
-
-def _figures(forecast: DeletionForecast) -> Iterator[tuple[int, str, str]]:
-    """Yield (figure, unit, meaning)."""
-    if forecast.generation.deleting_removes_grants:
-        grants = (forecast.grants_removed, "grant is removed", "grants are removed", "")
-    else:
-        grants = (forecast.grants_kept, "grant becomes a ghost grant", "grants become ghost grants", "")
-    for figure, singular, plural, meaning in (
-        (forecast.gone, "live entity is deleted", "live entities are deleted", ""),
-        (forecast.remains, "remains", "remain", ""),
-        grants,
-        (forecast.missing, "cannot be deleted", "cannot be deleted", "bad" if forecast.missing else ""),
-    ):
-        yield figure, singular if figure == 1 else plural, meaning
 
 
 def _receivers(user: User) -> list[str]:
@@ -123,16 +104,4 @@ def _step_row(step: DeletionStep) -> dict:
         "result": STEP_RESULTS[step.outcome].format(step),
         "deleted": step.gone,
         "remaining": step.remains,
-    }
-
-
-def _namespace_row(forecast: DeletionForecast) -> dict:
-    is_deleted = forecast.namespace_goes
-    return {
-        "icon": "namespace",
-        "title": "the namespace itself",
-        "level": "good" if is_deleted else "bad",
-        "result": "deleted" if is_deleted else "remains",
-        "deleted": int(is_deleted),
-        "remaining": int(not is_deleted),
     }

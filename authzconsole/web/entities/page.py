@@ -1,23 +1,22 @@
-"""The page of one entity. Its tabs and their sections can be requested one by one with htmx."""
+"""The page of one entity. Its tabs and their sections can be requested one by one with htmx. Each tab has a URL and contains some
+sections.
+"""
 
 from collections.abc import Callable
-from urllib.parse import urlencode
+from dataclasses import dataclass
 
 from django.http import Http404, HttpRequest, HttpResponse
-from django.urls import reverse
 from django.views.decorators.http import require_safe
 
-from authzconsole.web.ask.questions import ask_section
-from authzconsole.web.entities.access import access_section, totals_section
-from authzconsole.web.entities.children import children_section, selection_of
+from authzconsole.web.ask.questions import FIELDS, ask_section
+from authzconsole.web.entities.access import PARAMETERS, access_section, totals_section
+from authzconsole.web.entities.children import children_section
 from authzconsole.web.entities.holders import holders_section
 from authzconsole.web.entities.stewards import stewards_section
-from authzconsole.web.entities.tabs import current_tab, tab_links, tabs_of
-from authzconsole.web.journal.history import history_section
+from authzconsole.web.journal.rows import history_section
 from authzconsole.web.reports.readiness import readiness_section
 from authzconsole.web.shared.guard import address_or_404, entity_or_404
 from authzconsole.web.shared.links import address_url, entity_tab_url, entity_url
-from authzconsole.web.shared.paging import url_with_query
 from authzconsole.web.shared.past import shows_past
 from authzconsole.web.shared.rendering import render_page, requested_section
 from authzconsole.web.shared.visible_entities import breadcrumbs_of
@@ -26,25 +25,64 @@ from entities.models import Entity, State
 from entities.selectors import children_of, entity_at
 from entities.vocabulary import KINDS, child_kinds
 from grants.active_generation import active_generation
+from grants.authority.rights import can_read_history
 from grants.models import GroupGrant, UserGrant
 from grants.policies.policy import Generation
 from grants.roles.capabilities import Capability
 
+
+@dataclass(frozen=True, slots=True)
+class Tab:
+    """A tab. name: value of the query parameter `tab`, and its template `entities/tabs/<name>.html`.
+
+    sections: ids of the sections in it. parameters: query parameters of its forms. They select the tab if the
+    URL does not name one, so that forms work without scripts and links do not need to name the tab.
+    """
+
+    name: str
+    title: str
+    sections: tuple[str, ...]
+    parameters: tuple[str, ...] = ()
+
+
+INSIDE = Tab("inside", "Inside", ("children",))
+ACCESS = Tab(
+    "access", "Access", ("access", "holders", "stewards"), ("holder", "order", "holders", *PARAMETERS)
+)
+ASK = Tab("ask", "Ask", ("ask", "readiness"), (*FIELDS, "deleter"))
+HISTORY = Tab("history", "History", ("history",))
+
+
+def tabs_of(request: HttpRequest, entity: Entity) -> list[Tab]:
+    """Return the tabs of an entity: Inside only if it can have children, History only if the account can read
+    its lines.
+    """
+    inside = [INSIDE] if child_kinds(entity.kind) else []
+    return [*inside, ACCESS, ASK, *([HISTORY] if can_read_history(request.user, entity) else [])]
+
+
+def current_tab(request: HttpRequest, tabs: list[Tab]) -> Tab:
+    """Return the tab that the URL names, or else the last one that its parameters belong to, or else the
+    first.
+
+    The last tab is preferred because a question is the most specific: the URL of a question may also contain
+    a page of holders.
+    """
+    by_name = {tab.name: tab for tab in tabs}
+    if (name := request.GET.get("tab", "")) in by_name:
+        return by_name[name]
+    return next(
+        (tab for tab in reversed(tabs) if any(parameter in request.GET for parameter in tab.parameters)),
+        tabs[0],
+    )
+
+
 Section = Callable[[HttpRequest, Entity, Generation], dict | None]
-
-
-def _children(request: HttpRequest, entity: Entity, generation: Generation) -> dict | None:
-    section = children_section(request, entity, generation)
-    if section is not None and request.user.can_administer:
-        selection = section["selection"] = selection_of(request, section["page"])
-        for row in section["rows"]:
-            row["is_selected"] = str(row["entity"]) in selection["selected"]
-    return section
 
 
 # by the id of the section; its template is entities/_<id>.html
 SECTIONS: dict[str, Section] = {
-    "children": _children,
+    "children": children_section,
     "access": access_section,
     "totals": totals_section,
     "holders": holders_section,
@@ -108,7 +146,7 @@ def _tab_context(request: HttpRequest, entity: Entity, generation: Generation) -
     return _section_context(request, entity, generation, *tab.sections) | {
         "tab": tab,
         "tab_template": f"entities/tabs/{tab.name}.html",
-        "tabs": tab_links(request, tabs, tab),
+        "tabs": tabs,
         "generation": generation,
     }
 
@@ -119,9 +157,7 @@ def _page_context(request: HttpRequest, entity: Entity, generation: Generation) 
         "trail": breadcrumbs_of(entity, request.user, generation),
         "verbs": [(verb, title, address_url("lifecycle", entity, verb)) for verb, title in verbs],
         "readiness_url": _readiness_url(request, entity),
-        "request_url": _request_url(request, entity),
-        "hint": _hint(entity) if request.user.can_see_all else _own_hint(entity),
-        "bulk_change_url": _bulk_change_url(request, entity),
+        "total_grants": _total_grants(entity) if request.user.can_see_all and not entity.is_live else None,
         "new_kinds": child_kinds(entity.kind) if request.user.can_administer and entity.is_live else [],
     }
 
@@ -137,15 +173,6 @@ def _verbs(entity: Entity) -> list[tuple[str, str]]:
     return [VERBS[entity.state], *([DELETE] if can_delete else [])]
 
 
-def _bulk_change_url(request: HttpRequest, entity: Entity) -> str:
-    """Return the URL of a bulk change inside the entity; empty if there is nothing that the account could
-    change.
-    """
-    if not (request.user.can_administer and entity.is_live and child_kinds(entity.kind)):
-        return ""
-    return f"{reverse('plan-bulk-change')}?{urlencode({'within': str(entity)}, safe=':')}"
-
-
 def _readiness_url(request: HttpRequest, entity: Entity) -> str:
     """Return the URL of the section that says whether a namespace can be deleted; empty if it has no such
     section.
@@ -156,44 +183,8 @@ def _readiness_url(request: HttpRequest, entity: Entity) -> str:
     return f"{entity_tab_url(entity, 'ask')}#readiness" if has_section else ""
 
 
-def _request_url(request: HttpRequest, entity: Entity) -> str:
-    """Return the URL that requests access to the entity; empty for accounts that see everything."""
-    return "" if request.user.can_see_all else url_with_query("request-new", {"entity": entity})
-
-
-def _hint(entity: Entity) -> tuple[str, str] | None:
-    if entity.is_live:
-        return None
-    total = _total_grants(entity)
-    if entity.state == State.PLANNED:
-        grants = f"{total:,} grant applies" if total == 1 else f"{total:,} grants apply"
-        effect = f"{grants} once it exists." if total else "It has no grants."
-        return ("planned", f"Planned: this {entity.kind_title} does not exist yet. {effect}")
-    if not total:
-        return ("info", f"Deleted: this {entity.kind_title} no longer exists and has no grants left.")
-    grants = (
-        "1 grant remains as a ghost grant and would"
-        if total == 1
-        else f"{total:,} grants remain as ghost grants and would"
-    )
-    return (
-        "warning",
-        f"Deleted: this {entity.kind_title} no longer exists, but {grants} apply again if it is recreated.",
-    )
-
-
 def _total_grants(entity: Entity) -> int:
     return sum(model.objects.filter(content_object=entity).count() for model in (UserGrant, GroupGrant))
-
-
-def _own_hint(entity: Entity) -> tuple[str, str] | None:
-    """Return the notice for an ordinary account, which may not see the grants of others."""
-    match entity.state:
-        case State.PLANNED:
-            return ("planned", f"This {entity.kind_title} does not exist yet.")
-        case State.DELETED:
-            return ("info", f"This {entity.kind_title} no longer exists.")
-    return None
 
 
 def _unregistered_response(request: HttpRequest, address: Address) -> HttpResponse:

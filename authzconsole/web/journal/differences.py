@@ -9,6 +9,8 @@ from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from authzconsole.common.messages import as_sentence
+from authzconsole.lists.files import download_links
+from authzconsole.lists.journal import Differences
 from authzconsole.web.forms import ConsoleForm, NameInput, TextField
 from authzconsole.web.shared.guard import capability_required
 from authzconsole.web.shared.parameters import text_parameter
@@ -17,8 +19,8 @@ from authzconsole.web.shared.rendering import render_page
 from authzconsole.web.shared.times.zones import zone_name
 from entities.address import Address, AddressError, parse_address
 from grants.errors import PrincipalError
-from grants.history import HistoryError, KnownSince, known_since, revision_time
-from grants.history.differences import Span, as_differences, difference_parts
+from grants.history import HistoryError, known_since, revision_time
+from grants.history.differences import Span, as_differences
 from grants.journal import current_revision
 from grants.principal_names import parse_principal
 from grants.roles.capabilities import Capability
@@ -103,53 +105,29 @@ def differences_page(request: HttpRequest) -> HttpResponse:
 def _result(request: HttpRequest, values: dict) -> dict:
     """Return the rows of a page and its links. Raise HistoryError if the state at the beginning is not known."""
     subject, span = values["of"], Span(values["since"], values["until"])
-    has_contents = "contents" in request.GET
-    parts = difference_parts(subject, span, with_contents=has_contents)
-    rows, next_position = _page(parts, text_parameter(request, "after"))
-    known: KnownSince | None = known_since(subject)
-    return {
-        "rows": list(as_differences(rows, span)),
-        "span": span,
-        "subject": subject,
-        "next_position": next_position,
-        "since_time": revision_time(span.before),
-        "until_time": revision_time(span.after),
-        "is_import": known is not None and known.is_import and known.revision > span.before,
-        "known": known,
-        "downloads": [
-            (title, _download_url(subject, span, extension, has_contents=has_contents))
-            for title, extension in (("CSV", "csv"), ("JSON Lines", "jsonl"))
-        ],
-    }
-
-
-def _page(parts: list, after: str) -> tuple[list, str]:
-    """Return a page of rows, and the position of the next page (part and primary key); empty on the last
-    page.
-    """
-    number, _, pk = after.partition("-")
-    first, last = (
-        (int(number), int(pk)) if number.isdecimal() and pk.isdecimal() and len(after) < 30 else (0, 0)
-    )
-    rows: list[tuple[int, object]] = []
-    for index, part in enumerate(parts):
-        if index < first or len(rows) > ROWS_PER_PAGE:
-            continue
-        start = last if index == first else 0
-        page = part.filter(pk__gt=start).order_by("pk")[: ROWS_PER_PAGE + 1 - len(rows)]
-        rows += [(index, row) for row in page]
-    position = (
-        f"{rows[ROWS_PER_PAGE - 1][0]}-{rows[ROWS_PER_PAGE - 1][1].pk}" if len(rows) > ROWS_PER_PAGE else ""
-    )
-    return [row for _, row in rows[:ROWS_PER_PAGE]], position
-
-
-def _download_url(subject: Address | str, span: Span, extension: str, *, has_contents: bool) -> str:
     query = {
         "principal" if isinstance(subject, str) else "entity": subject,
         "since": span.before,
         "until": span.after,
     }
-    if has_contents:
+    if "contents" in request.GET:
         query["contents"] = "true"
-    return f"{reverse(f'rest-differences-{extension}')}?{urlencode(query, safe=':')}"
+    listed = Differences(request.user, {"contents": False} | query)
+    # the position: the number of a part and a primary key
+    part, _, pk = text_parameter(request, "after", max_characters=30).partition("-")
+    is_valid = part.isdecimal() and pk.isdecimal()
+    rows, following = listed.page([int(part), [int(pk)]] if is_valid else None, ROWS_PER_PAGE)
+    known = known_since(subject)
+    return {
+        "rows": list(as_differences(rows, span)),
+        "span": span,
+        "subject": subject,
+        "next_position": f"{following[0]}-{following[1][0]}" if following else "",
+        "since_time": revision_time(span.before),
+        "until_time": revision_time(span.after),
+        "is_import": known is not None and known.is_import and known.revision > span.before,
+        "downloads": download_links(
+            Differences,
+            lambda extension: f"{reverse(f'rest-differences-{extension}')}?{urlencode(query, safe=':')}",
+        ),
+    }

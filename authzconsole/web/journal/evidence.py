@@ -6,6 +6,7 @@ from typing import NamedTuple
 from django import forms
 from django.core.exceptions import ValidationError
 from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
@@ -32,6 +33,7 @@ from grants.roles.capabilities import Capability
 
 ROWS_PER_PAGE = 20
 SECTION = "evidence"
+EVIDENCE = Evidence.objects.select_related("job__requested_by")
 
 
 class Moment(NamedTuple):
@@ -110,8 +112,7 @@ class EvidenceList(FormPage):
         return see_other(reverse("evidence", args=[evidence.pk]))
 
     def get_context_data(self, **context) -> dict:
-        rows = Evidence.objects.select_related("job__requested_by").order_by("-pk")
-        page = paginate_sequence(self.request, rows, max_rows=ROWS_PER_PAGE)
+        page = paginate_sequence(self.request, EVIDENCE.order_by("-pk"), max_rows=ROWS_PER_PAGE)
         return super().get_context_data(**context) | {
             "page": page,
             "public_key": "" if read_only_reason() else public_key(),
@@ -121,7 +122,7 @@ class EvidenceList(FormPage):
 @require_safe
 @capability_required(Capability.READ_JOURNAL)
 def evidence_page(request: HttpRequest, pk: int) -> HttpResponse:
-    evidence = _evidence_or_404(pk)
+    evidence = get_object_or_404(EVIDENCE, pk=pk)
     template = (
         "journal/evidence/_progress.html"
         if requested_section(request) == SECTION
@@ -134,7 +135,7 @@ def evidence_page(request: HttpRequest, pk: int) -> HttpResponse:
 @capability_required(Capability.READ_JOURNAL)
 def download_evidence(request: HttpRequest, pk: int) -> HttpResponse:
     """Stream the bundle."""
-    evidence = _evidence_or_404(pk)
+    evidence = get_object_or_404(EVIDENCE, pk=pk)
     if not evidence.job.result_path:
         raise Http404("there is no file")
     try:
@@ -156,10 +157,3 @@ def _again_url(evidence: Evidence) -> str:
             **({"kind": evidence.kind} if evidence.kind else {}),
         },
     )
-
-
-def _evidence_or_404(pk: int) -> Evidence:
-    evidence = Evidence.objects.select_related("job__requested_by").filter(pk=pk).first()
-    if evidence is None:
-        raise Http404("there is no such evidence")
-    return evidence

@@ -14,13 +14,13 @@ from django.views.decorators.http import require_safe
 from authzconsole.lists.files import list_file
 from authzconsole.lists.journal import JournalLines
 from authzconsole.web.forms import AddressField, ListForm, PrincipalField, TextField, TimeFilterField
-from authzconsole.web.journal.rows import ACTION_LABELS, journal_row, journal_rows, plan_number
+from authzconsole.web.journal.rows import journal_row, journal_rows, plan_number
 from authzconsole.web.shared.guard import capability_required
 from authzconsole.web.shared.paging import Page, keyset_page
 from authzconsole.web.shared.parameters import number_parameter
 from authzconsole.web.shared.principal_input import with_default_type
 from authzconsole.web.shared.rendering import render_page, requested_section
-from grants.journal import current_head, read_only_reason, verify_part
+from grants.journal import ACTIONS, current_head, read_only_reason, verify_part
 from grants.journal_keys import journal_keys
 from grants.models import JournalLine, Plan, User
 from grants.plans.effect import change_count, plan_counts
@@ -30,28 +30,10 @@ MAX_LINES_SHOWN = 20
 FOLDED = Q(action__in=("grant", "revoke", "user-activate", "user-deactivate"), detail__startswith="plan ")
 
 
-@dataclass(frozen=True, slots=True)
-class FoldedPlan:
-    """The changes of an applied plan. rows: the newest MAX_LINES_SHOWN of its lines. url: the page with all
-    changes.
+def folded_plans(lines: Iterable[JournalLine]) -> dict[int, dict]:
+    """Return the changes of each applied plan, by the revision of the line about it: the plan, the number of its changes, and
+    the newest MAX_LINES_SHOWN of its lines. Runs two queries, or none.
     """
-
-    total: int
-    rows: list[dict]
-    url: str
-
-    @property
-    def more(self) -> int:
-        return max(0, self.total - len(self.rows))
-
-
-def lines_outside_plans(lines: QuerySet[JournalLine]) -> QuerySet[JournalLine]:
-    """Return the lines without those that `folded_plans` shows."""
-    return lines.exclude(FOLDED)
-
-
-def folded_plans(lines: Iterable[JournalLine]) -> dict[int, FoldedPlan]:
-    """Return the folded plan of each line about an applied plan, by revision. Runs two queries, or none."""
     applied = {
         line.revision: number
         for line in lines
@@ -65,11 +47,11 @@ def folded_plans(lines: Iterable[JournalLine]) -> dict[int, FoldedPlan]:
     stored = {line.revision: line for line in JournalLine.objects.filter(before)}
     plans = Plan.objects.in_bulk(set(applied.values()))
     return {
-        revision: FoldedPlan(
-            change_count(plan_counts(plans[number])),
-            list(_rows(stored, revision, number)),
-            reverse("plan", args=[number]),
-        )
+        revision: {
+            "plan": number,
+            "total": change_count(plan_counts(plans[number])),
+            "rows": list(_rows(stored, revision, number)),
+        }
         for revision, number in applied.items()
         if number in plans
     }
@@ -140,7 +122,7 @@ def journal_page(request: HttpRequest) -> HttpResponse:
     rows = form.filtered_list(request.user).rows()
     is_folded = not form.texts and request.GET.get("lines") != "all"
     search = _search_window(request, form, rows) if "text" in form.texts and form.is_valid() else None
-    lines = lines_outside_plans(rows) if is_folded else rows if search is None else search.rows
+    lines = rows.exclude(FOLDED) if is_folded else rows if search is None else search.rows
     page = _page(request, lines)
     plans = folded_plans(page.rows) if is_folded else {}
     template = "journal/_lines.html" if requested_section(request) == SECTION else "journal/page.html"
@@ -155,7 +137,7 @@ def journal_page(request: HttpRequest) -> HttpResponse:
             "has_folded": bool(plans),
             # the pager leads to the other lines that were searched
             "has_older": search is not None and search.first > 1 and not page.next_url,
-            "actions": sorted(ACTION_LABELS.items(), key=lambda item: item[1]),
+            "actions": sorted(ACTIONS.items(), key=lambda item: item[1]),
             "url": reverse("journal"),
             "head": (head := current_head()),
             "revision": head.revision,

@@ -1,89 +1,52 @@
-"""Prepare journal lines for display: labels of actions, and links to principal, entity and plan."""
+"""Prepare journal lines for display: labels of actions, and links to principal, entity and plan; and the latest lines of one
+entity or principal, for accounts that can read the journal.
+"""
 
 import re
 from collections.abc import Iterable
 
+from django.http import HttpRequest
 from django.urls import reverse
 
 from authzconsole.web.shared.times.periods import period_words
+from entities.models import Entity
+from grants.authority.rights import can_read_history
+from grants.journal import ACTIONS
 from grants.journal_details import PeriodDetail, parse_detail
-from grants.journal_queries import lines_of_applied_plans
+from grants.journal_queries import journal_lines, lines_of_applied_plans
 from grants.models import JournalLine
+from grants.policies.policy import Generation
 from grants.validity import Validity
 
-# by the stored action of a line; stored actions never change
-ACTION_LABELS = {
-    "grant": "Granted",
-    "revoke": "Revoked",
-    "begin": "Period began",
-    "expire": "Expired",
-    "plan": "Registered as planned",
-    "plan-apply": "Plan applied",
-    "plan-discard": "Plan discarded",
-    "register": "Registered",
-    "delete": "Deleted",
-    "recreate": "Recreated",
-    "describe": "Description changed",
-    "user-add": "User added",
-    "user-activate": "User activated",
-    "user-deactivate": "User deactivated",
-    "seal": "Journal sealed",
-    "user-change": "User changed",
-    "role-set": "Console role changed",
-    "password-set": "Password set",
-    "principal-add": "Account became a principal",
-    "group-add": "Group added",
-    "group-change": "Group changed",
-    "group-remove": "Group removed",
-    "user-rename": "User renamed",
-    "group-rename": "Group renamed",
-    "user-remove": "User removed",
-    "token-remove": "Token removed",
-    "member-add": "Member added",
-    "member-remove": "Member removed",
-    "generation-activate": "Generation activated",
-    "generation-propose": "Generation proposed",
-    "schedule-on": "Nightly run switched on",
-    "schedule-off": "Nightly run switched off",
-    "schedule-change": "Nightly run changed",
-    "run-start": "Run started",
-    "run-cancel": "Run cancelled",
-    "token-add": "Token created",
-    "token-revoke": "Token revoked",
-    "identity-link": "Identity linked",
-    "identity-unlink": "Identity unlinked",
-    "storage-identity": "Storage identity changed",
-    "sessions-end": "Sessions ended",
-    "factor-add": "Second factor added",
-    "factor-remove": "Second factor removed",
-    "factor-reset": "Second factors reset",
-    "sign-in-limits-clear": "Sign-in limits cleared",
-    "break-glass-start": "Break-glass access started",
-    "break-glass-end": "Break-glass access ended",
-    "break-glass-review": "Break-glass access reviewed",
-    "webhook-add": "Webhook created",
-    "webhook-change": "Webhook changed",
-    "webhook-delete": "Webhook deleted",
-    "request-create": "Access requested",
-    "request-approve": "Request approved",
-    "request-deny": "Request denied",
-    "request-ask": "Question asked",
-    "request-answer": "Question answered",
-    "request-cancel": "Request withdrawn",
-    "request-expire": "Request expired",
-    "approvers-set": "Approvers of a namespace changed",
-    "delegation-set": "Limits of delegation changed",
-    "steward-add": "Data steward assigned",
-    "steward-remove": "Data steward removed",
-    "review-start": "Review started",
-    "review-answer": "Review items answered",
-    "review-assign": "Review items moved",
-    "review-sign-off": "Review items signed off",
-    "review-finish": "Review finished",
-    "review-cancel": "Review cancelled",
-    "review-retry": "Review prepared again",
-    "usage-import": "Use imported",
-}
+MAX_LINES = 8
+
+
+def history_section(request: HttpRequest, entity: Entity, generation: Generation) -> dict | None:
+    """Return the section of an entity's page; None for accounts that cannot read the journal."""
+    if not can_read_history(request.user, entity):
+        return None
+    section = latest_journal_lines(request, entity=str(entity))
+    if request.user.can_read_journal:
+        return section | {"has_pages": True}
+    # a data steward cannot open the pages of the journal and of principals
+    for row in section["lines"]:
+        row["plan_url"] = ""
+    return section | {"is_plain": True}
+
+
+def latest_journal_lines(request: HttpRequest, **filters: str) -> dict:
+    """Return the latest lines that match all filters, and the URL of the journal with the same filters. Runs
+    one query.
+
+    A page that shows an earlier state does not list later lines.
+    """
+    lines = journal_lines(**filters)
+    if past := getattr(request, "past", None):
+        lines = lines.filter(place__lte=past.revision)
+    lines = lines[:MAX_LINES]
+    return {"lines": journal_rows(lines), "url": reverse("journal", query=filters)}
+
+
 # the detail of these lines starts with a plan number; the detail of other lines is free text
 ACTIONS_OF_PLANS = {
     "plan",
@@ -102,7 +65,7 @@ _PLAN = re.compile(r"plan (\d{1,18})(?=:|$)")
 
 def action_label(action: str) -> str:
     """Return the label of an action; the action itself if it has none."""
-    return ACTION_LABELS.get(action, action)
+    return ACTIONS.get(action, action)
 
 
 def plan_number(line: JournalLine) -> int | None:

@@ -19,7 +19,6 @@ from authzconsole.common.webhooks.services import (
 from authzconsole.models import Webhook
 from authzconsole.web.accounts.reauthentication import recent_authentication_required
 from authzconsole.web.forms import ConsoleForm, FormPage, NameInput, TextField, TextsField, reason_field
-from authzconsole.web.journal.rows import ACTION_LABELS
 from authzconsole.web.shared.guard import capability_required, request_author
 from authzconsole.web.shared.paging import paginate_sequence
 from authzconsole.web.shared.rendering import render_page, see_other
@@ -74,8 +73,7 @@ class WebhookForm(ConsoleForm):
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
-        labels = [(action, ACTION_LABELS.get(action, action)) for action in ACTIONS]
-        self.fields["action"].choices = sorted(labels, key=lambda choice: choice[1])
+        self.fields["action"].choices = sorted(ACTIONS.items(), key=lambda choice: choice[1])
 
 
 @method_decorator(sensitive_variables("secret"), name="perform")

@@ -4,11 +4,11 @@ are permitted.
 
 from collections.abc import Collection, Mapping
 
-from django.contrib.auth.models import Group
 from django.http import HttpRequest
 
 from authzconsole.lists.access import WhatCan
 from authzconsole.lists.files import download_links
+from authzconsole.web.people.profile import Profile
 from authzconsole.web.shared.access_ways import way_rows
 from authzconsole.web.shared.paging import Page, url_with, url_with_query
 from authzconsole.web.shared.parameters import choice_parameter, text_parameter
@@ -20,8 +20,7 @@ from entities.vocabulary import KINDS, Privilege, join_words, quantity
 from grants.access.what_can import MAX_COUNTED, AccessibleEntities, EntityAccess, EntityFilter
 from grants.active_generation import active_generation
 from grants.evaluation.entity_filters import visibility_condition
-from grants.models import User
-from grants.policies.policy import Generation
+from grants.principal_names import parse_principal
 
 ROWS_PER_PAGE = 20
 # What people do with entities, as (kind, operation, verb), for the sentences on a person's own page.
@@ -37,22 +36,18 @@ PHRASES = (
 COUNT = "count"
 
 
-def effective_access_section(
-    request: HttpRequest, principal: User | Group, generation: Generation, *, is_own: bool
-) -> dict:
-    """Return the context of the section. is_own: the account lists only entities that it sees or has grants
-    on.
-    """
-    where = _filter(request)
-    subject_type, name = (
-        ("user", principal.username) if isinstance(principal, User) else ("group", principal.name)
-    )
+def effective_access_section(request: HttpRequest, profile: Profile) -> dict:
+    """Return the context of the section. On its own page, an account lists only entities that it sees or has grants on."""
+    where, is_own = _filter(request), profile.is_own
     entities = AccessibleEntities.of(
-        subject_type, name, generation, where, visible_in=active_generation() if is_own else None
+        *parse_principal(profile.address),
+        profile.generation,
+        where,
+        visible_in=active_generation() if is_own else None,
     )
     after = _position(request)
     page = entities.page(after, ROWS_PER_PAGE)
-    linked = _visible(page.rows, principal, generation) if is_own else None
+    linked = _visible(page.rows, profile) if is_own else None
     is_counted = entities.is_quickly_counted or COUNT in request.GET
     counts = entities.counts(MAX_COUNTED if entities.is_quickly_counted else None) if is_counted else {}
     return {
@@ -79,7 +74,7 @@ def effective_access_section(
         "sentences": _sentences(entities, counts)
         if is_own and not where.operation and entities.is_quickly_counted
         else [],
-        "downloads": _downloads(request, f"{subject_type}:{name}", where),
+        "downloads": _downloads(request, profile.address, where),
     }
 
 
@@ -107,17 +102,14 @@ def _position(request: HttpRequest) -> Address | None:
         return None
 
 
-def _visible(
-    rows: list[EntityAccess], principal: User | Group, generation: Generation
-) -> Collection[Address]:
+def _visible(rows: list[EntityAccess], profile: Profile) -> Collection[Address]:
     """Return the addresses of rows and paths that the principal can see. Runs one query."""
     addresses = {row.address for row in rows}
     addresses |= {
         parse_address(path.entity) for row in rows for ways in row.ways.values() for path in ways.listed_paths
     }
-    return entities_at(
-        addresses, Entity.objects.filter(visibility_condition(principal, generation, row_by_row=True))
-    )
+    is_visible = visibility_condition(profile.principal, profile.generation, row_by_row=True)
+    return entities_at(addresses, Entity.objects.filter(is_visible))
 
 
 def _row(row: EntityAccess, linked: Collection[Address] | None) -> dict:

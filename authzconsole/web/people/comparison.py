@@ -9,7 +9,6 @@ from authzconsole.web.shared.parameters import name_parameter
 from authzconsole.web.shared.principal_input import name_from_input
 from authzconsole.web.shared.privilege_cells import held_privileges, privilege_cells
 from authzconsole.web.shared.rendering import render_page, requested_section
-from entities.text import storage_fault
 from grants.models import User
 from grants.principals.principal_lists import MAX_COUNTED, capped_count
 from grants.principals.user_comparison import MAX_DIFFERENCES, compare_groups, differing_entities
@@ -31,20 +30,15 @@ def compare_users(request: HttpRequest) -> HttpResponse:
         "can_change": request.user.can_administer,
     }
     if all(names.values()):
-        context |= _comparison(request, names)
+        users = [User.objects.filter(username=name).first() for name in names.values()]
+        unknown_names = [name for name, user in zip(names.values(), users, strict=True) if user is None]
+        context |= (
+            {"fault": f"No user named {unknown_names[0]}."}
+            if unknown_names
+            else _differences(request, *users)
+        )
     is_section = requested_section(request) == "differences" and "page" in context
     return render_page(request, "people/_differences.html" if is_section else "people/compare.html", context)
-
-
-def _comparison(request: HttpRequest, names: dict[str, str]) -> dict:
-    users = {
-        field: None if storage_fault(name) else User.objects.filter(username=name).first()
-        for field, name in names.items()
-    }
-    unknown_names = [names[field] for field, user in users.items() if user is None]
-    if unknown_names:
-        return {"fault": f"No user named {unknown_names[0]}."}
-    return _differences(request, **users)
 
 
 def _differences(request: HttpRequest, one: User, other: User) -> dict:

@@ -1,6 +1,4 @@
-"""The manager of a user, who reviews the user's access in reviews with that rule: the section on the page,
-and the form.
-"""
+"""The form of the manager of a user, who reviews the user's access in reviews with that rule."""
 
 from django.contrib import messages
 from django.http import Http404, HttpResponse
@@ -13,22 +11,11 @@ from authzconsole.web.shared.links import principal_link, principal_url
 from authzconsole.web.shared.principal_input import principal_or_404
 from authzconsole.web.shared.rendering import see_other
 from grants.models import User
-from grants.models.reviews import UserManagerLink
 from grants.reviews.reviewers import set_manager
 
-MAX_REPORTS = 10
 
-
-def manager_section(user: User) -> dict:
-    """Return the manager of a user, and the first users that the user manages. Runs two queries."""
-    manager = User.objects.filter(report_links__user=user).first()
-    reports = list(User.objects.filter(manager_link__manager=user).order_by("username")[: MAX_REPORTS + 1])
-    return {
-        "manager": manager,
-        "reports": reports[:MAX_REPORTS],
-        "max_reports": MAX_REPORTS,
-        "is_cut": len(reports) > MAX_REPORTS,
-    }
+def manager_of(user: User) -> User | None:
+    return User.objects.filter(report_links__user=user).first()
 
 
 class ManagerForm(ConsoleForm):
@@ -52,8 +39,7 @@ class ChangeManager(ForAdministrators, FormPage):
             raise Http404("groups have no manager")
 
     def get_initial(self) -> dict:
-        link = UserManagerLink.objects.filter(user=self.user).select_related("manager").first()
-        return {"manager": str(link.manager) if link else ""}
+        return {"manager": str(manager_of(self.user) or "")}
 
     def get_form(self) -> ManagerForm:
         form = super().get_form()

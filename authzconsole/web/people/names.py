@@ -1,10 +1,8 @@
 """The forms that rename or remove a user or group. Each first shows the effects of the change."""
 
-from collections.abc import Iterator
-
 from django.contrib.auth.models import Group
 from django.db.models import Count
-from django.http import HttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 
 from authzconsole.models import ApiToken
@@ -50,21 +48,20 @@ class RenamePrincipal(ForAdministrators, FormPage):
         self.subject = principal_or_404(self.kwargs["principal"])
 
     def get_initial(self) -> dict:
-        return {"name": _name(self.subject)}
+        return {"name": principal_link(self.subject).name}
 
     def perform(self, form: RenameForm) -> HttpResponse:
         subject, new_name = self.subject, form.cleaned_data["name"]
         rename = rename_user if isinstance(subject, User) else rename_group
         author = request_author(self.request, form.cleaned_data["reason"])
-        show_outcome(self.request, rename(author=author, name=_name(subject), new_name=new_name))
-        type_ = "user" if isinstance(subject, User) else "group"
-        return see_other(principal_url("person", f"{type_}:{new_name}"))
+        link = principal_link(subject)
+        show_outcome(self.request, rename(author=author, name=link.name, new_name=new_name))
+        return see_other(principal_url("person", f"{link.type}:{new_name}"))
 
     def get_context_data(self, **context) -> dict:
         return super().get_context_data(**context) | {
-            **_page_context(self.subject),
-            "effects": list(_rename_effects(self.subject)),
-            "guard": "" if self.request.method == "POST" else _guard_text(self.subject),
+            **_page_context(self.request, self.subject),
+            "grants": capped_count(self.subject.grants),
         }
 
 
@@ -101,75 +98,42 @@ class RemovalPage(ForAdministrators, EffectPage):
         return see_other(reverse("people") + ("" if isinstance(self.subject, User) else "?type=group"))
 
     def get_context_data(self, **context) -> dict:
-        subject = self.subject
-        grants = dict(subject.grants.order_by().values_list("content_object__state").annotate(Count("pk")))
         context = super().get_context_data(**context)
         return context | {
-            **_page_context(subject),
-            "effects": list(_removal_effects(subject)),
-            "guard": "" if self.request.method == "POST" else _guard_text(subject, is_removal=True),
-            "grants": [(state.label.lower(), grants[state]) for state in State if grants.get(state)],
-            "total_grants": sum(grants.values()),
+            **_page_context(self.request, self.subject, is_removal=True),
+            "grants": grants_by_state(self.subject),
             "stranding": self.loss,
             "effect": context["effect"] or self.effect(context["form"]),
         }
 
 
-def _name(subject: User | Group) -> str:
-    return subject.username if isinstance(subject, User) else subject.name
+def grants_by_state(subject: User | Group) -> list[tuple[str, int]]:
+    """Return the number of direct grants on planned, live and deleted entities, without those that are 0. Runs one query."""
+    counts = dict(subject.grants.order_by().values_list("content_object__state").annotate(Count("pk")))
+    return [(state.label.lower(), counts[state]) for state in State if counts.get(state)]
 
 
-def _guard_text(subject: User | Group, *, is_removal: bool = False) -> str:
-    fault = name_guard_fault(subject, is_removal=is_removal)
-    verb = "removed" if is_removal else "renamed"
-    return f"{principal_link(subject).name} cannot be {verb}: {fault}." if fault else ""
+def ended_access(user: User) -> dict:
+    """Return the numbers of sessions and API tokens of a user."""
+    return {
+        "sessions": capped_count(active_sessions(user)),
+        "tokens": capped_count(ApiToken.objects.active().filter(owner=user)),
+    }
 
 
-def _rename_effects(subject: User | Group) -> Iterator[str]:
-    """Yield a sentence for each effect of a new name."""
-    yield f"{_count(capped_count(subject.grants), 'direct grant')} and {_members(subject)} stay."
-    if isinstance(subject, User):
-        yield (
-            f"{_count(capped_count(ApiToken.objects.active().filter(owner=subject)), 'API token')} and "
-            f"{_count(capped_count(active_sessions(subject)), 'session')} keep working. The user signs in with the new name."
-        )
-    yield from _plan_effects(subject)
-    yield "The journal, reports and files keep the old name. A later import that names the old one adds it again."
-
-
-def _removal_effects(subject: User | Group) -> Iterator[str]:
-    """Yield a sentence for each effect of the removal, except the revoked grants."""
-    yield f"{_members(subject).capitalize()} end."
-    if isinstance(subject, User):
-        yield (
-            f"{_count(capped_count(ApiToken.objects.active().filter(owner=subject)), 'API token')} and "
-            f"{_count(capped_count(active_sessions(subject)), 'session')} end. Second factors and sign-in links are deleted."
-        )
-    yield from _plan_effects(subject)
-    yield "The journal keeps the name. A removal cannot be undone."
-
-
-def _plan_effects(subject: User | Group) -> Iterator[str]:
-    kind = "user" if isinstance(subject, User) else "group"
+def _page_context(request: HttpRequest, subject: User | Group, *, is_removal: bool = False) -> dict:
+    """Return the principal, why it cannot be changed, and the numbers of what the change affects."""
+    link, is_user = principal_link(subject), isinstance(subject, User)
+    fault = "" if request.method == "POST" else name_guard_fault(subject, is_removal=is_removal)
     items = PlanItem.objects.filter(
-        plan__state=PlanState.PROPOSED, principal_type=kind, principal_name=_name(subject)
+        plan__state=PlanState.PROPOSED, principal_type=link.type, principal_name=link.name
     )
-    if total := items.order_by().values("plan").distinct().count():
-        yield f"{_count(total, 'proposed plan')} with this {kind} become{'s' if total == 1 else ''} stale."
-
-
-def _members(subject: User | Group) -> str:
-    rows = subject.groups if isinstance(subject, User) else subject.user_set
-    return _count(capped_count(rows), "membership")
-
-
-def _count(total: int, noun: str) -> str:
-    return (
-        f"over {MAX_COUNTED:,} {noun}s"
-        if total > MAX_COUNTED
-        else f"{total:,} {noun}{'' if total == 1 else 's'}"
-    )
-
-
-def _page_context(subject: User | Group) -> dict:
-    return {"principal": principal_link(subject), "is_user": isinstance(subject, User)}
+    return {
+        "principal": link,
+        "is_user": is_user,
+        "guard": f"{link.name} cannot be {'removed' if is_removal else 'renamed'}: {fault}." if fault else "",
+        "max_counted": MAX_COUNTED,
+        "memberships": capped_count(subject.groups if is_user else subject.user_set),
+        "plans": items.order_by().values("plan").distinct().count(),
+        **(ended_access(subject) if is_user else {}),
+    }

@@ -1,22 +1,20 @@
 """The checklist that off-boards a user with one plan, and the entities that removing a group would strand."""
 
+from collections import Counter
 from collections.abc import Iterable
 
 from django.contrib.auth.models import Group
 from django.core.exceptions import PermissionDenied
-from django.db.models import Count
 from django.http import HttpRequest, HttpResponse
 
 from authzconsole.common.messages import READ_ONLY_ACCOUNT
-from authzconsole.models import ApiToken
-from authzconsole.sessions import active_sessions
 from authzconsole.web.forms import ConsoleForm, FlagField, FormPage, TextField
+from authzconsole.web.people.names import ended_access, grants_by_state
 from authzconsole.web.plans.plan_pages import plan_url
 from authzconsole.web.shared.guard import request_author
 from authzconsole.web.shared.links import principal_link
 from authzconsole.web.shared.principal_input import principal_from_input, principal_or_404, with_default_type
-from authzconsole.web.shared.rendering import render_page, see_other
-from entities.models import State
+from authzconsole.web.shared.rendering import see_other
 from grants.models import User
 from grants.plans.sources.off_boarding import HeldEntity, OffBoarding, held_entities, off_boarding_plan
 from grants.principals.administrator_loss import loss_if_removed
@@ -76,19 +74,17 @@ class OffBoard(FormPage):
 
     capabilities = (Capability.READ_ALL,)
     form_class = OffBoardingForm
-    template_name = "people/changes/off_board.html"
 
     def prepare(self) -> None:
         self.subject = principal_or_404(self.kwargs["principal"])
 
-    def get(self, request: HttpRequest, *args, **kwargs) -> HttpResponse:
-        if isinstance(self.subject, Group):
-            return _group_response(request, self.subject)
-        return super().get(request, *args, **kwargs)
+    def get_template_names(self) -> list[str]:
+        is_group = isinstance(self.subject, Group)
+        return [f"people/changes/{'group_removal' if is_group else 'off_board'}.html"]
 
     def post(self, request: HttpRequest, *args, **kwargs) -> HttpResponse:
         if isinstance(self.subject, Group):
-            return _group_response(request, self.subject)
+            return self.get(request)
         if not request.user.can_administer:
             raise PermissionDenied(READ_ONLY_ACCOUNT)
         return super().post(request, *args, **kwargs)
@@ -101,23 +97,26 @@ class OffBoard(FormPage):
         return see_other(plan_url(off_boarding_plan.create(author, form.choices(self.subject))))
 
     def get_context_data(self, **context) -> dict:
-        context, user = super().get_context_data(**context), self.subject
-        form = context["form"]
+        context = super().get_context_data(**context) | {
+            "principal": principal_link(self.subject),
+            "can_change": self.request.user.can_administer,
+            "max_counted": MAX_COUNTED,
+        }
+        if isinstance(self.subject, Group):
+            return context | _group_context(self.subject)
+        return context | self._user_context(context["form"])
+
+    def _user_context(self, form: OffBoardingForm) -> dict:
+        user = self.subject
         held = held_entities(user)
         stranded = [row for row in held if row.is_stranded]
-        grants = dict(user.grants.order_by().values_list("content_object__state").annotate(Count("pk")))
-        groups = list(user.groups.order_by("name"))
-        return context | {
-            "principal": principal_link(user),
+        groups, grants = list(user.groups.order_by("name")), grants_by_state(user)
+        return ended_access(user) | {
             "user": user,
-            "can_change": self.request.user.can_administer,
             "groups": groups[:MAX_PRINCIPALS],
             "total_groups": len(groups),
-            "grants": [(state.label.lower(), grants[state]) for state in State if grants.get(state)],
-            "total_grants": sum(grants.values()),
-            "sessions": capped_count(active_sessions(user)),
-            "tokens": capped_count(ApiToken.objects.active().filter(owner=user)),
-            "max_counted": MAX_COUNTED,
+            "grants": grants,
+            "total_grants": sum(total for _, total in grants),
             "total_held": len(held),
             "total_stranded": len(stranded),
             "without_admin": sum(row.admin_count == 0 for row in stranded),
@@ -137,10 +136,7 @@ def _entity_row(row: HeldEntity, form: OffBoardingForm) -> dict:
 
 
 def _namespace_rows(held: Iterable[HeldEntity], form: OffBoardingForm) -> list[dict]:
-    totals: dict = {}
-    for row in held:
-        if row.entity.namespace is not None:
-            totals[row.entity.namespace] = totals.get(row.entity.namespace, 0) + 1
+    totals = Counter(row.entity.namespace for row in held if row.entity.namespace is not None)
     names = sorted(totals, key=lambda namespace: namespace.key)[:MAX_NAMESPACES]
     return [
         {
@@ -154,29 +150,14 @@ def _namespace_rows(held: Iterable[HeldEntity], form: OffBoardingForm) -> list[d
     ]
 
 
-def _group_response(request: HttpRequest, group: Group) -> HttpResponse:
-    loss = loss_if_removed(group)
-    return render_page(
-        request,
-        "people/changes/group_removal.html",
-        {
-            "principal": principal_link(group),
-            "loss": loss,
-            "max_counted": MAX_COUNTED,
-            "more": loss.total - len(loss.entities),
-            "can_change": request.user.can_administer,
-            **_affected_members(group),
-        },
-    )
-
-
-def _affected_members(group: Group) -> dict:
-    """Return the active members of the group.
-
-    They lose the privileges that they hold only through the group.
+def _group_context(group: Group) -> dict:
+    """Return the entities that removing the group would strand, and its active members, who lose the privileges that they hold
+    only through the group.
     """
-    members = group.user_set.active_principals()
+    loss, members = loss_if_removed(group), group.user_set.active_principals()
     return {
+        "loss": loss,
+        "more": loss.total - len(loss.entities),
         "grants": capped_count(group.grants),
         "total_members": capped_count(members),
         "members": list(members.order_by("username")[:MAX_PRINCIPALS]),

@@ -4,7 +4,6 @@ An account sees its own page at `my-access`, without forms and without the names
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import wraps
 
 from django.contrib.auth.models import Group
@@ -15,9 +14,10 @@ from django.views.decorators.http import require_safe
 
 from authzconsole.web.accounts.account_pages import account_or_404, account_section
 from authzconsole.web.forms import PeriodForm
-from authzconsole.web.journal.history import latest_journal_lines
+from authzconsole.web.journal.rows import latest_journal_lines
 from authzconsole.web.people.access import effective_access_section
-from authzconsole.web.people.managers import manager_section
+from authzconsole.web.people.managers import manager_of
+from authzconsole.web.people.profile import Profile
 from authzconsole.web.people.visibility_tree import visibility_section
 from authzconsole.web.shared.guard import capability_required
 from authzconsole.web.shared.links import principal_link, principal_url
@@ -39,7 +39,6 @@ from grants.errors import PrincipalError
 from grants.evaluation.entity_filters import visibility_condition
 from grants.models import User, UserGrant, type_of
 from grants.plans.sources.expired import PeriodScope
-from grants.policies.policy import Generation
 from grants.principal_names import parse_principal
 from grants.principals.principal_lists import MAX_COUNTED, capped_count, directly_granted_entities
 from grants.principals.renaming import current_name
@@ -49,28 +48,7 @@ from grants.roles.capabilities import Capability
 ROWS_PER_PAGE = 20
 IS_LIMITED = Q(valid_from__isnull=False) | Q(valid_until__isnull=False)
 MAX_GROUPS = 200
-
-
-@dataclass(frozen=True, slots=True)
-class Profile:
-    """The principal that a page shows. is_own: an account sees its own page, on which it cannot change
-    anything.
-    """
-
-    principal: User | Group
-    url: str
-    generation: Generation
-    can_change: bool
-    is_own: bool = False
-
-    @property
-    def address(self) -> str:
-        """The principal as text, such as `user:alice`."""
-        return f"user:{self.principal.username}" if self.is_user else f"group:{self.principal.name}"
-
-    @property
-    def is_user(self) -> bool:
-        return isinstance(self.principal, User)
+MAX_REPORTS = 10
 
 
 def _past_subject(principal: str) -> str | None:
@@ -275,24 +253,24 @@ def _own_rows(profile: Profile, entities: list[Entity]) -> list[dict]:
     ]
 
 
-def _visibility(request: HttpRequest, profile: Profile) -> dict:
-    return visibility_section(request, profile.principal, profile.generation)
-
-
-def _access(request: HttpRequest, profile: Profile) -> dict:
-    return effective_access_section(request, profile.principal, profile.generation, is_own=profile.is_own)
-
-
 def _manager(request: HttpRequest, profile: Profile) -> dict | None:
-    """Return the manager of a user; None for a group, on the page of the account itself, and for an earlier
-    state, because managers have no history."""
+    """Return the manager of a user, and the first users that the user manages; None for a group, on the page of the account
+    itself, and for an earlier state, because managers have no history.
+    """
     if (
         profile.is_own
         or not isinstance(profile.principal, User)
         or getattr(request, "past", None) is not None
     ):
         return None
-    return manager_section(profile.principal)
+    reports = User.objects.filter(manager_link__manager=profile.principal).order_by("username")
+    found = list(reports[: MAX_REPORTS + 1])
+    return {
+        "manager": manager_of(profile.principal),
+        "reports": found[:MAX_REPORTS],
+        "max_reports": MAX_REPORTS,
+        "is_cut": len(found) > MAX_REPORTS,
+    }
 
 
 def _history(request: HttpRequest, profile: Profile) -> dict | None:
@@ -303,8 +281,8 @@ def _history(request: HttpRequest, profile: Profile) -> dict | None:
 
 # by the id of the section; its template is people/_<id>.html
 SECTIONS: dict[str, Callable[[HttpRequest, Profile], dict | None]] = {
-    "access": _access,
-    "visibility": _visibility,
+    "access": effective_access_section,
+    "visibility": visibility_section,
     "grants": _grants,
     "groups": _groups,
     "members": _members,

@@ -108,22 +108,19 @@ class ChoosePlan(ForAdministrators, FormPage):
         try:
             if request.method == "POST":
                 return see_other(plan_url(self.create(request_author(request), values)))
-            found, context = self.choices(values)
+            choices, context = self.choices(values)
         except Refusal as error:
             messages.error(request, f"{self.refusal}{error}.")
             return see_other(self.back())
-        choices = [replace(choice, title=choice.title or choice.value) for choice in found]
         return self.render_to_response(
             {
                 "field": self.field,
                 "label": self.label,
-                "url": request.path,
                 "back": self.back(),
                 "choices": choices,
                 "first": next((choice for choice in choices if not choice.fault), None),
                 "has_kept": any(choice.kept is not None for choice in choices),
                 **context,
-                "hidden": list(context["hidden"].items()),
             }
         )
 

@@ -8,7 +8,8 @@ from itertools import islice
 from urllib.parse import urlencode
 
 from django.contrib import messages
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
@@ -168,10 +169,7 @@ def plan_page(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 def plan_or_404(pk: int) -> Plan:
-    plan = Plan.objects.select_related("inverse_of", "renewal_of").filter(pk=pk).first()
-    if plan is None:
-        raise Http404("there is no such plan")
-    return plan
+    return get_object_or_404(Plan.objects.select_related("inverse_of", "renewal_of"), pk=pk)
 
 
 def render_plan(

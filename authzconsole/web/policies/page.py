@@ -30,7 +30,7 @@ from grants.journal import lock_journal
 from grants.models import JobState, Plan, PlanState
 from grants.plans.create import PlanOrigin
 from grants.policies.catalogue import GENERATIONS
-from grants.policies.policy import Generation, Policy
+from grants.policies.policy import Generation
 from grants.policies.question import Question
 from grants.policies.wording import rule_in_words
 from grants.roles.capabilities import Capability
@@ -77,7 +77,7 @@ def policies_page(request: HttpRequest) -> HttpResponse:
             "only_differences": only_differences,
             "only_url": url_with(request, only=None if only_differences else "differences"),
             "tables": [table for table in tables if table["rows"]],
-            "lifecycle": [_lifecycle(item) for item in displayed],
+            "lifecycle": displayed,
             "differences": sum(table["differences"] for table in tables),
             "url": reverse("policies"),
             "can_activate": [item for item in displayed if item != active]
@@ -87,15 +87,6 @@ def policies_page(request: HttpRequest) -> HttpResponse:
             "kinds": [item for item in KINDS.values() if item.operations],
         },
     )
-
-
-def _lifecycle(generation: Generation) -> dict:
-    return {
-        "generation": generation,
-        "source": generation.lifecycle_source,
-        "creator": ", ".join(generation.creator_receives) or "nothing",
-        "deleting": "removed" if generation.deleting_removes_grants else "kept",
-    }
 
 
 def _table(kind: Kind, generation: Generation, other: Generation | None, *, only_differences: bool) -> dict:
@@ -115,13 +106,13 @@ def _rows(kind: Kind, generation: Generation, other: Generation | None) -> Itera
         yield {
             "operation": operation,
             "id": row_id(kind.name, operation),
-            "cells": [_cell(item) for item in (policy, other_policy) if item],
+            "cells": [
+                {"policy": item, "requirement": rule_in_words(item)}
+                for item in (policy, other_policy)
+                if item
+            ],
             "differs": other_policy is not None and policy.requirement != other_policy.requirement,
         }
-
-
-def _cell(policy: Policy) -> dict:
-    return {"policy": policy, "source": policy.source, "requirement": rule_in_words(policy)}
 
 
 class ActivationForm(ConsoleForm):
@@ -200,7 +191,7 @@ class ActivationPage(EffectPage):
             # the numbers of an older report differ from those of the effect
             "shows_report": is_done and (not later_changes or effect is None or "numbers" not in effect),
             "plans_since": _plans_applied_since(run) if run and later_changes else [],
-            "lifecycle": [_lifecycle(active), _lifecycle(generation)],
+            "lifecycle": [active, generation],
             "compare_url": f"{reverse('policies')}?generation={active.name}&with={generation.name}&only=differences",
         }
 

@@ -13,7 +13,7 @@ from analytics.models import AnalysisRun
 from analytics.results.query import ResultFilter
 from analytics.results.read import result_page
 from analytics.runs.selectors import changes_since, latest_run
-from authzconsole.web.ask.answers import MAX_MISSING_GRANTS, missing_grant_row
+from authzconsole.web.ask.answers import MAX_MISSING_GRANTS
 from authzconsole.web.reports.results import (
     REPORT_ERRORS,
     read_page,
@@ -76,15 +76,12 @@ def _closest_user_now(entity: Entity, latest: dict, generation: Generation) -> R
 
 def _current_answer(request: HttpRequest, entity: Entity, user: User, generation: Generation) -> dict:
     readiness = namespace_readiness(entity.address, user, generation, max_listed=MAX_MISSING_GRANTS)
-    principal = f"user:{user.username}"
     return {
         "forecast_url": f"{address_url('forecast', entity)}?{urlencode({'deleter': user.username})}",
         "ready": readiness.is_ready and user.is_active,
         "sentence": _sentence(user, readiness, generation),
-        "missing": [
-            missing_grant_row(grant, principal, request.user)
-            for grant in readiness.missing_grants[:MAX_MISSING_GRANTS]
-        ],
+        "principal": f"user:{user.username}",
+        "missing": readiness.missing_grants[:MAX_MISSING_GRANTS],
         "missing_more": max(0, readiness.missing_count - MAX_MISSING_GRANTS),
         "missing_total": readiness.missing_count,
     }
@@ -186,10 +183,7 @@ def missing_grants_page(request: HttpRequest, pk: int) -> HttpResponse:
         )
     except REPORT_ERRORS as error:
         return render_page(request, "reports/missing.html", context | {"fault": report_fault(run, error)})
-    missing_grants = [
-        missing_grant_row((parse_address(row["entity"]), Privilege.ADMIN), f"user:{user}", request.user)
-        for row in result.rows
-    ]
+    missing_grants = [(parse_address(row["entity"]), Privilege.ADMIN) for row in result.rows]
     page = numbered_page(
         request, missing_grants, number=number, total=result.total_rows, max_rows=ROWS_PER_PAGE
     )

@@ -6,7 +6,6 @@ from django.urls import reverse
 
 from authzconsole.web.forms import AddressField, ConsoleForm, FormPage, PrincipalField
 from authzconsole.web.shared.guard import request_author
-from authzconsole.web.shared.links import address_link_to, principal_link
 from authzconsole.web.shared.paging import paginate_sequence
 from authzconsole.web.shared.rendering import see_other
 from grants.models import NamespaceApprovers
@@ -37,12 +36,8 @@ class NamespaceApproversPage(FormPage):
 
     def get_context_data(self, **context) -> dict:
         rows = NamespaceApprovers.objects.select_related("group")
-        page = paginate_sequence(self.request, rows, max_rows=ROWS_PER_PAGE, name="page")
+        page = paginate_sequence(self.request, rows, max_rows=ROWS_PER_PAGE)
         return super().get_context_data(**context) | {
             "page": page,
             "can_change": self.request.user.can_administer,
-            "rows": [
-                {"address_link": address_link_to(row.address), "group": principal_link(row.group), "row": row}
-                for row in page.rows
-            ],
         }

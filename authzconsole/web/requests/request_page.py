@@ -2,11 +2,13 @@
 forms that decide, ask back, answer and withdraw.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
+from typing import ClassVar
 
 from django.contrib import messages
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from django.utils.functional import cached_property
 from django.views.decorators.http import require_safe
@@ -14,7 +16,6 @@ from django.views.decorators.http import require_safe
 from authzconsole.web.effects.wording import button_numbers, effect_sentence
 from authzconsole.web.forms import ConsoleForm, FlagField, FormPage, TextField, end_of_day, last_day
 from authzconsole.web.shared.guard import request_author
-from authzconsole.web.shared.links import address_link_to, principal_link_from_text
 from authzconsole.web.shared.rendering import render_page, requested_section, see_other
 from entities.address import Address
 from entities.vocabulary import quantity
@@ -82,10 +83,8 @@ def request_page(request: HttpRequest, pk: int) -> HttpResponse:
 
 def view_or_404(request: HttpRequest, pk: int) -> RequestView:
     """Return the request as the account sees it. Raise Http404 if it may not see it."""
-    row = visible_requests(request.user).select_related("subject").filter(pk=pk).first()
-    if row is None:
-        raise Http404("there is no such request")
-    return view_of(row, request.user)
+    rows = visible_requests(request.user).select_related("subject")
+    return view_of(get_object_or_404(rows, pk=pk), request.user)
 
 
 def render_request(
@@ -111,10 +110,9 @@ def _context(request: HttpRequest, view: RequestView, choice: ApprovalForm) -> d
         "title": _title(row, view),
         "url": reverse("request", args=[row.pk]),
         "last_day": last_day(row.requested_until),
-        "principal": principal_link_from_text(row.principal),
         "can_see_all": account.can_see_all,
-        "parts": [_part_row(part, account.can_see_all) for part in view.parts],
-        "events": list(row.events.all()),
+        "parts": view.parts,
+        "events": row.events.all(),
         "is_for_other": row.created_by != row.principal.removeprefix("user:"),
         "decide": _decide_context(view, choice, account.can_see_all)
         if view.can_approve and row.subject
@@ -127,14 +125,6 @@ def _title(row: AccessRequest, view: RequestView) -> str:
         return f"The access of user:{row.colleague}"
     titles = [part.title for part in view.parts]
     return f"{titles[0]} and {len(titles) - 1} more" if len(titles) > 1 else titles[0] if titles else "Access"
-
-
-def _part_row(part: AccessRequestPart, is_linked: bool) -> dict:
-    return {
-        "part": part,
-        "address_link": address_link_to(part.address, is_linked=is_linked) if part.address else None,
-        "plan_url": reverse("plan", args=[part.plan_id]) if is_linked and part.plan_id else "",
-    }
 
 
 def _decide_context(view: RequestView, choice: ApprovalForm, can_see_all: bool) -> dict:
@@ -150,7 +140,7 @@ def _decide_context(view: RequestView, choice: ApprovalForm, can_see_all: bool) 
     )
     end = row.requested_until
     context = {
-        "parts": [_background_row(background, choice, can_see_all) for background in backgrounds],
+        "parts": [_background_row(background, choice) for background in backgrounds],
         "max_day": last_day(end),
         "until": choice["until"].value() or last_day(end),
         "comment": choice["comment"].value() or "",
@@ -176,10 +166,7 @@ def _decide_context(view: RequestView, choice: ApprovalForm, can_see_all: bool) 
         "confirmation": f"Also give {quantity(beyond, 'permission', 'permissions')} beyond what was requested"
         if beyond
         else "",
-        "rows": [
-            {"address_link": address_link_to(address), "text": _operations_of(effect, address)}
-            for address, _ in shown
-        ],
+        "rows": [(address, _operations_of(effect, address)) for address, _ in shown],
         "more": len(effect.entities) - len(shown) if can_see_all else 0,
     }
 
@@ -218,31 +205,14 @@ def _chosen_proposal(background: PartBackground, choice: ApprovalForm) -> Propos
     )
 
 
-def _background_row(background: PartBackground, choice: ApprovalForm, is_linked: bool) -> dict:
+def _background_row(background: PartBackground, choice: ApprovalForm) -> dict:
     chosen = _chosen_proposal(background, choice)
-    return _part_row(background.part, is_linked) | {
+    return {
         "background": background,
         "is_checked": choice.has(background.part) and chosen is not None,
         "chosen": chosen,
-        "held": [
-            f"{privilege} (through {principal})" if principal.startswith("group:") else str(privilege)
-            for privilege, principal in background.held.items()
-        ],
-        "nearby": [address_link_to(address, is_linked=is_linked) for address in background.nearby],
         "nearby_more": max(0, background.nearby_count - len(background.nearby)),
-        "proposals": [(proposal, _beyond_words(proposal)) for proposal in background.proposals],
-        "state": "" if background.state in ("", "live") else background.state,
     }
-
-
-def _beyond_words(proposal: Proposal) -> str:
-    if proposal.beyond is None:
-        return ""
-    return (
-        f"{quantity(proposal.beyond, 'other permission', 'other permissions')}"
-        if proposal.beyond
-        else "nothing else"
-    )
 
 
 class StepForm(ConsoleForm):
@@ -266,25 +236,27 @@ class WithdrawalForm(StepForm):
 
 
 class RequestStep(FormPage):
-    """Take a step and show the request again. message: of a step that was taken."""
+    """Take a step and show the request again.
+
+    service: takes the step, with the values of the form. message: of a step that was taken.
+    """
 
     http_method_names = ("post",)
+    service: ClassVar[Callable[..., AccessRequest]]
     message = ""
 
     def prepare(self) -> None:
         self.view = view_or_404(self.request, self.kwargs["pk"])
 
-    def take_step(self, author: Author, pk: int, form: ConsoleForm) -> AccessRequest:
-        raise NotImplementedError
+    def take_step(self, author: Author, pk: int, form: ConsoleForm) -> str:
+        """Take the step. Return the message of its success."""
+        self.service(author=author, request_id=pk, **form.cleaned_data)
+        return self.message
 
     def perform(self, form: ConsoleForm) -> HttpResponse:
         pk = self.kwargs["pk"]
-        done = self.take_step(request_author(self.request), pk, form)
-        messages.success(self.request, self.message_after(done))
+        messages.success(self.request, self.take_step(request_author(self.request), pk, form))
         return see_other(reverse("request", args=[pk]))
-
-    def message_after(self, done: AccessRequest) -> str:
-        return self.message
 
     def render_to_response(self, context: dict, *, status: int = 200) -> HttpResponse:
         view = view_or_404(self.request, self.kwargs["pk"])
@@ -303,47 +275,37 @@ class Approve(RequestStep):
             return render_request(self.request, self.view, form)
         return super().perform(form)
 
-    def take_step(self, author: Author, pk: int, form: ApprovalForm) -> AccessRequest:
+    def take_step(self, author: Author, pk: int, form: ApprovalForm) -> str:
         values = form.cleaned_data
         is_known = values["effect"] != TOO_LARGE
         shown = Shown(
             values["effect"] if is_known else "", is_required=is_known, accepts_beyond=values["beyond"]
         )
         approval = Approval(form.proposals or {}, values["comment"], form.end(self.view.request), shown)
-        return approve_request(author=author, request_id=pk, approval=approval)
-
-    def message_after(self, done: AccessRequest) -> str:
+        done = approve_request(author=author, request_id=pk, approval=approval)
         is_pending = done.state == RequestState.PENDING
         return "Approved. Other approvers decide about the other parts." if is_pending else "Approved."
 
 
 class Deny(RequestStep):
     form_class = DenialForm
+    service = staticmethod(deny_request)
     message = "Request denied."
-
-    def take_step(self, author: Author, pk: int, form: ConsoleForm) -> AccessRequest:
-        return deny_request(author=author, request_id=pk, **form.cleaned_data)
 
 
 class AskBack(RequestStep):
     form_class = QuestionForm
+    service = staticmethod(ask_back)
     message = "The request waits for the answer of the requester."
-
-    def take_step(self, author: Author, pk: int, form: ConsoleForm) -> AccessRequest:
-        return ask_back(author=author, request_id=pk, **form.cleaned_data)
 
 
 class AnswerQuestion(RequestStep):
     form_class = AnswerForm
+    service = staticmethod(answer_question)
     message = "The request waits for its approvers again."
-
-    def take_step(self, author: Author, pk: int, form: ConsoleForm) -> AccessRequest:
-        return answer_question(author=author, request_id=pk, **form.cleaned_data)
 
 
 class Withdraw(RequestStep):
     form_class = WithdrawalForm
+    service = staticmethod(withdraw_request)
     message = "The request is withdrawn."
-
-    def take_step(self, author: Author, pk: int, form: ConsoleForm) -> AccessRequest:
-        return withdraw_request(author=author, request_id=pk, **form.cleaned_data)

@@ -2,15 +2,13 @@
 
 from django.urls import path
 
-from authzconsole.web.reviews.review_actions import (
+from authzconsole.web.reviews.review_pages import (
     AnswerReview,
     CancelReview,
     FinishReview,
     NewReview,
     RetryReview,
     SignOffReview,
-)
-from authzconsole.web.reviews.review_pages import (
     review_bundle,
     review_count,
     review_file,

@@ -72,7 +72,7 @@ def entity_url(address: Address | Entity) -> str:
 
 
 def entity_tab_url(address: Address | Entity, tab: str) -> str:
-    """Return the URL of a tab of an entity's page; `authzconsole/web/entities/tabs.py` has the names of the
+    """Return the URL of a tab of an entity's page; `authzconsole/web/entities/page.py` has the names of the
     tabs.
     """
     return f"{entity_url(address)}?tab={tab}"

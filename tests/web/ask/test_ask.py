@@ -1,7 +1,11 @@
 """The Ask page: validation, answers in all generations, suggestions and permalinks."""
 
+import re
+
 import pytest
 
+from authzconsole.web.ask.answers import requirement_root
+from authzconsole.web.policies.page import row_url
 from entities.address import parse_address
 from entities.services import ensure_entities
 from entities.vocabulary import KINDS
@@ -10,6 +14,7 @@ from grants.models import User
 from grants.policies.catalogue import GENERATIONS
 from grants.policies.question import Question
 from tests.support.cast import DELETED
+from tests.support.pages import page_html
 
 ORDERS = "dataset:sales.orders"
 DELETE = {"operation": "delete", "entity": "namespace:sales"}
@@ -19,19 +24,12 @@ def fault_of(response) -> str:
     return response.context["ask"]["fault"]
 
 
-@pytest.mark.parametrize("name", ["ada", "aud", "ned", "dee", "out"])
-def test_every_account_can_ask(name, browse):
-    response = browse(name).get("/ask")
-    assert response.status_code == 200 and not fault_of(response)
-    assert ("User or group" in response.content.decode()) == (name in ("ada", "aud"))
-
-
 def test_a_question_is_answered_on_the_same_page(browse):
     response = browse("aud").get(
         "/ask", {"subject": "user:dee", "operation": "read", "generation": "core", "entity": ORDERS}
     )
-    assert response.status_code == 200 and response.context["ask"]["answer"].decision.generation == "core"
-    text = response.content.decode()
+    assert response.status_code == 200 and response.context["ask"]["answer"].generation == "core"
+    text = page_html(response)
     assert all(
         field in text for field in ('value="user:dee"', "<option selected>read</option>", f'value="{ORDERS}"')
     )
@@ -55,9 +53,9 @@ def test_the_answers_of_all_generations_match_the_engine(subject, operation, bro
         expected = check(
             Question(*subject.split(":"), operation, parse_address("namespace:sales"), row["name"])
         )
-        decision = row["answer"].decision
+        decision = row["answer"]
         assert (decision.is_permitted, decision.source) == (expected.is_permitted, expected.source)
-        assert row["answer"].missing_total == len(expected.missing_grants or ())
+        assert row["missing_total"] == len(expected.missing_grants or ())
         assert f"generation={row['name']}" in row["url"] and row["url"].startswith("/ask?")
     assert ask["answer"] is ask["generation_answers"][1]["answer"]
 
@@ -66,34 +64,27 @@ def test_an_answer_links_to_its_policy(browse):
     client = browse("aud")
     for url in ("/ask?entity=namespace:sales&", "/entities/namespace:sales?"):
         response = client.get(f"{url}subject=user:dee&operation=delete&generation=proposed")
-        assert 'href="/policies/?generation=proposed#namespace-delete"' in response.content.decode()
+        assert 'href="/policies/?generation=proposed#namespace-delete"' in page_html(response)
         assert (
-            response.context["ask"]["answer"].policy_url == "/policies/?generation=proposed#namespace-delete"
+            row_url(response.context["ask"]["answer"].question)
+            == "/policies/?generation=proposed#namespace-delete"
         )
         privilege = client.get(f"{url}subject=user:dee&operation=ADMIN").context["ask"]
-        assert privilege["answer"].policy_url == "" and privilege["generation_answers"] == []
+        assert row_url(privilege["answer"].question) == "" and privilege["generation_answers"] == []
 
 
 def test_the_requirement_tree_names_addresses_and_grants(browse):
-    tree = (
-        browse("ada")
-        .get("/ask?subject=user:ned", DELETE | {"subject": "user:ned"})
-        .context["ask"]["answer"]
-        .tree
-    )
-    assert (tree.operator, tree.is_met) == ("ALL OF", True)
-    own, inside = tree.parts
-    assert (own.before, str(own.address_link), own.after) == ("ADMIN on ", "namespace:sales", "")
-    assert [(held.privilege, held.address_link, held.principal, held.url) for held in own.grants] == [
-        ("ADMIN", None, "user:ned", "/people/user:ned")
-    ]
-    assert inside.is_met and str(inside.address_link) == "namespace:sales"
+    response = browse("ada").get("/ask?subject=user:ned", DELETE | {"subject": "user:ned"})
+    text = page_html(response)
+    assert "ALL OF" in text and "unmet" not in text
+    assert 'ADMIN on <a class="mono" href="/entities/namespace:sales">' in text
+    assert re.search(r'ADMIN\s+held by\s+<a class="mono" href="/people/user:ned">user:<wbr>ned</a>', text)
 
 
 def test_a_requirement_with_alternatives_is_one_node(browse):
     question = {"subject": "user:dee", "operation": "drop", "entity": ORDERS, "generation": "existing"}
-    tree = browse("ada").get("/ask", question).context["ask"]["answer"].tree
-    assert tree.operator == "ANY OF" and not tree.is_met and len(tree.parts) > 1
+    tree = requirement_root(browse("ada").get("/ask", question).context["ask"]["answer"])
+    assert tree.requirement == "any" and not tree.is_met and len(tree.parts) > 1
 
 
 def test_the_permalink_of_an_answer_is_absolute(browse, settings):
@@ -105,16 +96,15 @@ def test_the_permalink_of_an_answer_is_absolute(browse, settings):
     )
     section = client.get("/entities/namespace:sales?subject=dee&operation=delete")
     assert section.context["ask"]["ask_page_url"] == ask["permalink"].removeprefix(settings.PUBLIC_URL)
-    assert "Open on the Ask page" in section.content.decode()
-    assert client.get(section.context["ask"]["ask_page_url"]).context["ask"]["answer"].decision.sentence == (
-        ask["answer"].decision.sentence
+    assert "Open on the Ask page" in page_html(section)
+    assert client.get(section.context["ask"]["ask_page_url"]).context["ask"]["answer"].sentence == (
+        ask["answer"].sentence
     )
 
 
 def test_only_administrators_are_offered_a_plan_of_the_missing_grants(browse):
     pages = {
-        name: browse(name).get("/ask", DELETE | {"subject": "user:dee"}).content.decode()
-        for name in ("ada", "aud")
+        name: page_html(browse(name).get("/ask", DELETE | {"subject": "user:dee"})) for name in ("ada", "aud")
     }
     assert {name: 'action="/plans/missing"' in page for name, page in pages.items()} == {
         "ada": True,
@@ -126,13 +116,13 @@ def test_only_administrators_are_offered_a_plan_of_the_missing_grants(browse):
 def test_without_an_operation_every_operation_is_answered(browse):
     client = browse("aud")
     summaries = client.get(f"/ask?subject=user:dee&entity={ORDERS}").context["ask"]["operation_answers"]
-    assert [summary.name for summary in summaries] == list(KINDS["dataset"].operations)
-    (read,) = [summary for summary in summaries if summary.name == "read"]
-    assert client.get(read.url).context["ask"]["answer"].decision.is_permitted
+    assert [row["name"] for row in summaries] == list(KINDS["dataset"].operations)
+    (read,) = [row for row in summaries if row["name"] == "read"]
+    assert client.get(read["url"]).context["ask"]["answer"].is_permitted
 
 
 def test_htmx_gets_only_the_ask_section(browse, htmx):
-    text = browse("aud").get("/ask", DELETE | {"subject": "user:dee"}, headers=htmx("ask")).content.decode()
+    text = page_html(browse("aud").get("/ask", DELETE | {"subject": "user:dee"}, headers=htmx("ask")))
     assert 'id="ask"' in text and "<html" not in text and 'id="answer"' in text
 
 
@@ -140,29 +130,24 @@ def test_an_ordinary_account_can_ask_only_about_itself(browse):
     for url, query in (("/ask", DELETE), ("/entities/namespace:sales", {"operation": "delete"})):
         for subject in ("user:ned", "ned", "user:nobody", "group:operators", "role:x"):
             response = browse("dee").get(url, query | {"subject": subject})
-            ask, text = response.context["ask"], response.content.decode()
+            ask, text = response.context["ask"], page_html(response)
             assert ask["answer"] is None and ask["generation_answers"] == ask["operation_answers"] == []
             assert (
                 f"This question is about <code>{subject}</code>. You can only ask about yourself"
                 in " ".join(text.split())
             )
             own = browse("dee").get(ask["own_question_url"]).context["ask"]
-            assert own["answer"].decision.question.principal == "user:dee" and own["other_subject"] == ""
+            assert own["answer"].question.principal == "user:dee" and own["other_subject"] == ""
         for subject in ("", "dee", "user:dee"):
             ask = browse("dee").get(url, query | {"subject": subject}).context["ask"]
-            assert ask["answer"].decision.question.principal == "user:dee"
+            assert ask["answer"].question.principal == "user:dee"
 
 
 def test_the_form_offers_only_the_operations_of_the_kind(browse, htmx):
     client = browse("aud")
 
     def operations(url, **headers):
-        text = (
-            client.get(url, headers=headers)
-            .content.decode()
-            .split('name="operation"')[1]
-            .split("</select>")[0]
-        )
+        text = page_html(client.get(url, headers=headers)).split('name="operation"')[1].split("</select>")[0]
         return [option.partition("</option>")[0] for option in text.split("<option>")[1:]]
 
     dataset, privileges = list(KINDS["dataset"].operations), ["READ", "WRITE", "EXECUTE", "ADMIN"]
@@ -176,9 +161,7 @@ def test_the_form_offers_only_the_operations_of_the_kind(browse, htmx):
     assert operations("/ask?entity=orders", **htmx("operation-field")) == [*dataset, *privileges]
     assert operations("/ask?entity=dataset:no.such", **htmx("operation-field")) == privileges
     # an entity that the account may not see looks like a missing one
-    text = (
-        browse("dee").get("/ask?entity=dataset:hr.salaries", headers=htmx("operation-field")).content.decode()
-    )
+    text = page_html(browse("dee").get("/ask?entity=dataset:hr.salaries", headers=htmx("operation-field")))
     assert "truncate" not in text
 
 
@@ -186,10 +169,10 @@ def test_examples_lead_to_answers_and_name_only_visible_entities(browse):
     for name in ("aud", "dee"):
         examples = browse(name).get("/ask").context["examples"]
         assert examples
-        for example in examples:
-            ask = browse(name).get(example.url).context["ask"]
+        for _, url in examples:
+            ask = browse(name).get(url).context["ask"]
             assert ask["answer"] is not None and ask["fault"] == ""
-    assert all(example.text.startswith("May I ") for example in examples)
+    assert all(text.startswith("May I ") for text, _ in examples)
     assert browse("out").get("/ask").context["examples"] == []
     assert browse("aud").get(f"/ask?entity={ORDERS}").context["examples"] == []
 
@@ -197,30 +180,25 @@ def test_examples_lead_to_answers_and_name_only_visible_entities(browse):
 def test_no_generation_discloses_invisible_entities(browse):
     for operation in ("delete", "delete-all-streams", "list", ""):
         response = browse("dee").get("/ask", DELETE | {"operation": operation})
-        text = response.content.decode()
+        text = page_html(response)
         assert (
             response.status_code == 200
             and "customers" not in text
             and "etl-1.0" not in text
             and "of the 5" not in text
         )
-    answers = {
-        row["name"]: row["answer"]
-        for row in browse("dee").get("/ask", DELETE).context["ask"]["generation_answers"]
-    }
-    assert (
-        answers["final"].missing == answers["proposed"].missing == [] and answers["final"].missing_total == 0
-    )
-    assert "entities that you may not see" in answers["final"].decision.sentence
-    assert not answers["final"].decision.is_permitted and all(
-        not part.address_link.url for part in answers["final"].tree.parts
-    )
+    response = browse("dee").get("/ask", DELETE)
+    answers = {row["name"]: row["answer"] for row in response.context["ask"]["generation_answers"]}
+    assert not answers["final"].missing_grants and not answers["proposed"].missing_grants
+    assert "entities that you may not see" in answers["final"].sentence
+    assert not answers["final"].is_permitted
+    assert 'ADMIN on <span class="mono">namespace:sales</span>' in page_html(response)
 
 
 def test_an_operation_of_another_kind_is_refused_with_the_valid_ones(browse):
     response = browse("aud").get("/ask", {"subject": "user:dee", "operation": "start", "entity": ORDERS})
     assert fault_of(response).startswith("Datasets have no operation `start`. Try create, update")
-    text = response.content.decode()
+    text = page_html(response)
     assert (
         "have no operation <code>start</code>" in text
         and 'value="user:dee"' in text
@@ -232,7 +210,7 @@ def test_part_of_an_address_lists_suggestions(browse):
     response = browse("aud").get("/ask", {"subject": "user:dee", "operation": "read", "entity": "order"})
     assert fault_of(response).count("is not an address") == 1 and "no address" not in fault_of(response)
     ((entity, url),) = response.context["suggestions"]
-    assert str(entity) == ORDERS and browse("aud").get(url).context["ask"]["answer"].decision.is_permitted
+    assert str(entity) == ORDERS and browse("aud").get(url).context["ask"]["answer"].is_permitted
 
 
 @pytest.mark.parametrize("text", ["orders", "sales.orders"])
@@ -254,16 +232,6 @@ def test_an_ambiguous_name_lists_suggestions(browse, monkeypatch):
     assert browse("dee").get("/ask?entity=orders").status_code == 303
     monkeypatch.setattr("authzconsole.web.shared.entity_search.MAX_CANDIDATES", 1)
     assert browse("aud").get("/ask?subject=dee&entity=customers").status_code == 200
-
-
-def test_an_exact_name_is_suggested_before_its_contents(browse):
-    ensure_entities(states={parse_address("dataset:hr.sales"): "live"})
-    suggestions = browse("aud").get("/ask", {"subject": "user:dee", "entity": "sales"}).context["suggestions"]
-    assert (
-        str(suggestions[0][0]) == "namespace:sales"
-        and len(suggestions) > 3
-        and len(set(suggestions)) == len(suggestions)
-    )
 
 
 def test_an_invisible_entity_looks_like_a_missing_one(browse):
@@ -294,7 +262,7 @@ def test_similar_names_are_suggested_to_accounts_that_see_everything(browse):
         assert [name for name, _ in ask["unknown_principal"].suggestions][:1] == nearest, subject
         assert ask["answer"] is None and ask["operation_answers"] == [] and ask["generation_answers"] == []
     ((_, url),) = ask["unknown_principal"].suggestions
-    assert browse("aud").get(url).context["ask"]["answer"].decision.question.principal == "group:operators"
+    assert browse("aud").get(url).context["ask"]["answer"].question.principal == "group:operators"
     assert (
         browse("dee").get("/ask", DELETE | {"subject": "operator"}).context["ask"]["unknown_principal"]
         is None
@@ -302,13 +270,11 @@ def test_similar_names_are_suggested_to_accounts_that_see_everything(browse):
 
 
 def test_quoted_input_is_escaped_and_formatted_as_code(browse):
-    text = (
-        browse("aud")
-        .get("/ask", {"subject": "user:<b>", "operation": "read", "entity": ORDERS})
-        .content.decode()
+    text = page_html(
+        browse("aud").get("/ask", {"subject": "user:<b>", "operation": "read", "entity": ORDERS})
     )
     assert "<code>&lt;b&gt;</code>" in text
-    text = browse("aud").get("/ask", {"subject": "x", "entity": "`<script>`x` `"}).content.decode()
+    text = page_html(browse("aud").get("/ask", {"subject": "x", "entity": "`<script>`x` `"}))
     assert "<script>`" not in text and "<code>&lt;" in text
 
 
@@ -362,10 +328,8 @@ def test_the_navigation_lists_only_areas_that_the_account_can_open(browse):
     ],
 )
 def test_an_error_is_attached_to_its_field(change, field, browse):
-    text = (
-        browse("ada")
-        .get("/ask", {"subject": "user:dee", "operation": "read", "entity": ORDERS} | change)
-        .content.decode()
+    text = page_html(
+        browse("ada").get("/ask", {"subject": "user:dee", "operation": "read", "entity": ORDERS} | change)
     )
     inputs = [tag.partition(">")[0] for tag in text.replace("<select ", "<input ").split("<input ")]
     assert [tag for tag in inputs if 'aria-describedby="ask-fault"' in tag] == [
@@ -383,8 +347,6 @@ def test_an_inserted_answer_is_announced_to_screen_readers(url, browse, htmx):
         ask["announcement"]
         == f"{ask['permitted']} of {len(ask['operation_answers'])} operations are allowed."
     )
-    assert f'hx-swap-oob="innerHTML">{ask["announcement"]}</div>' in response.content.decode()
+    assert f'hx-swap-oob="innerHTML">{ask["announcement"]}</div>' in page_html(response)
     response = client.get(f"{url}?subject=user:dee&operation=read&entity={ORDERS}", headers=htmx("ask"))
-    assert (
-        '<div id="announce" hx-swap-oob="innerHTML">Allowed: user:dee holds READ' in response.content.decode()
-    )
+    assert '<div id="announce" hx-swap-oob="innerHTML">Allowed: user:dee holds READ' in page_html(response)

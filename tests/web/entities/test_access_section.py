@@ -9,6 +9,7 @@ from grants.models import User
 from grants.principals.services import add_user
 from tests.support.cast import SETUP
 from tests.support.changes import change_grants
+from tests.support.pages import page_html
 
 pytestmark = pytest.mark.django_db
 
@@ -17,6 +18,10 @@ URL = "/entities/dataset:sales.orders?tab=access"
 
 def section(client, url: str) -> dict:
     return client.get(url).context["access"]
+
+
+def users_of(access: dict) -> list[str]:
+    return [row["user"].removeprefix("user:") for row in access["page"].rows]
 
 
 def test_people_are_listed_with_operations_and_paths(browse):
@@ -35,7 +40,7 @@ def test_people_are_listed_with_operations_and_paths(browse):
     assert {operation for way in dee["ways"] for operation in way["operations"]} >= {"read", "get", "list"}
     read = next(total for total in access["summary"]["totals"] if "read" in total["operations"])
     assert read["rule"] == "READ on the entity" and read["total"] >= 1
-    page = client.get(URL).content.decode()
+    page = page_html(client.get(URL))
     assert "Who can access" in page and "READ on the entity" in page
 
 
@@ -45,23 +50,17 @@ def test_groups_lead_to_their_members(browse):
     group = access["summary"]["groups"][0]
     assert (group.name, group.members) == ("operators", 1)
     members = section(client, "/entities/program:sales.shop.workflow.daily?tab=access&via=operators")
-    assert [row["user"].removeprefix("user:") for row in members["page"].rows] == ["grp"]
+    assert users_of(members) == ["grp"]
     assert members["page"].rows[0]["ways"][0]["holders"][0]["group"] == "group:operators"
 
 
 def test_filters_and_downloads(browse):
     client = browse("ada")
-    assert {row["user"].removeprefix("user:") for row in section(client, f"{URL}&who=DE")["page"].rows} == {
-        "dee"
-    }
+    assert users_of(section(client, f"{URL}&who=DE")) == ["dee"]
     assert section(client, f"{URL}&can=drop&who=dee")["page"].rows == []
-    assert "No matching people" in client.get(f"{URL}&can=drop&who=dee").content.decode()
-    assert {
-        row["user"].removeprefix("user:") for row in section(client, f"{URL}&holding=READ")["page"].rows
-    } >= {"dee"}
-    names = [
-        row["user"].removeprefix("user:") for row in section(client, f"{URL}&order-by=-name")["page"].rows
-    ]
+    assert "No matching people" in page_html(client.get(f"{URL}&can=drop&who=dee"))
+    assert "dee" in users_of(section(client, f"{URL}&holding=READ"))
+    names = users_of(section(client, f"{URL}&order-by=-name"))
     assert names == sorted(names, reverse=True)
     for _, url in section(client, f"{URL}&who=dee&path=direct")["downloads"]:
         assert b"dee" in client.get(url).getvalue()
@@ -83,12 +82,12 @@ def test_pages_follow_each_other(browse, monkeypatch):
     orders = parse_address("dataset:sales.orders")
     change_grants(author=SETUP, grant=[(f"user:{user.username}", orders, "READ") for user in users])
     client = browse("ada")
-    expected = [row["user"].removeprefix("user:") for row in section(client, URL)["page"].rows]
+    expected = users_of(section(client, URL))
     monkeypatch.setattr("authzconsole.web.entities.access.ROWS_PER_PAGE", 2)
     url, names = URL, []
     while url:
         access = section(client, url)
-        names += [row["user"].removeprefix("user:") for row in access["page"].rows]
+        names += users_of(access)
         url = access["page"].next_url
     assert names == expected and len(names) > 5
 
@@ -100,18 +99,18 @@ def test_the_page_of_an_earlier_state_shows_who_had_access(browse):
     revision = current_revision()
     change_grants(author=SETUP, revoke=[("user:zed", orders, "READ")])
     client = browse("aud")
-    assert "zed" not in {row["user"].removeprefix("user:") for row in section(client, URL)["page"].rows}
+    assert "zed" not in users_of(section(client, URL))
     access = section(client, f"{URL}&as_of={revision}")
-    assert "zed" in {row["user"].removeprefix("user:") for row in access["page"].rows}
+    assert "zed" in users_of(access)
     assert all(b"zed" in client.get(url).getvalue() for _, url in access["downloads"])
     person = client.get(f"/people/user:zed?as_of={revision}")
     assert "dataset:sales.orders" in {str(row["entity"]) for row in person.context["access"]["rows"]}
-    assert f'name="as_of" value="{revision}"' in person.content.decode()
+    assert f'name="as_of" value="{revision}"' in page_html(person)
 
 
 def test_an_ordinary_account_learns_nothing_about_others(browse):
     answer = browse("dee").get(URL)
-    assert answer.context["access"] is None and "Who can access" not in answer.content.decode()
+    assert answer.context["access"] is None and "Who can access" not in page_html(answer)
     assert browse("dee").get(URL, headers={"HX-Request": "true", "HX-Target": "access"}).status_code == 404
 
 
@@ -121,7 +120,7 @@ def test_people_with_access_to_a_large_container_are_counted_on_demand(browse, m
     monkeypatch.setattr("grants.access.who_can.MAX_INSIDE", 1)
     access = section(client, url)
     assert access["summary"] is None and not access["is_counted_later"]
-    assert [row["user"] for row in access["page"].rows] == [row["user"] for row in expected["page"].rows]
+    assert users_of(access) == users_of(expected)
     counted = section(client, f"{url}&count=1")
     assert (counted["summary"]["people_total"], counted["summary"]["totals"]) == (
         expected["summary"]["people_total"],
@@ -136,10 +135,10 @@ def test_the_totals_of_a_container_with_many_entities_are_loaded_after_the_page(
     page = client.get(url)
     access = page.context["access"]
     assert access["summary"] is None and access["is_counted_later"]
-    assert 'id="totals"' in page.content.decode() and 'hx-trigger="load"' in page.content.decode()
-    assert [row["user"] for row in access["page"].rows] == [row["user"] for row in expected["page"].rows]
+    assert 'id="totals"' in page_html(page) and 'hx-trigger="load"' in page_html(page)
+    assert users_of(access) == users_of(expected)
     totals = client.get(url, headers=htmx("totals"))
-    assert totals.context["totals"] == expected["summary"] and "<html" not in totals.content.decode()
+    assert totals.context["totals"] == expected["summary"] and "<html" not in page_html(totals)
     # without scripts
     assert section(client, f"{url}&count=1")["summary"]["totals"] == expected["summary"]["totals"]
     assert browse("dee").get(url, headers=htmx("totals")).status_code == 404

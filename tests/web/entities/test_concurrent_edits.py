@@ -8,6 +8,7 @@ from grants.models import JournalLine
 from grants.plans.sources.copy import copy_plan
 from tests.support.cast import SETUP
 from tests.support.changes import activate_generation, change_grants
+from tests.support.pages import page_html
 
 DELETE = "/lifecycle/delete/namespace:sales"
 NAME = {"confirmed_name": "sales"}
@@ -28,7 +29,7 @@ def test_a_deletion_with_an_outdated_forecast_is_refused(make_change, browse):
     make_change()
     lines = JournalLine.objects.count()
     response = client.post(DELETE, NAME | {"reason": "sold", "form_version": form_version})
-    assert response.status_code == 409 and "Nothing was changed" in response.content.decode()
+    assert response.status_code == 409 and "Nothing was changed" in page_html(response)
     assert response.context["form"]["reason"].value() == "sold" and JournalLine.objects.count() == lines
     assert (
         client.post(
@@ -41,7 +42,7 @@ def test_a_deletion_with_an_outdated_forecast_is_refused(make_change, browse):
 def test_unrelated_changes_do_not_block_a_deletion(browse):
     client = browse("ada")
     form_version = client.get(DELETE).context["form_version"]
-    assert f'name="form_version" value="{form_version}"' in client.get(DELETE).content.decode()
+    assert f'name="form_version" value="{form_version}"' in page_html(client.get(DELETE))
     change_grants(author=SETUP, grant=[("group:operators", parse_address("instance:cdap"), "READ")])
     assert client.post(DELETE, NAME | {"form_version": form_version}).status_code == 303
 
@@ -49,7 +50,7 @@ def test_unrelated_changes_do_not_block_a_deletion(browse):
 def test_deleting_a_deleted_entity_shows_the_error_once(browse):
     client = browse("ada")
     client.post(DELETE, NAME)
-    text = client.post(DELETE).content.decode()
+    text = page_html(client.post(DELETE))
     assert text.count("namespace:sales was deleted already") == 1
 
 
@@ -59,7 +60,7 @@ def test_an_outdated_form_does_not_overwrite_a_description(browse):
     browse("ada").post(url, {"description": "All orders", "was": form_version})
     form = {"description": "Orders of the shop", "reason": "clearer", "was": form_version}
     response = client.post(url, form)
-    text = response.content.decode()
+    text = page_html(response)
     assert (
         response.status_code == 409
         and "All orders" in text
@@ -75,9 +76,9 @@ def test_renewing_a_stale_plan_keeps_the_reason(browse):
     client = browse("ada")
     plan = copy_plan.create(author=SETUP, source="user:ned", target="user:out")
     change_grants(author=SETUP, revoke=[("user:ned", parse_address("dataset:sales.orders"), "ADMIN")])
-    text = client.post(
-        f"/plans/{plan.pk}/apply", {"reason": "he takes over", "strand": "yes", "beyond": "yes"}
-    ).content.decode()
+    text = page_html(
+        client.post(f"/plans/{plan.pk}/apply", {"reason": "he takes over", "strand": "yes", "beyond": "yes"})
+    )
     assert '<input type="hidden" name="reason" value="he takes over">' in text
     response = client.post(f"/plans/{plan.pk}/renew", {"reason": "he takes over"}, follow=True)
     assert response.context["reason"] == "he takes over" and response.context["plan"].pk != plan.pk

@@ -6,6 +6,7 @@ from grants.models import JournalLine, User, UserGrant
 from tests.support.authors import database_state
 from tests.support.cast import SETUP, create_role_accounts
 from tests.support.changes import change_grants
+from tests.support.pages import page_html
 
 ORDERS, SALARIES = "dataset:sales.orders", "dataset:hr.salaries"
 FORM = {"principal": "user:out", "privilege": "READ", "reason": "for the close"}
@@ -19,7 +20,7 @@ def delegation(settings):
 def test_a_delegate_sees_holders_without_links_members_and_groups(browse):
     change_grants(author=SETUP, grant=[("user:grp", ORDERS, "READ"), ("group:operators", ORDERS, "WRITE")])
     response = browse("ned").get(f"/entities/{ORDERS}?tab=access")
-    text = response.content.decode()
+    text = page_html(response)
     assert response.context["holders"]["page"].total == 5 and ">dee<" in text and ">operators<" in text
     assert (
         "/people/" not in text
@@ -38,7 +39,7 @@ def test_a_delegate_sees_holders_without_links_members_and_groups(browse):
 @pytest.mark.parametrize("name", ["dee", "grp", "out"])
 def test_other_accounts_see_and_change_nothing_more(name, browse):
     before = database_state()
-    assert ">ned<" not in browse(name).get(f"/entities/{ORDERS}?tab=access").content.decode()
+    assert ">ned<" not in page_html(browse(name).get(f"/entities/{ORDERS}?tab=access"))
     for url in (f"/grant/{ORDERS}", f"/revoke/{ORDERS}"):
         assert browse(name).post(url, FORM).status_code == browse(name).get(url).status_code in (403, 404)
     assert database_state() == before
@@ -79,9 +80,7 @@ def test_a_delegate_opens_the_form_of_unseen_addresses_inside_its_entity_whether
     for name in ("customers", "nothing42"):
         response = ned.get(f"/grant/dataset:sales.{name}")
         assert response.status_code == 200
-        pages.append(
-            response.content.decode().replace(name, "x").split("<h1")[1].split("csrfmiddlewaretoken")[0]
-        )
+        pages.append(page_html(response).replace(name, "x").split("<h1")[1].split("csrfmiddlewaretoken")[0])
     assert pages[0] == pages[1]
     assert (
         ned.post("/grant/dataset:sales.customers", FORM).headers["Location"]

@@ -1,6 +1,7 @@
 """The page of an entity: children, holders, questions and lifecycle changes."""
 
 import pytest
+from django.utils.html import escape
 
 from authzconsole.web.shared.links import entity_url
 from entities.address import parse_address
@@ -26,7 +27,7 @@ def test_children_are_filtered_by_kind_state_and_name(browse):
     assert addresses(client.get(f"{SALES}?find=ORDER")) == ["dataset:sales.orders"]
     assert addresses(client.get(f"{SALES}?find=sales")) == []
     assert addresses(client.get(f"{SALES}?kind=stream")) == []
-    assert "Nothing matches" in client.get(f"{SALES}?kind=stream").content.decode()
+    assert "Nothing matches" in page_html(client.get(f"{SALES}?kind=stream"))
 
 
 def test_the_instance_lists_its_namespaces_by_default(browse):
@@ -82,7 +83,7 @@ def test_the_selection_is_kept_across_pages_and_in_the_plan(browse):
         SALES,
         {"address": [first, "nonsense", last, first], "subject": "user:dee", "find": "s", "tab": "inside"},
     )
-    selection, text = page.context["children"]["selection"], page.content.decode()
+    selection, text = page.context["children"]["selection"], page_html(page)
     assert set(selection["selected"]) == {first, last} and selection["other_parameters"] == [
         ("subject", "user:dee"),
         ("tab", "inside"),
@@ -103,15 +104,15 @@ def test_the_selection_is_kept_across_pages_and_in_the_plan(browse):
 
 def test_a_filter_keeps_selected_entities_that_it_hides(browse):
     page = browse("ada").get(SALES, {"address": "dataset:sales.orders", "find": "no-such-name"})
-    text = page.content.decode()
+    text = page_html(page)
     assert "Nothing matches" in text and "1 selected on other pages" in text and "data-selected" in text
 
 
 @pytest.mark.parametrize("account", ["aud", "dee"])
 def test_only_administrators_can_select_children(account, browse):
     page = browse(account).get(SALES, {"address": "dataset:sales.orders"})
-    assert "selection" not in page.context["children"] and "children-form" in page.content.decode()
-    assert 'name="address"' not in page.content.decode()
+    assert page.context["children"]["selection"] is None and "children-form" in page_html(page)
+    assert 'name="address"' not in page_html(page)
 
 
 def test_a_planned_entity_without_grants_and_children_can_be_deleted(browse):
@@ -122,17 +123,14 @@ def test_a_planned_entity_without_grants_and_children_can_be_deleted(browse):
         }
     )
     client, url = browse("ada"), "/entities/dataset:sales.idle"
-    assert 'href="/lifecycle/delete/dataset:sales.idle"' in client.get(url).content.decode()
+    assert 'href="/lifecycle/delete/dataset:sales.idle"' in page_html(client.get(url))
     for name in ("aud", "dee"):
-        assert "/lifecycle/delete/" not in browse(name).get(url).content.decode()
+        assert "/lifecycle/delete/" not in page_html(browse(name).get(url))
     # the dataset has a grant, the namespace has a child
     for address in ("dataset:sales.forecast", "namespace:plans"):
-        assert "/lifecycle/delete/" not in client.get(f"/entities/{address}").content.decode()
-    assert (
-        "/lifecycle/delete/"
-        not in client.get("/entities/dataset:sales.forecast?holder=nobody").content.decode()
-    )
-    assert "1 entity will be deleted" in client.get("/lifecycle/delete/dataset:sales.idle").content.decode()
+        assert "/lifecycle/delete/" not in page_html(client.get(f"/entities/{address}"))
+    assert "/lifecycle/delete/" not in page_html(client.get("/entities/dataset:sales.forecast?holder=nobody"))
+    assert "1 entity will be deleted" in page_html(client.get("/lifecycle/delete/dataset:sales.idle"))
     assert client.post("/lifecycle/delete/dataset:sales.idle").status_code == 303
     assert client.get(url).status_code == 404
 
@@ -162,26 +160,23 @@ def test_grants_on_planned_and_deleted_addresses_look_different(browse):
 
 
 def test_a_deleted_entity_warns_about_its_ghost_grants(browse):
-    hint = browse("aud").get("/entities/dataset:sales.legacy").context["hint"]
-    assert hint[1] == (
+    assert (
         "Deleted: this dataset no longer exists, but 1 grant remains as a ghost "
         "grant and would apply again if it is recreated."
-    )
+    ) in page_html(browse("aud").get("/entities/dataset:sales.legacy"))
 
 
 def test_entities_with_fewer_than_two_administrators_show_a_warning(browse):
     client, url = browse("ada"), "/entities/dataset:hr.salaries"
-    assert "No active user administers this dataset" in client.get(url).content.decode()
+    assert "No active user administers this dataset" in page_html(client.get(url))
     post_as_shown(client, "/grant/dataset:hr.salaries", {"principal": "user:ina", "privilege": "ADMIN"})
-    assert "No active user administers this dataset" in client.get(url).content.decode()
+    assert "No active user administers this dataset" in page_html(client.get(url))
     for name, has_warning in (("ned", True), ("dee", False)):
         post_as_shown(
             client, "/grant/dataset:hr.salaries", {"principal": f"user:{name}", "privilege": "ADMIN"}
         )
-        assert (
-            "Only one active user administers this dataset" in client.get(url).content.decode()
-        ) is has_warning
-    assert "administers this" not in browse("dee").get(url).content.decode()
+        assert ("Only one active user administers this dataset" in page_html(client.get(url))) is has_warning
+    assert "administers this" not in page_html(browse("dee").get(url))
 
 
 def test_an_inactive_holder_is_marked(browse):
@@ -202,25 +197,21 @@ def test_an_ordinary_account_sees_its_own_privileges(browse):
     ("query", "allowed"),
     [
         ("subject=user:dee&operation=read", True),
-        ("subject=dee&operation=read", True),
         ("subject=user:dee&operation=write", False),
-        ("subject=user:dee&operation=READ", True),
-        ("subject=user:ina&operation=read", False),
-        ("subject=group:operators&operation=get", False),
         ("subject=user:dee&operation=read&generation=core", False),
         ("subject=user:dee&operation=explode", False),
     ],
 )
 def test_an_answer_states_the_decision_and_its_reason(query, allowed, browse):
     response = browse("ada").get(f"{ORDERS}?{query}")
-    decision = response.context["ask"]["answer"].decision
+    decision = response.context["ask"]["answer"]
     assert decision.is_permitted is allowed
     assert decision.sentence.startswith("Allowed: " if allowed else "Denied: ")
-    assert decision.sentence.split(":", 1)[0] in response.content.decode()
+    assert decision.sentence.split(":", 1)[0] in page_html(response)
 
 
 def test_an_answer_shows_its_source_and_missing_grants(browse):
-    text = browse("ada").get(f"{ORDERS}?subject=user:dee&operation=write").content.decode()
+    text = page_html(browse("ada").get(f"{ORDERS}?subject=user:dee&operation=write"))
     assert "002, Datasets, Write" in text
     assert "Missing grants</h3>" in text
     assert "/grant/dataset:sales.orders?principal=user:dee&amp;privilege=WRITE" in text
@@ -231,7 +222,7 @@ def test_the_permalink_uses_the_public_url(browse, settings):
     url = f"{ORDERS}?subject=user:dee&operation=read"
     response = browse("ada").get(url, headers={"Host": "elsewhere.example"})
     assert response.context["ask"]["permalink"] == f"https://console.example{url}"
-    assert "elsewhere" not in response.content.decode()
+    assert "elsewhere" not in page_html(response)
 
 
 def test_the_form_shows_the_context_fields_of_the_operation(browse):
@@ -246,7 +237,7 @@ def test_the_form_shows_the_context_fields_of_the_operation(browse):
     response = browse("ada").get(
         f"{url}?subject=user:ned&operation=deploy&artifact=artifact:sales.new&artifact_is_new=true"
     )
-    assert response.context["ask"]["answer"].decision.missing_grants == (
+    assert response.context["ask"]["answer"].missing_grants == (
         (parse_address("artifact:sales.new"), "ADMIN"),
     )
 
@@ -273,8 +264,10 @@ def test_live_readiness_counts_held_grants_and_lists_missing_ones(browse):
     answer = browse("ada").get(f"{SALES}?deleter=ned").context["readiness"]["answer"]
     assert answer["ready"] is True and "6 entities, and 6 are held" in answer["sentence"]
     assert "generation `final` requires ADMIN" in answer["sentence"]
-    answer = browse("ada").get(f"{SALES}?deleter=user:dee").context["readiness"]["answer"]
+    page = browse("ada").get(f"{SALES}?deleter=user:dee")
+    answer = page.context["readiness"]["answer"]
     assert answer["ready"] is False and answer["missing_total"] == 6
+    assert 'href="/grant/namespace:sales?principal=user:dee&amp;privilege=ADMIN"' in page_html(page)
     assert (
         "No user named nobody" in browse("ada").get(f"{SALES}?deleter=nobody").context["readiness"]["fault"]
     )
@@ -283,10 +276,10 @@ def test_live_readiness_counts_held_grants_and_lists_missing_ones(browse):
 def test_htmx_gets_a_section_and_other_requests_the_page(browse, htmx):
     client = browse("ada")
     for part in ("children", "holders", "ask", "readiness", "history"):
-        text = client.get(SALES, headers=htmx(part)).content.decode()
+        text = page_html(client.get(SALES, headers=htmx(part)))
         assert f'id="{part}"' in text and "<html" not in text
     restored = client.get(SALES, headers={**htmx("children"), "HX-History-Restore-Request": "true"})
-    assert "<html" in restored.content.decode()
+    assert "<html" in page_html(restored)
     assert {"HX-Request", "HX-Target"} <= set(client.get(SALES).headers["Vary"].split(", "))
 
 
@@ -299,8 +292,8 @@ def test_the_latest_journal_lines_require_an_account_that_sees_everything(browse
 def test_an_unregistered_address_offers_registering_and_granting(browse):
     ada, aud = (browse(name).get("/entities/dataset:sales.next") for name in ("ada", "aud"))
     assert ada.status_code == aud.status_code == 404
-    assert "/lifecycle/register/dataset:sales.next" in ada.content.decode()
-    assert "/lifecycle/" not in aud.content.decode()
+    assert "/lifecycle/register/dataset:sales.next" in page_html(ada)
+    assert "/lifecycle/" not in page_html(aud)
 
 
 def test_a_kerberos_principal_with_slashes_has_a_page(browse):
@@ -313,7 +306,7 @@ def test_a_kerberos_principal_with_slashes_has_a_page(browse):
 
 def test_the_delete_page_shows_the_forecast_and_deletes_nothing(browse):
     before = database_state()
-    text = browse("ada").get("/lifecycle/delete/namespace:sales").content.decode()
+    text = page_html(browse("ada").get("/lifecycle/delete/namespace:sales"))
     assert (
         "6 entities will be deleted" in text
         and "1 planned entity remains planned" in text
@@ -324,13 +317,13 @@ def test_the_delete_page_shows_the_forecast_and_deletes_nothing(browse):
 
 def test_a_namespace_with_contents_is_deleted_only_if_its_name_is_entered(browse):
     client, before = browse("ada"), database_state()
-    form = client.get("/lifecycle/delete/namespace:sales").content.decode()
+    form = page_html(client.get("/lifecycle/delete/namespace:sales"))
     assert 'name="confirmed_name"' in form and "Only this register changes." in form
     for name in ("", "sale", "Sales", "namespace:sales"):
         response = client.post(
             "/lifecycle/delete/namespace:sales", {"reason": "sold", "confirmed_name": name}
         )
-        text = response.content.decode()
+        text = page_html(response)
         assert (
             response.status_code == 400
             and "enter the name of the namespace, sales" in text
@@ -341,7 +334,7 @@ def test_a_namespace_with_contents_is_deleted_only_if_its_name_is_entered(browse
     # an empty namespace and other kinds need no name
     ensure_entities(states={parse_address("namespace:idle"): "live"})
     for address in ("namespace:idle", "application:sales.shop"):
-        assert "confirmed_name" not in client.get(f"/lifecycle/delete/{address}").content.decode()
+        assert "confirmed_name" not in page_html(client.get(f"/lifecycle/delete/{address}"))
         assert client.post(f"/lifecycle/delete/{address}").status_code == 303
 
 
@@ -350,10 +343,10 @@ def test_grants_survive_deletion_and_apply_again_after_recreation(browse):
     response = client.post(
         "/lifecycle/delete/namespace:sales", {"reason": "sold", "confirmed_name": "sales"}, follow=True
     )
-    assert "namespace:sales was deleted with 5 entities in it" in response.content.decode()
+    assert "namespace:sales was deleted with 5 entities in it" in page_html(response)
     assert entity_states()["dataset:sales.orders"] == "deleted"
     assert JournalLine.objects.get(action="delete", entity="namespace:sales").reason == "sold"
-    assert "will apply" in client.get("/lifecycle/recreate/namespace:sales").content.decode()
+    assert "will apply" in page_html(client.get("/lifecycle/recreate/namespace:sales"))
     client.post("/lifecycle/recreate/namespace:sales", {"reason": "bought back"})
     assert entity_states()["namespace:sales"] == "live"
 
@@ -380,22 +373,15 @@ def test_registering_leads_from_the_form_through_the_forecast_to_the_entity(brow
 )
 def test_a_name_that_cannot_be_registered_is_explained(form, fault, browse):
     response = browse("ada").post("/register", {"parent": "namespace:sales", **form})
-    assert response.status_code == 400 and fault in response.content.decode().replace("&#x27;", "'")
+    assert response.status_code == 400 and fault in page_html(response).replace("&#x27;", "'")
 
 
 def test_an_impossible_lifecycle_change_is_refused_with_a_remedy(browse):
     before = database_state()
     response = browse("ada").post("/lifecycle/register/program:sales.absent.workflow.w", {})
     assert response.status_code == 400
-    assert "application:sales.absent, which contains it, is not registered" in response.content.decode()
+    assert "application:sales.absent, which contains it, is not registered" in page_html(response)
     assert database_state() == before
-
-
-def test_a_description_can_be_changed(browse):
-    response = browse("ada").post(
-        "/describe/dataset:sales.orders", {"description": "All orders"}, follow=True
-    )
-    assert response.context["entity"].description == "All orders"
 
 
 def test_holders_are_filtered_by_name_and_sorted_by_latest_grant(browse, htmx):
@@ -405,10 +391,10 @@ def test_holders_are_filtered_by_name_and_sorted_by_latest_grant(browse, htmx):
     assert names == ["dee", "ina", "ned", "operators"]
     part = client.get(f"{url}?order=latest", headers=htmx("holders"))
     assert [row["principal"].name for row in part.context["holders"]["rows"]][0] == "operators"
-    assert 'aria-sort="descending"' in part.content.decode()
+    assert 'aria-sort="descending"' in page_html(part)
     named = client.get(f"{url}?holder=E").context["holders"]["rows"]
     assert [row["principal"].name for row in named] == ["dee", "ned", "operators"]
-    assert "No matching holders" in client.get(f"{url}?holder=zzz").content.decode()
+    assert "No matching holders" in page_html(client.get(f"{url}?holder=zzz"))
 
 
 @pytest.mark.parametrize(
@@ -436,20 +422,15 @@ def test_the_tabs_depend_on_the_kind_and_the_account_and_the_url_selects_one(
     account, url, current, names, browse
 ):
     page = browse(account).get(url)
-    links = page.context["tabs"]
-    assert [link.name for link in links] == names and [link.name for link in links if link.is_current] == [
-        current
-    ]
+    assert [tab.name for tab in page.context["tabs"]] == names and page.context["tab"].name == current
     assert page.content.decode().count('aria-current="page"\n         hx-get="/entities/') == 1
 
 
 def test_a_tab_link_keeps_the_filters_and_htmx_gets_only_the_tab(browse, htmx):
     client = browse("ada")
-    url = next(
-        link.url for link in client.get(f"{SALES}?kind=dataset").context["tabs"] if link.name == "access"
-    )
-    assert url == f"{SALES}?kind=dataset&tab=access"
-    text = client.get(url, headers=htmx("tab")).content.decode()
+    url = f"{SALES}?kind=dataset&tab=access"
+    assert f'href="{escape(url)}"' in page_html(client.get(f"{SALES}?kind=dataset"))
+    text = page_html(client.get(url, headers=htmx("tab")))
     assert (
         'id="tab"' in text and 'id="holders"' in text and 'id="children"' not in text and "<h1>" not in text
     )

@@ -21,19 +21,6 @@ def digest_in(response):
     return shown_effect(response)["effect"]
 
 
-def test_a_grant_shows_its_effect_before_it_is_made(browse):
-    preview = browse("ada").post(GRANT, FORM | {"preview": "yes"})
-    assert (
-        preview.status_code == 200
-        and "(4 beyond its purpose)" in page_html(preview)
-        and READ_ORDERS not in all_grants()
-    )
-    assert (
-        browse("ada").post(GRANT, FORM | {"effect": digest_in(preview)}).status_code == 303
-        and READ_ORDERS in all_grants()
-    )
-
-
 def test_a_grant_with_an_effect_beyond_its_purpose_is_made_only_after_the_effect_was_shown(browse):
     shown = browse("ada").post(GRANT, FORM)
     assert shown.status_code == 200 and READ_ORDERS not in all_grants()

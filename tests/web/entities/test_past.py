@@ -25,6 +25,7 @@ from tests.support.changes import (
     delete_entity,
     register_entity,
 )
+from tests.support.pages import page_html
 
 pytestmark = pytest.mark.django_db
 OPERATOR = Author("the tests")
@@ -71,8 +72,8 @@ def page(path, name="ada", status=200, **headers):
     client = Client()
     client.force_login(User.objects.get(username=name))
     response = client.get(path, headers=headers)
-    assert response.status_code == status, response.content.decode()
-    return " ".join(response.content.decode().split())
+    assert response.status_code == status, page_html(response)
+    return " ".join(page_html(response).split())
 
 
 def test_the_page_of_an_entity_shows_its_holders_at_that_time(past):

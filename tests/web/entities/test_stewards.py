@@ -11,6 +11,7 @@ from grants.stewards.services import add_steward, remove_steward
 from tests.support.authors import database_state
 from tests.support.cast import HR, SALES, SETUP
 from tests.support.changes import add_member, change_grants
+from tests.support.pages import page_html
 
 SALES_NAMESPACE = parse_address("namespace:sales")
 INSIDE = [*SALES, "dataset:sales.forecast", "dataset:sales.legacy"]
@@ -41,7 +42,7 @@ def test_a_steward_sees_holders_people_with_access_and_history_without_links_to_
     history = steward.get("/entities/dataset:sales.orders?tab=history")
     assert [row["line"].action for row in history.context["history"]["lines"]].count("grant") == 3
     for response in (page, namespace, history):
-        text = response.content.decode()
+        text = page_html(response)
         assert (
             "/people/" not in text
             and "/journal" not in text
@@ -82,17 +83,15 @@ def test_a_steward_does_not_find_the_members_of_groups_that_hold_nothing_in_the_
 
 
 def test_a_steward_finds_the_entities_of_the_namespace_in_lists_and_search(steward):
-    text = steward.get("/").content.decode()
+    text = page_html(steward.get("/"))
     assert "namespace:sales" in text and "namespace:hr" not in text
     assert steward.get("/entities/namespace:sales").context["children"]["total"] == 6
-    assert "/entities/namespace:sales" in steward.get("/explorer").content.decode()
+    assert "/entities/namespace:sales" in page_html(steward.get("/explorer"))
     tree = steward.get("/explorer/inside?in=namespace:sales&of=dataset")
-    assert tree.status_code == 200 and "customers" in tree.content.decode()
+    assert tree.status_code == 200 and "customers" in page_html(tree)
     assert steward.get("/explorer/inside?in=namespace:hr&of=dataset").status_code == 404
-    assert "dataset:sales.customers" in steward.get("/search?q=customers").content.decode().replace(
-        "<wbr>", ""
-    )
-    assert "salaries" not in steward.get("/search?q=salarie").content.decode().replace("salarie&", "").split(
+    assert "dataset:sales.customers" in page_html(steward.get("/search?q=customers")).replace("<wbr>", "")
+    assert "salaries" not in page_html(steward.get("/search?q=salarie")).replace("salarie&", "").split(
         "<main"
     )[1].replace('value="salarie"', "")
 
@@ -126,22 +125,22 @@ def test_pages_about_everything_stay_hidden_from_a_steward(steward):
         "/stewards/namespace:sales",
     ):
         assert steward.get(url).status_code == 404, url
-    page = steward.get("/entities/namespace:sales?tab=access").content.decode()
+    page = page_html(steward.get("/entities/namespace:sales?tab=access"))
     assert ">Stewards<" in page and "Change stewards" not in page
 
 
 def test_an_administrator_assigns_and_removes_stewards_on_the_page_of_the_namespace(browse):
     ada = browse("ada")
-    assert "/stewards/namespace:sales" in ada.get("/entities/namespace:sales?tab=access").content.decode()
-    assert "No stewards" in ada.get("/stewards/namespace:sales").content.decode()
+    assert "/stewards/namespace:sales" in page_html(ada.get("/entities/namespace:sales?tab=access"))
+    assert "No stewards" in page_html(ada.get("/stewards/namespace:sales"))
     fields = {"principal": "group:operators", "reason": "owns the data"}
     assert (
         ada.post("/stewards/namespace:sales", fields | {"verb": "add"}).headers["Location"]
         == "/stewards/namespace:sales"
     )
-    assert "owns the data" in ada.get("/stewards/namespace:sales").content.decode()
+    assert "owns the data" in page_html(ada.get("/stewards/namespace:sales"))
     refused = ada.post("/stewards/namespace:sales", {"verb": "add", "principal": "user:nobody"})
-    assert refused.status_code == 400 and "user:nobody does not exist" in refused.content.decode()
+    assert refused.status_code == 400 and "user:nobody does not exist" in page_html(refused)
     ada.post("/stewards/namespace:sales", fields | {"verb": "remove"})
     assert not NamespaceSteward.objects.exists()
     lines = JournalLine.objects.filter(action__startswith="steward").order_by("revision")
@@ -153,7 +152,5 @@ def test_an_administrator_assigns_and_removes_stewards_on_the_page_of_the_namesp
 
 def test_other_accounts_see_no_stewards(steward, browse):
     for name in ("ned", "dee", "grp"):
-        assert (
-            'id="stewards"' not in browse(name).get("/entities/namespace:sales?tab=access").content.decode()
-        )
-    assert 'id="stewards"' in browse("aud").get("/entities/namespace:sales?tab=access").content.decode()
+        assert 'id="stewards"' not in page_html(browse(name).get("/entities/namespace:sales?tab=access"))
+    assert 'id="stewards"' in page_html(browse("aud").get("/entities/namespace:sales?tab=access"))

@@ -4,11 +4,12 @@ import re
 
 import pytest
 
-from authzconsole.web.explorer import tree as tree_module
+from authzconsole.web.explorer import page as tree_module
 from entities.address import parse_address
 from entities.services import ensure_entities
 from tests.support.cast import SETUP
 from tests.support.changes import change_grants
+from tests.support.pages import page_html
 
 PROGRAM = "program:sales.shop.workflow.daily"
 
@@ -60,7 +61,7 @@ def test_the_tree_is_expanded_down_to_the_requested_entity(browse):
         (3, "datasets"),
     ]
     current = re.findall(
-        r'aria-current="page"[^>]*title="([^"]+)"', response.content.decode().split('id="explorer"')[1]
+        r'aria-current="page"[^>]*title="([^"]+)"', page_html(response).split('id="explorer"')[1]
     )
     assert current == [PROGRAM]
 
@@ -76,7 +77,7 @@ def test_a_namespace_shows_its_kinds_with_counts(browse):
 
 def test_rows_link_to_their_entity_page_or_filtered_list(browse):
     client = browse("ada")
-    text = client.get(f"/explorer?at={PROGRAM}").content.decode().split('id="explorer"')[1]
+    text = page_html(client.get(f"/explorer?at={PROGRAM}")).split('id="explorer"')[1]
     urls = set(re.findall(r'href="(/entities/[^"]+)"', text))
     assert f"/entities/{PROGRAM}" in urls and "/entities/namespace:sales?kind=dataset" in urls
     assert {client.get(url).status_code for url in urls} == {200}
@@ -147,7 +148,7 @@ def test_an_ordinary_account_gets_only_visible_entities(browse):
     ]
     assert browse("dee").get("/explorer/inside?in=namespace:sales").context["level"].branches[0].count == 2
     assert titles_inside(browse("dee"), "/explorer/inside?in=namespace:sales&of=artifact") == []
-    assert "No visible entities" in browse("out").get("/explorer").content.decode()
+    assert "No visible entities" in page_html(browse("out").get("/explorer"))
 
 
 def test_the_tree_is_the_same_for_accounts_with_few_and_many_grants(
@@ -169,15 +170,15 @@ def test_the_filter_is_added_to_the_url_only_on_the_explorer_page(browse, htmx):
     client = browse("ada")
     for current, is_pushed in (("/explorer?at=namespace:sales", True), ("/entities/namespace:sales", False)):
         headers = htmx("explorer") | {"HX-Current-URL": f"http://testserver{current}"}
-        form = client.get("/explorer?kind=dataset", headers=headers).content.decode().split("</form>")[0]
+        form = page_html(client.get("/explorer?kind=dataset", headers=headers)).split("</form>")[0]
         assert ('hx-push-url="true"' in form) is is_pushed
 
 
 def test_htmx_gets_the_tree_or_the_detail_alone(browse, htmx):
     client = browse("ada")
-    tree_html = client.get("/explorer?at=namespace:sales", headers=htmx("explorer")).content.decode()
+    tree_html = page_html(client.get("/explorer?at=namespace:sales", headers=htmx("explorer")))
     assert tree_html.lstrip().startswith('<div id="explorer">') and "<html" not in tree_html
-    detail = client.get("/entities/namespace:sales", headers=htmx("detail")).content.decode()
+    detail = page_html(client.get("/entities/namespace:sales", headers=htmx("detail")))
     assert (
         detail.lstrip().startswith("<title>namespace:sales")
         and "<html" not in detail
@@ -189,8 +190,8 @@ def test_an_invisible_instance_is_not_linked(cast, browse):
     client = browse("dee")
     assert client.get("/entities/instance:cdap").status_code == 404
     for url in ("/explorer", "/explorer/inside?in=instance:cdap", "/explorer?at=dataset:sales.orders"):
-        assert 'href="/entities/instance:cdap' not in client.get(url).content.decode()
-    assert 'href="/entities/instance:cdap?kind=namespace"' in browse("ada").get("/explorer").content.decode()
+        assert 'href="/entities/instance:cdap' not in page_html(client.get(url))
+    assert 'href="/entities/instance:cdap?kind=namespace"' in page_html(browse("ada").get("/explorer"))
 
 
 def test_the_only_kind_in_a_tree_is_expanded(cast, browse):

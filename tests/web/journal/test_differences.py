@@ -12,6 +12,7 @@ from grants.journal import Author, current_revision
 from grants.principals.services import add_group, add_user
 from grants.tenant.import_document import import_tenant
 from tests.support.changes import add_member, change_grants, delete_entity, register_entity, remove_member
+from tests.support.pages import page_html
 
 pytestmark = pytest.mark.django_db
 OPERATOR = Author("the tests", reason="month end")
@@ -108,7 +109,7 @@ def test_a_malformed_request_names_its_parameter(browse, before, query, field):
 def page(client, query):
     response = client.get(f"/journal/differences?{query}")
     assert response.status_code == 200
-    return response, " ".join(response.content.decode().split())
+    return response, " ".join(page_html(response).split())
 
 
 def test_the_page_lists_the_differences_with_their_authors(browse, before, monkeypatch):
@@ -150,8 +151,7 @@ def test_the_page_reports_invalid_fields_and_unknown_earlier_states(browse, befo
 
 
 def test_the_pages_of_entities_and_people_link_to_their_differences(browse, before):
-    assert (
-        "/journal/differences?of=dataset:lab.orders"
-        in browse("aud").get(f"/entities/{ORDERS}?tab=history").content.decode()
+    assert "/journal/differences?of=dataset:lab.orders" in page_html(
+        browse("aud").get(f"/entities/{ORDERS}?tab=history")
     )
-    assert "/journal/differences?of=user:nina" in browse("aud").get("/people/user:nina").content.decode()
+    assert "/journal/differences?of=user:nina" in page_html(browse("aud").get("/people/user:nina"))

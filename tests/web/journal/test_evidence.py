@@ -23,6 +23,7 @@ from grants.principals.services import add_group, add_user
 from grants.validity import Validity, format_time
 from tests.support.changes import add_member, change_grants, delete_entity, register_entity, remove_member
 from tests.support.jobs import execute_evidence
+from tests.support.pages import page_html
 
 pytestmark = pytest.mark.django_db
 
@@ -67,7 +68,7 @@ def bundle(browse, history, sent_numbers, django_capture_on_commit_callbacks, tm
     answer = request(
         browse("aud"), django_capture_on_commit_callbacks, since=str(history[0]), until=str(history[1])
     )
-    assert answer.status_code == 303, answer.content.decode()
+    assert answer.status_code == 303, page_html(answer)
     execute_evidence(number=sent_numbers[0])
     response = browse("aud").get(f"{URL}/{sent_numbers[0]}.zip")
     assert response.status_code == 200 and response["Content-Type"] == "application/zip"
@@ -205,7 +206,7 @@ def test_a_wrong_field_is_named_and_nothing_is_lost(browse, sent_numbers, field,
     answer = browse("aud").post(URL, values)
     assertContains(answer, fault, status_code=400)
     assertContains(answer, 'aria-invalid="true"', status_code=400)
-    assert all(text in answer.content.decode() for text in values.values())
+    assert all(text in page_html(answer) for text in values.values())
     assert not sent_numbers and not Evidence.objects.exists()
 
 

@@ -5,6 +5,7 @@ import pytest
 from entities.address import parse_address
 from tests.support.cast import SETUP
 from tests.support.changes import change_grants
+from tests.support.pages import page_html
 
 pytestmark = pytest.mark.django_db
 
@@ -37,7 +38,7 @@ def test_a_person_page_shows_entities_with_operations_and_paths(browse):
     assert counts["dataset"] == 1 and sum(counts.values()) == len(rows)
     # deleting all streams of a namespace without streams needs no grant
     assert rows["namespace:hr"]["ways"][-1]["holders"] == []
-    page = client.get("/people/user:dee").content.decode()
+    page = page_html(client.get("/people/user:dee"))
     assert "Effective access" in page and "What you can do" not in page
 
 
@@ -73,7 +74,7 @@ def test_filters_pages_and_downloads(browse, monkeypatch):
         rows = section(client, f"{url}?{query}")["rows"]
         assert rows and all(matches in str(row["entity"]) for row in rows)
     assert all("drop" in operations(row) for row in section(client, f"{url}?may=drop")["rows"])
-    assert "No matching entities" in client.get(f"{url}?what=nothing").content.decode()
+    assert "No matching entities" in page_html(client.get(f"{url}?what=nothing"))
     expected = [str(row["entity"]) for row in section(client, url)["rows"]]
     monkeypatch.setattr("authzconsole.web.people.access.ROWS_PER_PAGE", 2)
     names, next_url = [], url
@@ -99,12 +100,12 @@ def test_entities_of_a_principal_with_many_grants_are_counted_on_demand(browse, 
 
 def test_my_access_says_in_words_what_one_can_do(browse):
     client = browse("dee")
-    page = client.get("/my-access").content.decode()
+    page = page_html(client.get("/my-access"))
     assert "What you can do" in page and "You can read 1 dataset." in page
     assert "You have access to 1 namespace and 1 dataset." in page
     rows = section(client, "/my-access")["rows"]
     assert [str(row["entity"]) for row in rows] == ["namespace:sales", "dataset:sales.orders"]
-    nothing = browse("out").get("/my-access").content.decode()
+    nothing = page_html(browse("out").get("/my-access"))
     assert "You have no access to data yet." in nothing
 
 
@@ -113,7 +114,7 @@ def test_my_access_and_its_downloads_have_only_entities_that_the_account_sees(br
     client = browse("grp")
     rows = section(client, "/my-access")["rows"]
     assert rows and all(row["is_linked"] for row in rows)
-    assert "/people/group:operators" not in client.get("/my-access").content.decode()
+    assert "/people/group:operators" not in page_html(client.get("/my-access"))
     for _, download in section(client, "/my-access")["downloads"]:
         content = client.get(download).getvalue()
         assert b"dataset:sales.orders" in content and b"namespace:hr" not in content

@@ -68,10 +68,3 @@ def test_a_group_is_removed_and_the_account_of_the_author_is_not(browse):
         == "/people/?type=group"
     )
     assert "your own account" in page_html(ada.post("/people/remove/user:ada", {}))
-
-
-def test_only_administrators_rename_and_remove(browse):
-    for url, form in (("/people/rename/user:dee", {"name": "x"}), ("/people/remove/user:out", {})):
-        assert browse("aud").post(url, form).status_code == 403
-        assert browse("out").post(url, form).status_code == 404
-    assert User.objects.filter(username__in=["dee", "out"]).count() == 2

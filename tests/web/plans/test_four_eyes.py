@@ -52,11 +52,6 @@ def test_only_another_person_finds_the_form_that_applies_the_plan(browse, plan):
     assert Plan.objects.get().decided_by == "bob"
 
 
-def test_without_the_setting_the_maker_applies_the_plan(browse, plan, settings):
-    settings.FOUR_EYES = False
-    assert browse("ada").post(f"/plans/{plan.pk}/apply", {"reason": "mine"}).status_code == 303
-
-
 def test_rest_answers_403_with_its_own_problem_type(browse, plan):
     ada = browse("ada")
     item = {"principal": "user:ada", "entity": str(ORDERS), "privileges": ["READ"]}

@@ -23,37 +23,6 @@ from tests.support.reports import create_report
 
 ORDERS = "dataset:sales.orders"
 FORECAST = "/forecast/namespace:sales?deleter=dee&generation=final"
-ACCOUNTS = ("ada", "aud", "ned", "dee", "out")
-
-PAGES = [
-    # page, then the status for: ada, aud, ned, dee, out
-    ("/plans/", 200, 200, 404, 404, 404),
-    ("/plans/?state=applied", 200, 200, 404, 404, 404),
-    ("/plans/{plan}/", 200, 200, 404, 404, 404),
-    ("/plans/0/", 404, 404, 404, 404, 404),
-    ("/plans/99999999999999999999999/", 404, 404, 404, 404, 404),
-    ("/forecast/namespace:sales", 200, 200, 404, 404, 404),
-    (FORECAST, 200, 200, 404, 404, 404),
-    ("/forecast/namespace:hr?deleter=ned", 200, 200, 404, 404, 404),
-    ("/forecast/namespace:nowhere?deleter=ned", 404, 404, 404, 404, 404),
-    ("/forecast/nonsense", 404, 404, 404, 404, 404),
-]
-WRITES = [
-    "/plans/{plan}/apply",
-    "/plans/{plan}/discard",
-    "/plans/{plan}/renew",
-    "/plans/{applied}/undo",
-    "/plans/copy",
-]
-FORM = {
-    "reason": "because",
-    "namespace": "namespace:sales",
-    "user": "dee",
-    "generation": "final",
-    "source": "user:ned",
-    "target": "user:dee",
-    "beyond": "yes",
-}
 
 
 @pytest.fixture
@@ -72,32 +41,6 @@ def applied_plan(cast):
         author=COMMAND, grant=[("user:out", parse_address("dataset:hr.salaries"), "READ")]
     )
     return apply_plan(author=COMMAND, plan_id=plan.pk)
-
-
-@pytest.mark.parametrize(("page", "statuses"), [(page, statuses) for page, *statuses in PAGES])
-def test_each_page_has_the_expected_status_for_each_account(page, statuses, browse, plan):
-    assert [browse(name).get(page.format(plan=plan.pk)).status_code for name in ACCOUNTS] == statuses
-
-
-@pytest.mark.parametrize("url", WRITES)
-def test_only_administrators_can_change_plans(url, browse, plan, applied_plan):
-    before = database_state()
-    url = url.format(plan=plan.pk, applied=applied_plan.pk)
-    assert [browse(name).post(url, FORM).status_code for name in ("aud", "ned", "dee", "out")] == [
-        403,
-        404,
-        404,
-        404,
-    ]
-    assert database_state() == before
-    assert browse("ada").get(url).status_code == 405
-    assert browse().post(url, FORM).status_code == 303
-
-
-@pytest.mark.parametrize("url", WRITES)
-def test_administrators_can_change_plans(url, browse, plan, applied_plan):
-    url = url.format(plan=plan.pk, applied=applied_plan.pk)
-    assert browse("ada").post(url, FORM | {"strand": "yes"}).status_code == 303
 
 
 def test_auditors_see_no_forms(browse, plan, applied_plan):

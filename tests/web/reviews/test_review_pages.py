@@ -17,6 +17,7 @@ from tests.grants.reviews.support import item_of, open_campaign
 from tests.support.authors import COMMAND
 from tests.support.changes import change_grants
 from tests.support.jobs import execute_finish, execute_preparation
+from tests.support.pages import page_html
 
 pytestmark = pytest.mark.django_db
 FORM = {
@@ -49,7 +50,7 @@ def text_of(response) -> str:
 def test_an_administrator_starts_a_review_and_its_owner_answers_it(browse, cast):
     ada, ned = browse("ada"), browse("ned")
     page = ada.get("/reviews/new")
-    assert "Start review" in text_of(page) and 'T18:00"' in page.content.decode()
+    assert "Start review" in text_of(page) and 'T18:00"' in page_html(page)
     response = ada.post("/reviews/new", FORM)
     campaign = Campaign.objects.get()
     assert response.headers["Location"] == f"/reviews/{campaign.pk}/" and campaign.scope == {
@@ -164,24 +165,21 @@ def test_an_answer_returns_only_to_the_pages_of_the_review(browse, review):
 
 def test_a_reviewer_sees_only_their_items_and_no_links_to_closed_pages(browse, review):
     change_grants(author=COMMAND, grant=[("user:out", parse_address("dataset:hr.salaries"), "READ")])
-    text = browse("ned").get(f"/reviews/{review.pk}/?answer=all").content.decode()
+    text = page_html(browse("ned").get(f"/reviews/{review.pk}/?answer=all"))
     assert (
         "salaries" not in text
         and "/people/" not in text
         and "Finish review" not in text
         and "Reviewer:" not in text
     )
-    assert "/people/user:dee" in browse("ada").get(f"/reviews/{review.pk}/?answer=all").content.decode()
+    assert "/people/user:dee" in page_html(browse("ada").get(f"/reviews/{review.pk}/?answer=all"))
     assert "Keep" not in text_of(browse("aud").get(f"/reviews/{review.pk}/")).replace("To keep", "")
     assert "Nothing to review" in text_of(browse("out").get("/reviews/"))
 
 
 def test_the_navigation_counts_the_items_that_wait_for_the_account(browse, review, cast):
-    assert ">3<" in browse("ned").get("/reviews/count").content.decode()
-    assert (
-        f">{review.items.filter(reviewer=None).count()}<"
-        in browse("ada").get("/reviews/count").content.decode()
-    )
+    assert ">3<" in page_html(browse("ned").get("/reviews/count"))
+    assert f">{review.items.filter(reviewer=None).count()}<" in page_html(browse("ada").get("/reviews/count"))
     assert browse("aud").get("/reviews/count").status_code == 204
     browse("ned").post(
         f"/reviews/{review.pk}/answers",
@@ -253,7 +251,7 @@ def test_an_administrator_signs_off_their_share_and_then_that_of_the_administrat
     ada, url = browse("ada"), f"/reviews/{review.pk}/"
     page = ada.get(url)
     assert "Sign off" not in text_of(page)
-    assert '<a href="?reviewer=administrators&amp;answer=all">administrators</a>' in page.content.decode()
+    assert '<a href="?reviewer=administrators&amp;answer=all">administrators</a>' in page_html(page)
     ada.post(f"{url}answers", {"select": "all", "answer": "keep", "filter_answer": "open", "confirm": "yes"})
     for reviewer in (cast["ada"], None):
         assert "Sign off" in text_of(ada.get(url))
@@ -267,12 +265,12 @@ def test_the_page_updates_itself_while_the_worker_prepares_and_finishes_the_revi
     ada = browse("ada")
     url = ada.post("/reviews/new", FORM).headers["Location"]
     page = ada.get(url)
-    assert 'hx-trigger="every 2s"' in page.content.decode() and 'id="items"' not in page.content.decode()
+    assert 'hx-trigger="every 2s"' in page_html(page) and 'id="items"' not in page_html(page)
     section = ada.get(url, headers=htmx("review"))
-    assert "<html" not in section.content.decode() and "HX-Refresh" not in section.headers
+    assert "<html" not in page_html(section) and "HX-Refresh" not in section.headers
     execute_preparation(number=Campaign.objects.get().pk)
     assert ada.get(url, headers=htmx("review")).headers["HX-Refresh"] == "true"
-    assert "every 2s" not in ada.get(url).content.decode()
+    assert "every 2s" not in page_html(ada.get(url))
 
 
 def test_the_page_shows_why_the_preparation_waits_and_how_far_it_is(browse, monkeypatch):
@@ -303,7 +301,7 @@ def test_a_failed_preparation_shows_its_error_and_is_tried_again(browse, monkeyp
     assert (
         "more than 0 items, which is the limit" in text
         and "Prepare again" in text
-        and 'id="items"' not in page.content.decode()
+        and 'id="items"' not in page_html(page)
     )
     assert "Prepare again" not in text_of(browse("aud").get(url))
     assert ada.post(f"{url}retry").status_code == 303
@@ -333,7 +331,7 @@ def test_a_bad_form_keeps_its_values_and_names_the_field(browse, changes, messag
     response = browse("ada").post("/reviews/new", FORM | changes)
     assert response.status_code == 400 and message in text_of(response)
     if changes.get("title") != "":
-        assert 'value="Quarterly review"' in response.content.decode()
+        assert 'value="Quarterly review"' in page_html(response)
     assert not Campaign.objects.exists()
 
 
@@ -361,14 +359,14 @@ def test_the_page_shows_the_reviewers_with_most_to_answer_and_the_list_all_of_th
     ada, url = browse("ada"), f"/reviews/{review.pk}/reviewers"
     shares = sorted(review.shares.all(), key=lambda share: -share.open_count)
     page = ada.get(f"/reviews/{review.pk}/")
-    assert list(page.context["shares"]) == shares[:1] and url in page.content.decode()
+    assert list(page.context["shares"]) == shares[:1] and url in page_html(page)
     assert f"{len(shares)} reviewers" in text_of(page)
     with django_assert_num_queries(5):
         response = ada.get(url)
     assert [share.open_count for share in response.context["shares"]] == [
         share.open_count for share in shares
     ]
-    assert f"/reviews/{review.pk}/?reviewer=ned&amp;answer=all" in response.content.decode()
+    assert f"/reviews/{review.pk}/?reviewer=ned&amp;answer=all" in page_html(response)
     assert [share.reviewer.username for share in ada.get(f"{url}?text=NE").context["shares"]] == ["ned"]
     assert "No reviewers match" in text_of(ada.get(f"{url}?text=zzz"))
 
@@ -385,7 +383,7 @@ def test_filters_and_downloads_select_the_same_items(browse, review, cast):
     assert {row["item"].kind for row in response.context["rows"]} == {"namespace"}
     content = b"".join(browse("ada").get(f"/reviews/{review.pk}/items.jsonl?answer=keep").streaming_content)
     assert len(content.splitlines()) == len(response.context["rows"])
-    assert f"/reviews/{review.pk}/items.csv?answer=keep" in response.content.decode()
+    assert f"/reviews/{review.pk}/items.csv?answer=keep" in page_html(response)
     assert "No items match" in text_of(browse("ada").get(f"/reviews/{review.pk}/?principal=nobody"))
 
 
@@ -393,11 +391,11 @@ def test_items_that_no_longer_exist_are_marked_and_not_asked_for(browse, review)
     ned, url = browse("ned"), f"/reviews/{review.pk}/"
     gone = item_of(review, "user:dee", "dataset:sales.orders")
     box = f'name="item" value="{gone.pk}"'
-    assert box in ned.get(url).content.decode()
+    assert box in page_html(ned.get(url))
     change_grants(author=COMMAND, revoke=[("user:dee", parse_address("dataset:sales.orders"), "READ")])
     page = ned.get(url)
     assert "already revoked since the review began" in text_of(page) and "no answer needed" in text_of(page)
-    assert box not in page.content.decode()
+    assert box not in page_html(page)
     sweep_campaigns()
     removed = ned.get(f"{url}?answer=removed")
     assert (

@@ -62,7 +62,7 @@ def test_questions_and_forecasts_use_the_exact_name(name, browse):
         assert (
             client.get(url, question)
             .context["ask"]["answer"]
-            .decision.sentence.startswith(f"Denied: user:{name} lacks")
+            .sentence.startswith(f"Denied: user:{name} lacks")
         )
     assert client.get("/entities/namespace:sales", {"deleter": name}).context["readiness"]["deleter"] == name
     assert client.get("/forecast/namespace:sales", {"deleter": name}).context["deleter"] == name
