@@ -6,7 +6,6 @@ order of its fields.
 
 from collections.abc import Callable, Mapping
 from functools import cache, cached_property, reduce
-from operator import attrgetter
 from typing import Any
 
 from rest_framework import serializers
@@ -176,7 +175,7 @@ def _reader(field: serializers.Field) -> Callable[[Any], object]:
         return get
     if field.source == "*":
         return lambda value: value
-    read, first, is_required = attrgetter(field.source), field.source_attrs[0], field.required
+    first, is_required = field.source_attrs[0], field.required
     if len(field.source_attrs) > 1:
         # such as `requested_by.username`; null if an object before the last member is
         return lambda value: reduce(
@@ -186,7 +185,7 @@ def _reader(field: serializers.Field) -> Callable[[Any], object]:
     def read_member(value: object) -> object:
         if isinstance(value, Mapping):
             return value[first] if is_required or first in value else _MISSING
-        return read(value)
+        return getattr(value, first) if is_required else getattr(value, first, _MISSING)
 
     return read_member
 

@@ -1,6 +1,6 @@
 """The lists about access reviews: the reviews, their items, and the managers of users."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from django.db.models import QuerySet
@@ -124,17 +124,18 @@ class Reviews(List):
         return visible_campaigns(self.account).filter(**self.equal(state="state"))
 
     def members(self, rows: Iterable[Campaign]) -> list[dict]:
-        """Return the JSON objects of reviews. Runs at most two queries."""
-        campaigns, sees_all = list(rows), self.account.can_see_all
+        return super().members(self.shown(list(rows)))
+
+    def shown(self, campaigns: Sequence[Campaign]) -> list[ShownReview]:
+        """Return reviews as the account sees them. Runs at most two queries."""
+        sees_all = self.account.can_see_all
         totals = visible_totals(self.account, campaigns)
         plans: dict[int, list[int]] = {}
         if sees_all:
             found = Plan.objects.filter(review_link__campaign__in=campaigns).order_by("pk")
             for plan, number in found.values_list("pk", "review_link__campaign"):
                 plans.setdefault(number, []).append(plan)
-        return super().members(
-            ShownReview(row, totals[row.pk], plans.get(row.pk, []), sees_all) for row in campaigns
-        )
+        return [ShownReview(row, totals[row.pk], plans.get(row.pk, []), sees_all) for row in campaigns]
 
 
 class ItemFilterSerializer(StrictSerializer):

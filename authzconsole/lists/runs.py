@@ -66,7 +66,8 @@ class RunSerializer(output.Output):
     finished_at = output.Time(allow_null=True)
     revision = output.Integer(allow_null=True, help_text="The revision of the snapshot.")
     waiting_reason = output.Text(
-        get=lambda run: "", help_text="Why a waiting run has not started; empty in lists."
+        get=lambda run: getattr(run, "waiting_reason", ""),
+        help_text="Why a waiting run has not started; empty in lists.",
     )
     silent_seconds = output.Integer(
         get=run_silent_seconds,
@@ -90,9 +91,10 @@ class RunSerializer(output.Output):
     )
 
 
-def run_data(run: AnalysisRun) -> dict:
-    """Return the JSON object of one run, with the reason why it waits."""
-    return RunSerializer.data_of(run) | {"waiting_reason": run_waiting_reason(run)}
+def with_waiting_reason(run: AnalysisRun) -> AnalysisRun:
+    """Return the run with the reason why it waits, which its JSON object then has too."""
+    run.waiting_reason = run_waiting_reason(run)  # type: ignore[attr-defined]
+    return run
 
 
 class RunFilters(StrictSerializer):

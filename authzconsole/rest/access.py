@@ -9,8 +9,8 @@ from django.conf import settings
 from django.http import Http404
 from rest_framework import serializers
 from rest_framework.request import Request
-from rest_framework.response import Response
 
+from authzconsole.common import output
 from authzconsole.common.fields import (
     AddressText,
     Choice,
@@ -193,23 +193,31 @@ class StewardList(ListEndpoint):
         return {name: self.data[name] for name in ("namespace", "principal")}
 
 
-class LimitsSerializer(serializers.Serializer):
+class LimitsSerializer(output.Output):
     """What holders of ADMIN on an entity may grant and revoke on it and inside it."""
 
-    privileges = serializers.ListField(child=serializers.ChoiceField(list(Privilege)))
-    kinds = serializers.ListField(
-        child=serializers.CharField(), allow_null=True, help_text="Null for all kinds."
+    privileges = output.Texts(
+        list(Privilege), get=lambda limits: [name for name in Privilege if name in limits.privileges]
     )
-    max_days = serializers.IntegerField(help_text="The longest period of a grant in days; 0 for no limit.")
+    kinds = output.Texts(
+        get=lambda limits: None if limits.kinds is None else [kind for kind in KINDS if kind in limits.kinds],
+        allow_null=True,
+        help_text="Null for all kinds.",
+    )
+    max_days = output.Integer(help_text="The longest period of a grant in days; 0 for no limit.")
 
 
 class DelegationSerializer(LimitsSerializer):
     """The limits in force."""
 
-    delegation = serializers.BooleanField(
-        help_text="Whether DELEGATION is on. Without it, only administrators change grants."
+    delegation = output.Boolean(
+        get=lambda limits: settings.DELEGATION,
+        help_text="Whether DELEGATION is on. Without it, only administrators change grants.",
     )
-    upper = LimitsSerializer(help_text="The limits from the settings. The other limits cannot exceed them.")
+    upper = LimitsSerializer(
+        get=lambda limits: DelegationLimits.from_settings(),
+        help_text="The limits from the settings. The other limits cannot exceed them.",
+    )
 
 
 class SetLimitsSerializer(StrictSerializer):
@@ -241,12 +249,12 @@ class Delegation(Endpoint):
         check_can_see_all,
         DelegationSerializer,
     )
-    def get(self) -> Response:
+    def get(self) -> object:
         """Read the limits of delegation.
 
         For accounts that see everything.
         """
-        return Response(_as_json())
+        return DelegationLimits.stored_or_settings()
 
     @operation(
         "delegation_limits_set",
@@ -254,7 +262,7 @@ class Delegation(Endpoint):
         DelegationSerializer,
         body=SetLimitsSerializer,
     )
-    def put(self) -> Response:
+    def put(self) -> object:
         """Set the limits of delegation.
 
         Applies to later changes; grants that exist stay as they are. For administrators.
@@ -266,20 +274,4 @@ class Delegation(Endpoint):
             kinds=data.get("kinds"),
             max_days=data["max_days"],
         )
-        return Response(_as_json())
-
-
-def _as_json() -> dict:
-    return _limits_as_json(DelegationLimits.stored_or_settings()) | {
-        "delegation": settings.DELEGATION,
-        "upper": _limits_as_json(DelegationLimits.from_settings()),
-    }
-
-
-def _limits_as_json(limits: DelegationLimits) -> dict:
-    kinds = None if limits.kinds is None else [kind for kind in KINDS if kind in limits.kinds]
-    return {
-        "privileges": [name for name in Privilege if name in limits.privileges],
-        "kinds": kinds,
-        "max_days": limits.max_days,
-    }
+        return DelegationLimits.stored_or_settings()

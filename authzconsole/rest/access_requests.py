@@ -27,9 +27,8 @@ from authzconsole.lists.requests import (
     RequestSummarySerializer,
 )
 from authzconsole.rest.framework.callers import any_account, author_of, check_administrator
-from authzconsole.rest.framework.endpoint import Endpoint, Resource, created_response
+from authzconsole.rest.framework.endpoint import Endpoint, Resource
 from authzconsole.rest.framework.lists import FORMULAS, ListEndpoint
-from authzconsole.rest.framework.locations import access_request_location
 from authzconsole.rest.framework.operations import operation
 from authzconsole.rest.framework.problems import Problem
 from grants.changes import Shown
@@ -369,10 +368,7 @@ class AccessRequestList(ListEndpoint):
             author=author_of(self.request),
             draft=RequestDraft(data["reason"], wanted, data.get("colleague", ""), end_of(data), subject),
         )
-        return created_response(
-            RequestSerializer.data_of(view_of(created, self.request.user)),
-            access_request_location(created.pk),
-        )
+        return self.created(view_of(created, self.request.user), "access-requests", created.pk)
 
 
 class AccessRequestDetail(Endpoint):
@@ -598,7 +594,7 @@ class ApproverList(ListEndpoint):
         ApproversSerializer,
         body=SetApproversSerializer,
     )
-    def put(self) -> Response:
+    def put(self) -> object:
         """Set the approvers of a namespace.
 
         Names the group, or none. The namespace need not be registered yet. For administrators.
@@ -607,4 +603,4 @@ class ApproverList(ListEndpoint):
         set_namespace_approvers(
             author=author_of(self.request), namespace=data["namespace"], group=data["group"] or ""
         )
-        return Response({"namespace": str(data["namespace"]), "group": data["group"]})
+        return {"namespace": data["namespace"], "group": data["group"]}

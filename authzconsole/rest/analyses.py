@@ -31,9 +31,9 @@ from authzconsole.common.fields import (
     Text,
     reason_field,
 )
-from authzconsole.lists.runs import AnalysesSerializer, Runs, RunSerializer, run_data
+from authzconsole.lists.runs import AnalysesSerializer, Runs, RunSerializer, with_waiting_reason
 from authzconsole.rest.framework.callers import any_account, changeable_with, check_report_reader
-from authzconsole.rest.framework.endpoint import EmptySerializer, Endpoint, Resource, created_response
+from authzconsole.rest.framework.endpoint import EmptySerializer, Endpoint, Resource
 from authzconsole.rest.framework.lists import (
     RENDERERS,
     Download,
@@ -43,7 +43,6 @@ from authzconsole.rest.framework.lists import (
     list_identity,
     position_in_list,
 )
-from authzconsole.rest.framework.locations import run_location
 from authzconsole.rest.framework.operations import (
     ETAG,
     IF_MATCH_OPTIONAL,
@@ -254,7 +253,7 @@ class RunList(ListEndpoint):
         run = request_run(
             analysis=data.pop("analysis"), options=data, requested_by=self.request.user, author=self.author
         )
-        return created_response(run_data(run), run_location(run.pk), status=202)
+        return self.created(with_waiting_reason(run), "runs")
 
 
 class RunDetail(Endpoint):
@@ -266,12 +265,12 @@ class RunDetail(Endpoint):
         check_report_reader,
         RunSerializer,
     )
-    def get(self) -> Response:
+    def get(self) -> object:
         """Follow a run.
 
         Returns the state of the run and, when it is done, its figures. For administrators and auditors.
         """
-        return Response(run_data(self.object))
+        return with_waiting_reason(self.object)
 
 
 class RunCancellation(Endpoint):
@@ -284,7 +283,7 @@ class RunCancellation(Endpoint):
         RunSerializer,
         errors=[413, 415],
     )
-    def post(self) -> Response:
+    def post(self) -> object:
         """Cancel a run.
 
         A waiting run ends at once. A running run ends within seconds and has `cancel_requested` until
@@ -292,7 +291,7 @@ class RunCancellation(Endpoint):
         """
         self.check_empty_body()
         cancel_run(run=self.object, author=self.author)
-        return Response(run_data(self.resource.object_or_404(self.request, self.object.pk)))
+        return with_waiting_reason(self.resource.object_or_404(self.request, self.object.pk))
 
 
 class Results(Endpoint):

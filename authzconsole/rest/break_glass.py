@@ -11,7 +11,6 @@ from authzconsole.rest.framework.callers import (
 )
 from authzconsole.rest.framework.endpoint import Endpoint, Resource
 from authzconsole.rest.framework.lists import ListEndpoint
-from authzconsole.rest.framework.locations import break_glass_location
 from authzconsole.rest.framework.operations import operation
 from grants.authority.break_glass import end_break_glass, review_break_glass, start_break_glass
 from grants.models import BreakGlassUse
@@ -66,8 +65,7 @@ class BreakGlassUseList(ListEndpoint):
         be in BREAK_GLASS_ACCOUNTS. API tokens cannot start it, and it does not apply to them.
         """
         check_recent_authentication(self.request)
-        use = start_break_glass(author=self.author)
-        return self.created(use, break_glass_location(use.pk))
+        return self.created(start_break_glass(author=self.author), "break-glass-uses")
 
 
 class BreakGlassDetail(Endpoint):
@@ -101,8 +99,7 @@ class BreakGlassEnd(Endpoint):
 
         Every administrator can end it.
         """
-        use = end_break_glass(author=self.author, number=self.object.pk)
-        return use
+        return end_break_glass(author=self.author, number=self.object.pk)
 
 
 class BreakGlassReview(Endpoint):
@@ -120,6 +117,4 @@ class BreakGlassReview(Endpoint):
 
         Only after the access has ended, and by another person (otherwise 403).
         """
-        data = self.data
-        use = review_break_glass(author=self.author, number=self.object.pk, comment=data["comment"])
-        return use
+        return review_break_glass(author=self.author, number=self.object.pk, comment=self.data["comment"])

@@ -14,9 +14,8 @@ from authzconsole.common.periods import PeriodTime
 from authzconsole.lists.plans import EffectRows, KeptNotRows
 from authzconsole.rest.dry_runs import PermissionEffectSerializer, effect_as_json, preview_as_json
 from authzconsole.rest.framework.callers import check_administrator, check_can_see_all
-from authzconsole.rest.framework.endpoint import Endpoint
+from authzconsole.rest.framework.endpoint import Endpoint, location
 from authzconsole.rest.framework.lists import FORMULAS, Download, ListEndpoint
-from authzconsole.rest.framework.locations import run_location
 from authzconsole.rest.framework.operations import LOCATION, operation
 from authzconsole.rest.framework.problems import Problem
 from authzconsole.rest.plans import PLAN
@@ -163,8 +162,8 @@ def _applied_as_json(plan: Plan, generation: str | None, at: datetime | None) ->
 
 
 def computing_response(run: Job) -> Response:
-    location = run_location(run.pk)
-    return Response({"state": "computing", "run": location}, status=202, headers={"Location": location})
+    url = location("runs", run.pk)
+    return Response({"state": "computing", "run": url}, status=202, headers={"Location": url})
 
 
 def _stored_effect(run: Job | None, error: EffectTooLarge, at: datetime | None) -> LargeEffect:

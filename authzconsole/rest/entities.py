@@ -31,6 +31,7 @@ from authzconsole.rest.dry_runs import (
     forecast_as_json,
 )
 from authzconsole.rest.framework.callers import (
+    address_or_404,
     any_account,
     check_administrator,
     check_can_see_all,
@@ -40,12 +41,11 @@ from authzconsole.rest.framework.endpoint import (
     Endpoint,
     Resource,
     check_match,
-    created_response,
     etag_of_resource,
+    location,
     reads_past,
 )
 from authzconsole.rest.framework.lists import ListEndpoint, PageQuery, page_members
-from authzconsole.rest.framework.locations import address_or_404, entity_location
 from authzconsole.rest.framework.operations import (
     ETAG,
     IF_MATCH,
@@ -167,7 +167,8 @@ class RegisteringEndpoint(ChangeEndpoint):
         if forecast is None:
             content = _outcome_as_json(outcome, entity)
             if outcome.has_changed:
-                return created_response(content, entity_location(address))
+                url = location("entities", address, safe=":@")
+                return Response(content, status=201, headers={"Location": url})
             return Response(content)
         if not outcome.has_changed:
             content = _outcome_as_json(Outcome(False, outcome.sentence, revision))

@@ -21,7 +21,6 @@ from authzconsole.lists.journal import EvidenceList, EvidenceSerializer
 from authzconsole.rest.framework.callers import check_journal_reader
 from authzconsole.rest.framework.endpoint import Endpoint, Resource
 from authzconsole.rest.framework.lists import ListEndpoint, ZipRenderer
-from authzconsole.rest.framework.locations import evidence_location
 from authzconsole.rest.framework.operations import FILE, LOCATION, operation
 from authzconsole.rest.framework.problems import Problem
 from grants.history.errors import AsOfError
@@ -89,7 +88,7 @@ class EvidenceRequests(ListEndpoint):
             kind=data.get("kind", ""),
             requested_by=self.request.user,
         )
-        return self.created(evidence, evidence_location(evidence.pk), status=202)
+        return self.created(evidence, "evidence")
 
 
 class EvidenceDetail(Endpoint):

@@ -38,9 +38,8 @@ from authzconsole.rest.framework.callers import (
     check_administrator,
     check_recent_authentication,
 )
-from authzconsole.rest.framework.endpoint import Resource, check_match, created_response, etag_of, reads_past
+from authzconsole.rest.framework.endpoint import Resource, check_match, etag_of_resource, location, reads_past
 from authzconsole.rest.framework.lists import ListEndpoint
-from authzconsole.rest.framework.locations import group_location, user_location
 from authzconsole.rest.framework.operations import ETAG, IF_MATCH, operation
 from authzconsole.rest.framework.problems import Problem
 from authzconsole.rest.grants import MAX_ITEMS
@@ -204,16 +203,14 @@ class UserList(ListEndpoint):
             if User.objects.filter(username=data["name"]).exists():
                 raise Problem(
                     409,
-                    f"user:{data['name']} already exists: change it with PATCH {user_location(data['name'])}",
+                    f"user:{data['name']} already exists: change it with PATCH {location('users', data['name'])}",
                 )
             user = {name: value for name, value in data.items() if name not in ("reason", "full_name")}
             add_user(author=self.author, **user)
             if data["full_name"]:
                 set_full_name(author=self.author, name=data["name"], full_name=data["full_name"])
             user = User.objects.get(username=data["name"])
-        return created_response(
-            UserSerializer.data_of(user), user_location(user.username), ETag=_user_etag(user)
-        )
+        return self.created(user, "users", user.username)
 
 
 class UserDetail(ChangeEndpoint):
@@ -261,13 +258,14 @@ class UserDetail(ChangeEndpoint):
             lock_journal()
             name = self.kwargs["name"]
             before = self.resource.object_or_404(self.request, name)
-            check_match(self.request, _user_etag(before), is_required=not self.is_dry_run)
+            etag = etag_of_resource(UserSerializer, before)
+            check_match(self.request, etag, is_required=not self.is_dry_run)
             user, members = self.make(
                 _permission_changes(name, changes), lambda: _changed_user(self.author, name, changes)
             )
         if self.is_dry_run:
-            return Response(UserSerializer.data_of(user) | members, headers={"ETag": _user_etag(before)})
-        return _user_response(user)
+            return Response(UserSerializer.data_of(user) | members, headers={"ETag": etag})
+        return self.response(user)
 
     @operation(
         "users_remove",
@@ -319,14 +317,6 @@ def _changed_user(author: Author, name: str, data: dict) -> User:
     return User.objects.get(username=data.get("name", name))
 
 
-def _user_etag(user: User) -> str:
-    return etag_of(user.pk, *UserSerializer.data_of(user).values())
-
-
-def _user_response(user: User) -> Response:
-    return Response(UserSerializer.data_of(user), headers={"ETag": _user_etag(user)})
-
-
 def _visible_group(request: Request, name: str) -> Group | None:
     """Return the group; None if it does not exist, or if the caller may not see it."""
     return None if storage_fault(name) else Groups(request.user).select().filter(name=name).first()
@@ -371,7 +361,7 @@ class GroupList(ListEndpoint):
         outcome = add_group(author=self.author, name=data["name"])
         if not outcome.has_changed:
             raise Problem(409, outcome.sentence)
-        return created_response({"name": data["name"]}, group_location(data["name"]))
+        return self.created(data, "groups", data["name"])
 
 
 class ChangedGroupSerializer(ResourceForecastSerializer, GroupSerializer):

@@ -35,7 +35,6 @@ from authzconsole.rest.framework.callers import check_administrator
 from authzconsole.rest.framework.endpoint import Endpoint
 from authzconsole.rest.framework.operations import operation
 from authzconsole.rest.framework.problems import Problem
-from authzconsole.rest.plans import created_plan_response
 from grants.models import GRANT_VERBS, JobState, PlanVerb
 from grants.plans.create import MAX_TITLE_LENGTH
 from grants.plans.regrants.compute import Prefer
@@ -146,7 +145,7 @@ class OffBoardingPlans(Endpoint):
             for name, is_inside in (("entity_heirs", False), ("namespace_heirs", True))
         }
         choices = OffBoarding(stranded_heirs=data.pop("stranded_to"), **heirs, **data)
-        return created_plan_response(off_boarding_plan.create(self.author, choices))
+        return self.created(off_boarding_plan.create(self.author, choices), "plans")
 
 
 class LikePlans(Endpoint):
@@ -163,7 +162,7 @@ class LikePlans(Endpoint):
 
         Adds the memberships and direct grants that only the source has. Returns 409 if there are none.
         """
-        return created_plan_response(like_plan.create(self.author, **self.data))
+        return self.created(like_plan.create(self.author, **self.data), "plans")
 
 
 class ForManySerializer(PeriodSerializer):
@@ -270,7 +269,7 @@ class PlansForMany(Endpoint):
         else:
             where = {name: data[name] for name in ("within", "kinds", "itself") if name in data}
             plan = subtree_plan.create(author, change=change, **where)
-        return created_plan_response(plan)
+        return self.created(plan, "plans")
 
 
 class GhostPlans(Endpoint):
@@ -288,7 +287,7 @@ class GhostPlans(Endpoint):
         Revokes every grant on a deleted address. Grants on planned addresses are kept. Returns 409 if
         there are no such grants, or if the plan would be too large.
         """
-        return created_plan_response(ghost_plan.create(self.author, **self.data))
+        return self.created(ghost_plan.create(self.author, **self.data), "plans")
 
 
 class FilePlans(Endpoint):
@@ -314,7 +313,7 @@ class FilePlans(Endpoint):
             plan = file_plan.create(self.author, raw=data["document"].encode(), title=data["title"])
         except BadChangeFile as error:
             raise Problem(400, str(error), errors=list(map(_fault_as_json, error.faults))) from None
-        return created_plan_response(plan)
+        return self.created(plan, "plans")
 
 
 def _fault_as_json(fault: Fault) -> dict:
@@ -391,7 +390,7 @@ class CopiedPlans(Endpoint):
         Copies the direct grants of the source that the target does not have. Returns 409 if there is
         nothing to copy.
         """
-        return created_plan_response(copy_plan.create(self.author, **self.data))
+        return self.created(copy_plan.create(self.author, **self.data), "plans")
 
 
 class ReadinessPlans(Endpoint):
@@ -408,7 +407,7 @@ class ReadinessPlans(Endpoint):
 
         The plan has the smallest set of missing grants. Returns 409 if nothing is missing.
         """
-        return created_plan_response(readiness_plan.create(self.author, **self.data))
+        return self.created(readiness_plan.create(self.author, **self.data), "plans")
 
 
 class ImpactPlans(Endpoint):
@@ -436,7 +435,7 @@ class ImpactPlans(Endpoint):
         if run is None:
             raise Http404
         try:
-            return created_plan_response(regrant_plan.create(self.author, run=run, **data))
+            return self.created(regrant_plan.create(self.author, run=run, **data), "plans")
         except ReportChanged:
             raise
         except (AnalysisError, StorageError) as error:

@@ -22,10 +22,9 @@ from authzconsole.lists.plans import (
     Plans,
     PlanSerializer,
 )
-from authzconsole.rest.framework.callers import author_of, check_administrator, check_can_see_all
-from authzconsole.rest.framework.endpoint import Endpoint, Resource, created_response
+from authzconsole.rest.framework.callers import check_administrator, check_can_see_all
+from authzconsole.rest.framework.endpoint import Endpoint, Resource
 from authzconsole.rest.framework.lists import ListEndpoint
-from authzconsole.rest.framework.locations import plan_location
 from authzconsole.rest.framework.operations import operation
 from authzconsole.rest.grants import (
     MAX_ITEMS,
@@ -164,7 +163,7 @@ class PlanList(ListEndpoint):
                 data["title"],
                 data.get("base_revision"),
             )
-        return created_plan_response(plan)
+        return self.created(plan, "plans")
 
 
 class PlanDetail(Endpoint):
@@ -231,8 +230,7 @@ class PlanApplication(Endpoint):
         """
         data = self.data
         shown = Shown(data.get("effect") or "", accepts_beyond=data["confirm_beyond"])
-        applied = apply_plan(author=self.author, plan_id=self.object.pk, shown=shown)
-        return applied
+        return apply_plan(author=self.author, plan_id=self.object.pk, shown=shown)
 
 
 class PlanDiscard(Endpoint):
@@ -245,17 +243,12 @@ class PlanDiscard(Endpoint):
         PlanSerializer,
         body=DiscardSerializer,
     )
-    def post(self) -> Response:
+    def post(self) -> object:
         """Discard a plan.
 
         The plan stays in the list and can be renewed.
         """
-        reason = self.data["reason"]
-        return Response(
-            PlanSerializer.data_of(
-                discard_plan(author=author_of(self.request, reason), plan_id=self.object.pk)
-            )
-        )
+        return discard_plan(author=self.author, plan_id=self.object.pk)
 
 
 class PlanInverse(Endpoint):
@@ -275,7 +268,7 @@ class PlanInverse(Endpoint):
         to undo. The request has no body.
         """
         self.check_empty_body()
-        return created_plan_response(inverse_plan.create(self.author, self.object.pk))
+        return self.created(inverse_plan.create(self.author, self.object.pk), "plans")
 
 
 class PlanRenewal(Endpoint):
@@ -295,8 +288,4 @@ class PlanRenewal(Endpoint):
         applied. The request has no body.
         """
         self.check_empty_body()
-        return created_plan_response(renew_plan(author=self.author, plan_id=self.object.pk))
-
-
-def created_plan_response(plan: Plan) -> Response:
-    return created_response(PlanSerializer.data_of(plan), plan_location(plan.pk))
+        return self.created(renew_plan(author=self.author, plan_id=self.object.pk), "plans")

@@ -37,11 +37,11 @@ from authzconsole.lists.reviews import (
     ReviewItems,
     Reviews,
     ReviewSerializer,
+    ShownReview,
 )
 from authzconsole.rest.framework.callers import any_account, author_of, check_administrator, check_can_see_all
-from authzconsole.rest.framework.endpoint import Endpoint, Resource, created_response
+from authzconsole.rest.framework.endpoint import Endpoint, Resource
 from authzconsole.rest.framework.lists import RENDERERS, ListEndpoint, ZipRenderer
-from authzconsole.rest.framework.locations import ROOT
 from authzconsole.rest.framework.operations import FILE, LOCATION, operation
 from authzconsole.rest.framework.problems import Problem
 from authzconsole.reviews.item_rows import items_response, stream_items
@@ -233,7 +233,7 @@ class ReviewList(ListEndpoint):
         author = author_of(self.request, data.pop("reason"))
         data["recurrence"] = RECURRENCES[data["recurrence"]].value
         campaign = create_campaign(author=author, options=CampaignOptions(**data))
-        return created_response(_shown(self.request, campaign), f"{ROOT}/reviews/{campaign.pk}", status=202)
+        return self.created(_shown(self.request, campaign), "reviews", campaign.pk)
 
 
 class ReviewDetail(Endpoint):
@@ -245,12 +245,12 @@ class ReviewDetail(Endpoint):
         any_account,
         ReviewSerializer,
     )
-    def get(self) -> Response:
+    def get(self) -> object:
         """Read a review.
 
         The counts are those of the items that the caller sees.
         """
-        return Response(_shown(self.request, self.object))
+        return _shown(self.request, self.object)
 
 
 class ReviewRetry(Endpoint):
@@ -263,15 +263,13 @@ class ReviewRetry(Endpoint):
         {202: ReviewSerializer},
         body=ReviewReasonSerializer,
     )
-    def post(self) -> Response:
+    def post(self) -> object:
         """Prepare a failed review again.
 
         The worker prepares the items from the beginning, and then opens the review. Returns 409 unless
         the state is `failed`, and after the deadline.
         """
-        author = self.author
-        campaign = retry_campaign(author=author, number=self.object.pk)
-        return Response(_shown(self.request, campaign), status=202)
+        return _shown(self.request, retry_campaign(author=self.author, number=self.object.pk))
 
 
 class ReviewCancellation(Endpoint):
@@ -284,13 +282,12 @@ class ReviewCancellation(Endpoint):
         ReviewSerializer,
         body=ReviewReasonSerializer,
     )
-    def post(self) -> Response:
+    def post(self) -> object:
         """Cancel a review.
 
         Its answers have no effect, and it does not recur.
         """
-        author = self.author
-        return Response(_shown(self.request, cancel_campaign(author=author, number=self.object.pk)))
+        return _shown(self.request, cancel_campaign(author=self.author, number=self.object.pk))
 
 
 class ReviewFinish(Endpoint):
@@ -303,15 +300,13 @@ class ReviewFinish(Endpoint):
         {202: ReviewSerializer},
         body=ReviewReasonSerializer,
     )
-    def post(self) -> Response:
+    def post(self) -> object:
         """Finish a review.
 
         Ends the answers. The worker then creates the plans with the result, and writes the evidence.
         Nothing changes until the plans are applied.
         """
-        author = self.author
-        campaign = request_finish(author=author, number=self.object.pk)
-        return Response(_shown(self.request, campaign), status=202)
+        return _shown(self.request, request_finish(author=self.author, number=self.object.pk))
 
 
 class ReviewBundle(Endpoint):
@@ -347,9 +342,9 @@ def bundle_response(campaign: Campaign) -> StreamingHttpResponse:
     return zip_response(chunks, f"review-{campaign.pk}")
 
 
-def _shown(request: Request, campaign: Campaign) -> dict:
+def _shown(request: Request, campaign: Campaign) -> ShownReview:
     """Return a review as the caller sees it."""
-    return Reviews(request.user).members([campaign])[0]
+    return Reviews(request.user).shown([campaign])[0]
 
 
 class ReviewItemList(ListEndpoint):
@@ -392,7 +387,7 @@ class Answers(Endpoint):
         AnswerOutcomeSerializer,
         body=ReviewAnswerSerializer,
     )
-    def post(self) -> Response:
+    def post(self) -> object:
         """Answer items.
 
         Gives the same answer to the selected items; `undo` removes their answers. With `dry_run`, returns
@@ -401,16 +396,8 @@ class Answers(Endpoint):
         campaign, data = self.object, self.data
         selection = _selection(data)
         if data["dry_run"]:
-            preview = preview_answer(account=self.request.user, campaign=campaign, selection=selection)
-            return Response(
-                {
-                    "count": preview.count,
-                    "own": preview.own,
-                    "answered": preview.answered,
-                    "strands": preview.strands,
-                }
-            )
-        outcome = answer_items(
+            return preview_answer(account=self.request.user, campaign=campaign, selection=selection)
+        return answer_items(
             author=self.author,
             campaign=campaign,
             selection=selection,
@@ -418,7 +405,6 @@ class Answers(Endpoint):
             answer="" if data["answer"] == UNDO else data["answer"],
             comment=data["comment"],
         )
-        return Response({"count": outcome.count, "own": outcome.own, "sentence": outcome.sentence})
 
 
 class Assignments(Endpoint):
@@ -431,21 +417,20 @@ class Assignments(Endpoint):
         AnswerOutcomeSerializer,
         body=AssignmentSerializer,
     )
-    def post(self) -> Response:
+    def post(self) -> object:
         """Move items to another reviewer.
 
         Reviewers return items to the escalation; administrators and approvers can also name a reviewer.
         Answers of the items are removed.
         """
-        campaign, data = self.object, self.data
-        outcome = assign_items(
+        data = self.data
+        return assign_items(
             author=self.author,
-            campaign=campaign,
+            campaign=self.object,
             selection=_selection(data),
             reviewer=data.get("reviewer", ""),
             comment=data["comment"],
         )
-        return Response({"count": outcome.count, "own": outcome.own, "sentence": outcome.sentence})
 
 
 class SignOff(Endpoint):
@@ -457,14 +442,14 @@ class SignOff(Endpoint):
         any_account,
         SignOffSerializer,
     )
-    def post(self) -> Response:
+    def post(self) -> object:
         """Sign off.
 
         Signs off the caller's items, which must all have an answer. When all reviewers have signed off,
         the review is finished.
         """
         self.check_empty_body()
-        return Response({"finished": sign_off_share(author=self.author, campaign=self.object)})
+        return {"finished": sign_off_share(author=self.author, campaign=self.object)}
 
 
 def _selection(data: Mapping) -> ItemSelection:
@@ -514,22 +499,20 @@ class ManagerList(ListEndpoint):
         ManagersOutcomeSerializer,
         body=ManagersSerializer,
     )
-    def put(self) -> Response:
+    def put(self) -> object:
         """Set managers.
 
         Sets the managers of up to {MAX_MANAGERS:,} users, all or none. Other users keep their manager.
         Managers review the access of these users in reviews with that rule. Being a manager gives no
         access.
         """
-        data = self.data
-        author = self.author
         with transaction.atomic():
             lock_journal()
             outcomes = [
-                set_manager(author=author, name=row["user"], manager=row["manager"])
-                for row in data["managers"]
+                set_manager(author=self.author, name=row["user"], manager=row["manager"])
+                for row in self.data["managers"]
             ]
-        return Response({"changed": sum(outcome.has_changed for outcome in outcomes)})
+        return {"changed": sum(outcome.has_changed for outcome in outcomes)}
 
 
 MAX_RECORDS = 5_000
@@ -558,15 +541,14 @@ class Usage(Endpoint):
         UsageOutcomeSerializer,
         body=UsageSerializer,
     )
-    def post(self) -> Response:
+    def post(self) -> object:
         """Import records of use.
 
         Stores up to {MAX_RECORDS:,} records, all or none, with a journal line. The larger count of a day
         is kept, so records can be sent again. Reviews show the last use. For administrators.
         """
         try:
-            stored = import_records(enumerate(self.data["records"], 1), author=self.author)
-            return Response({"stored": stored})
+            return {"stored": import_records(enumerate(self.data["records"], 1), author=self.author)}
         except BadUsage as error:
             raise Problem(
                 400,

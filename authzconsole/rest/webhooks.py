@@ -29,10 +29,10 @@ from authzconsole.rest.framework.callers import (
 )
 from authzconsole.rest.framework.endpoint import Endpoint, Resource
 from authzconsole.rest.framework.lists import ListEndpoint
-from authzconsole.rest.framework.locations import webhook_location
 from authzconsole.rest.framework.operations import operation
 from authzconsole.rest.people import OutcomeSerializer
 from grants.journal import ACTIONS, current_revision
+from grants.outcomes import Outcome
 from grants.roles.capabilities import Capability
 
 check_settings_manager = changeable_with(Capability.MANAGE_SETTINGS)
@@ -145,7 +145,7 @@ class Webhooks(Endpoint):
         check_recent_authentication(self.request)
         data = self.data
         webhook = create_webhook(author=self.author, url=data["url"], actions=data["actions"])
-        return self.created(webhook, webhook_location(webhook.pk))
+        return self.created(webhook, "webhooks")
 
 
 class WebhookDetail(Endpoint):
@@ -176,8 +176,7 @@ class WebhookDetail(Endpoint):
         An enabled webhook continues where it stopped.
         """
         check_recent_authentication(self.request)
-        data = self.data
-        enable_webhook(author=self.author, number=self.object.pk, is_enabled=data["enabled"])
+        enable_webhook(author=self.author, number=self.object.pk, is_enabled=self.data["enabled"])
         self.object.refresh_from_db()
         return self.object
 
@@ -187,20 +186,14 @@ class WebhookDetail(Endpoint):
         OutcomeSerializer,
         query=ReasonSerializer,
     )
-    def delete(self) -> Response:
+    def delete(self) -> object:
         """Delete a webhook.
 
         Also deletes its dead letters.
         """
         check_recent_authentication(self.request)
         delete_webhook(author=self.author, number=self.object.pk)
-        return Response(
-            {
-                "changed": True,
-                "sentence": f"webhook {self.object.pk} was deleted",
-                "revision": current_revision(),
-            }
-        )
+        return Outcome(True, f"webhook {self.object.pk} was deleted", current_revision())
 
 
 class DeadLetterList(ListEndpoint):
@@ -231,5 +224,4 @@ class Redelivery(Endpoint):
         All dead letters of the webhook are sent before new lines.
         """
         check_recent_authentication(self.request)
-        count = replay_dead_letters(author=self.author, number=self.object.pk)
-        return Response({"count": count})
+        return {"count": replay_dead_letters(author=self.author, number=self.object.pk)}

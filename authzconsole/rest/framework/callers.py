@@ -26,7 +26,7 @@ from authzconsole.common.request_id import bind_account
 from authzconsole.common.second_factor import check_second_factor
 from authzconsole.lists.entities import visible_entities
 from authzconsole.models import TokenScope
-from entities.address import Address
+from entities.address import Address, AddressError, parse_address
 from entities.models import Entity
 from grants.journal import Author
 from grants.models import User
@@ -153,3 +153,10 @@ def visible_entity(request: Request, address: Address) -> Entity:
     if entity is None:
         raise Http404
     return entity
+
+
+def address_or_404(text: str) -> Address:
+    try:
+        return parse_address(text)
+    except AddressError:
+        raise Http404 from None

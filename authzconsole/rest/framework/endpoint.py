@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, wraps
 from typing import Any, ClassVar
+from urllib.parse import quote
 
 from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponseNotModified
@@ -217,9 +218,9 @@ class Endpoint(APIView):
         content = serializer.data_of(value) if is_output else value
         return Response(content, status=status or min(responses), headers=headers)
 
-    def created(self, value: Any, location: str, status: int = 201) -> Response:
-        """Return the response of a new resource; 202 if it is not complete."""
-        return self.response(value, status, Location=location)
+    def created(self, value: Any, collection: str, key: object = None) -> Response:
+        """Return the response of a new resource. key: of the resource; by default its primary key."""
+        return self.response(value, Location=location(collection, value.pk if key is None else key))
 
     def check_etag(self, value: Any, *, is_required: bool = True) -> None:
         """Compare If-Match with the ETag of a resource. Raise Problem as `check_match` does."""
@@ -312,5 +313,6 @@ def unknown_path(request: HttpRequest, **kwargs):
     )
 
 
-def created_response(content: dict, location: str, *, status: int = 201, **headers: str) -> Response:
-    return Response(content, status=status, headers={"Location": location, **headers})
+def location(collection: str, key: object, *, safe: str = "@") -> str:
+    """Return the URL of a resource. The key is percent-encoded, including slashes, but not characters in `safe`."""
+    return f"/api/v1/{collection}/{quote(str(key), safe=safe)}"
