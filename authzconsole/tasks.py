@@ -12,9 +12,7 @@ from authzconsole.common.security_events.record import clean_security_events
 from authzconsole.common.security_events.shipping import start_shipping
 from authzconsole.common.webhooks.delivery import dispatch_webhooks
 from authzconsole.evidence.services import delete_old_evidence
-from authzconsole.mail.break_glass_mail import send_break_glass_mail
-from authzconsole.mail.expiry_mail import send_expiry_mail
-from authzconsole.mail.request_mail import sweep_requests
+from authzconsole.mail import send_break_glass_mail, send_expiry_mail, sweep_requests
 from authzconsole.models import MaintenanceTask
 from authzconsole.reviews.execution import sweep_reviews
 from authzconsole.sessions import delete_expired_sessions

@@ -12,7 +12,7 @@ from django.conf import settings
 from django.core import signing
 from django.urls import reverse
 
-from authzconsole.api.metadata import REQUEST_PATH
+from authzconsole.api.endpoint import REQUEST_PATH
 from authzconsole.common.api_caller import Caller
 from entities.errors import Refusal
 from grants.policies.question import Question, QuestionError, question_from_json

@@ -1,5 +1,6 @@
-"""The decorator of every AuthZEN endpoint. It authenticates the caller, reads the body, and reports errors as
-one JSON string.
+"""The decorator of every AuthZEN endpoint, and the public metadata document that lists them.
+
+The decorator authenticates the caller, reads the body, and reports errors as one JSON string.
 
 The endpoints are plain Django views, because a decision takes less time than a view of Django REST framework
 adds.
@@ -9,6 +10,7 @@ import json
 from collections.abc import Callable
 from functools import partial, wraps
 
+from django.conf import settings
 from django.contrib.auth.decorators import login_not_required
 from django.db import InterfaceError, OperationalError, connection
 from django.http import HttpRequest, HttpResponse
@@ -17,6 +19,17 @@ from django.views.decorators.csrf import csrf_exempt
 from authzconsole.common.api_caller import Caller, authenticate_caller
 from authzconsole.common.problems import Problem, failure_of, problem_of
 from authzconsole.common.request_body import check_content_type, read_json_object
+
+PATHS = {
+    "access_evaluation_endpoint": "access/v1/evaluation",
+    "access_evaluations_endpoint": "access/v1/evaluations",
+    "search_subject_endpoint": "access/v1/search/subject",
+    "search_resource_endpoint": "access/v1/search/resource",
+    "search_action_endpoint": "access/v1/search/action",
+}
+# the access request profile of AuthZEN, which is a draft
+REQUEST_PATH = "access/v1/requests"
+CAPABILITIES = ["urn:openid:authzen:capability:access-request"]
 
 
 def json_response(content: object, *, status: int = 200, headers: dict | None = None) -> HttpResponse:
@@ -98,3 +111,19 @@ def check_method(request: HttpRequest, *allowed: str) -> None:
         raise Problem(
             405, f"this endpoint only accepts {' and '.join(allowed)}", headers={"Allow": ", ".join(allowed)}
         )
+
+
+@api_view
+def configuration(request: HttpRequest) -> HttpResponse:
+    """Return the metadata document. It is public, because clients read it before they have a token."""
+    check_method(request, "GET", "HEAD")
+    # from the setting, because the caller controls the Host header
+    base = settings.PUBLIC_URL
+    return json_response(
+        {
+            "policy_decision_point": base,
+            **{name: f"{base}/{path}" for name, path in PATHS.items()},
+            "access_request_endpoint": f"{base}/{REQUEST_PATH}",
+            "capabilities": CAPABILITIES,
+        }
+    )

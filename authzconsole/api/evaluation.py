@@ -1,21 +1,69 @@
-"""The AuthZEN endpoints Access Evaluation and Access Evaluations."""
+"""The AuthZEN endpoints Access Evaluation and Access Evaluations.
+
+With `context.at` or `context.as_of`, they evaluate at another time, or with an earlier state. A caller that may only
+ask about itself may do so for other times, too. Its explanations show the entities that it sees now, and rules over
+all live entities read the containers that it knows now.
+"""
 
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 
 from authzconsole.api.denials import with_offers
 from authzconsole.api.endpoint import endpoint
-from authzconsole.api.past import caller_at, with_revision
 from authzconsole.common.api_caller import Caller
 from authzconsole.common.monitoring.metrics import count_decision
 from authzconsole.common.problems import Problem
 from authzconsole.models import TokenScope
 from entities.address import Address
-from grants.evaluation.engine import ListedEntities, answer_questions
-from grants.history import NOW
+from grants.active_generation import active_generation
+from grants.evaluation.engine import ListedEntities, answer_questions, entity_states
+from grants.history import NOW, Moment, at_moment
 from grants.history.questions import group_by_moment, has_moment, moment_of
 from grants.policies.explain import redact_all
 from grants.policies.question import Question, QuestionError, question_from_json
 from grants.usage.recording import record_use
+
+
+@dataclass(frozen=True, slots=True)
+class CallerThen(Caller):
+    """The caller of questions about another time. generation: the active one in that state.
+
+    visible, known: the addresses of the questions that the caller sees, and the containers that it knows, in
+    the present.
+    """
+
+    visible: frozenset[Address] = frozenset()
+    known: frozenset[Address] = frozenset()
+
+    def visible_states(self, addresses: set[Address]) -> dict[Address, str]:
+        return dict(entity_states(addresses & self.visible))
+
+    def known_containers(self, addresses: set[Address]) -> set[Address]:
+        return addresses & self.known
+
+
+@contextmanager
+def caller_at(caller: Caller, moment: Moment, targets: set[Address]) -> Iterator[Caller]:
+    """Answer questions for the state and the time of the moment. Yield their caller. Compute all answers
+    inside.
+
+    targets: the addresses of the questions. Raise HistoryNotReady.
+    """
+    is_limited = not caller.can_ask_about_all and bool(targets)
+    visible = frozenset(caller.visible_states(targets)) if is_limited else frozenset()
+    known = frozenset(caller.known_containers(targets)) if is_limited else frozenset()
+    with at_moment(moment):
+        generation = caller.generation if moment.revision is None else active_generation().name
+        yield CallerThen(generation, caller.can_ask_about_all, caller.name, caller.user, visible, known)
+
+
+def with_revision(answer: dict, revision: int | None) -> dict:
+    """Return the answer with the revision that it is about; unchanged for None, the present."""
+    return (
+        answer if revision is None else answer | {"context": {**answer.get("context", {}), "as_of": revision}}
+    )
+
 
 MAX_EVALUATIONS = 1_000
 MEMBERS = ("subject", "action", "resource", "context")

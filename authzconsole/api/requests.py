@@ -13,8 +13,7 @@ from django.db.models import Q
 from django.http import HttpRequest, HttpResponse
 
 from authzconsole.api.denials import check_denial, is_requestable
-from authzconsole.api.endpoint import api_view, check_method, json_response
-from authzconsole.api.metadata import REQUEST_PATH
+from authzconsole.api.endpoint import REQUEST_PATH, api_view, check_method, json_response
 from authzconsole.common.api_caller import Caller, authenticate_caller, check_not_impersonating
 from authzconsole.common.problems import Problem
 from authzconsole.common.request_body import check_content_type, read_json_object

@@ -2,9 +2,8 @@
 
 from django.urls import path, re_path
 
-from authzconsole.api.endpoint import unknown_path
+from authzconsole.api.endpoint import PATHS, REQUEST_PATH, configuration, unknown_path
 from authzconsole.api.evaluation import evaluation, evaluations
-from authzconsole.api.metadata import PATHS, REQUEST_PATH, configuration
 from authzconsole.api.requests import cancel_request, request_status, submit_request
 from authzconsole.api.search import action_search, resource_search, subject_search
 

@@ -13,9 +13,8 @@ from rest_framework.authentication import CSRFCheck
 from authzconsole.common import login_throttle
 from authzconsole.common.problems import Problem
 from authzconsole.common.rate_limits import check_request_rate
-from authzconsole.common.recent_authentication import PROVIDER_SESSION_KEY
+from authzconsole.common.recent_authentication import PROVIDER_SESSION_KEY, check_second_factor
 from authzconsole.common.request_id import bind_account
-from authzconsole.common.second_factor import check_second_factor
 from authzconsole.common.security_events.record import EventKind, record_event
 from authzconsole.common.tokens import TokenRefused, TokenUnknown, ValidToken, verify_token
 from authzconsole.models import TokenScope

@@ -1,6 +1,7 @@
 """The second factors and linked identities of accounts: change them with their journal lines.
 
-Also what removing or renaming an account does to its tokens, factors and identities.
+Also what removing or renaming an account does to its tokens, factors and identities, and these as facts that
+`verify_journal` compares with the journal.
 
 INVARIANT: only the owner adds a factor. The owner removes single factors; administrators and commands remove
 all of them.
@@ -14,22 +15,21 @@ from allauth.socialaccount.models import SocialAccount
 from django.conf import settings
 from django.contrib.auth.models import Group
 from django.db import transaction
-from django.db.models import QuerySet
+from django.db.models import Count, QuerySet
 
 from authzconsole.models import ApiToken, ProvisionedGroup, ProvisionedUser
 from authzconsole.settings.user_directory import LDAP_PROVIDER
 from grants.authority.transactions import administrator_transaction, check_can_manage_account
+from grants.bulk_rows import stream_rows
 from grants.errors import GrantError
 from grants.journal import Author, JournalEntry, append_to_journal, lock_journal
 from grants.models import JournalHead, User
 from grants.outcomes import Outcome
 from grants.principals.hooks import end_access
 from grants.roles.capabilities import Capability
-from grants.verification.facts import (
-    APP_TITLE,
-    CODES_TITLE,
-    PASSKEY_PREFIX,
-)
+from grants.verification.facts import APP_TITLE, CODES_TITLE, HELD, PASSKEY_PREFIX, Fact, fact_key
+
+FINGERPRINT_CHARACTERS = 16
 
 
 def factor_title(factor: Authenticator) -> str:
@@ -177,3 +177,43 @@ def remove_account_data(user: User) -> list[JournalEntry]:
 
 def _mapped_groups() -> set[str]:
     return {name for provider in settings.SIGN_IN_PROVIDERS.values() for name in provider.groups.values()}
+
+
+def facts_of_sign_in() -> Iterator[Fact]:
+    """Yield the facts of tokens, second factors and identity links."""
+    yield from facts_of_tokens()
+    yield from _facts_of_factors()
+    links = stream_rows(SocialAccount.objects.all(), "provider", "uid", "user__username")
+    for provider, subject, owner in links:
+        yield fact_key("identity", provider, subject), f"user:{owner}"
+
+
+def facts_of_tokens() -> Iterator[Fact]:
+    """Yield owner, scopes, expiry, secret, revocation and missing limit of each token."""
+    columns = "pk", "owner__username", "scopes", "expires_at", "digest", "revoked_at", "is_unlimited"
+    for number, owner, scopes, expires_at, digest, revoked_at, is_unlimited in stream_rows(
+        ApiToken.objects.all(), *columns
+    ):
+        yield (
+            fact_key("token", number),
+            f"user:{owner}, {scopes.replace(' ', ', ')}, until {expires_at:%Y-%m-%d}",
+        )
+        yield fact_key("secret", number), digest[:FINGERPRINT_CHARACTERS]
+        if revoked_at is not None:
+            yield fact_key("revoked", number), "yes"
+        if is_unlimited:
+            yield fact_key("unlimited", number), "yes"
+
+
+def _facts_of_factors() -> Iterator[Fact]:
+    rows = Authenticator.objects.values_list("user__username", "type").annotate(Count("pk")).order_by()
+    for owner, type_, count in rows:
+        if type_ == Authenticator.Type.WEBAUTHN:
+            yield fact_key("passkeys", f"user:{owner}"), str(count)
+        else:
+            yield (
+                fact_key(
+                    "factor", f"user:{owner}", APP_TITLE if type_ == Authenticator.Type.TOTP else CODES_TITLE
+                ),
+                HELD,
+            )

@@ -13,7 +13,7 @@ from django.conf import settings
 from django.utils import timezone
 
 from authzconsole.common.database import update_without_waiting
-from authzconsole.common.token_facts import FINGERPRINT_CHARACTERS
+from authzconsole.common.sign_in_methods import FINGERPRINT_CHARACTERS
 from authzconsole.models import ApiToken, TokenScope, max_token_lifetime
 from entities.errors import Refusal
 from entities.text import storage_fault

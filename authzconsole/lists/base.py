@@ -9,8 +9,8 @@ from rest_framework import serializers
 
 from analytics.tables import Column, ColumnType, Table
 from authzconsole.common.fields import StrictSerializer
-from authzconsole.common.keyset import rows_after
 from authzconsole.common.output import Output
+from authzconsole.common.paging import rows_after
 from grants.models import User
 from grants.roles.capabilities import Capability
 

@@ -594,7 +594,7 @@ class ApproverList(ListEndpoint):
         ApproversSerializer,
         body=SetApproversSerializer,
     )
-    def put(self) -> object:
+    def put(self) -> Response:
         """Set the approvers of a namespace.
 
         Names the group, or none. The namespace need not be registered yet. For administrators.
@@ -603,4 +603,4 @@ class ApproverList(ListEndpoint):
         set_namespace_approvers(
             author=author_of(self.request), namespace=data["namespace"], group=data["group"] or ""
         )
-        return {"namespace": data["namespace"], "group": data["group"]}
+        return Response({"namespace": str(data["namespace"]), "group": data["group"]})

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import yaml
 
+from authzconsole.api.endpoint import CAPABILITIES
 from authzconsole.api.evaluation import MAX_EVALUATIONS, STOP_DECISIONS
-from authzconsole.api.metadata import CAPABILITIES
 from authzconsole.common.database import RETRY_AFTER_SECONDS
 from authzconsole.common.request_body import MAX_BODY_BYTES
 from grants.policies.catalogue import GENERATIONS

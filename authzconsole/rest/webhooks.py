@@ -12,7 +12,7 @@ from authzconsole.common.fields import (
     Text,
     reason_field,
 )
-from authzconsole.common.webhooks.events import secret_of
+from authzconsole.common.webhooks.delivery import secret_of
 from authzconsole.common.webhooks.services import (
     MAX_WEBHOOKS,  # noqa: F401 (a docstring names it)
     create_webhook,

@@ -20,6 +20,7 @@ from scim2_models import (
 )
 from scim2_models.path import CompareOperator, Comparison, LogicalExpr, LogicalOperator
 
+from authzconsole.scim.discovery import Group as GroupResource
 from authzconsole.scim.discovery import base_url
 from authzconsole.scim.filters import (
     ColumnMap,
@@ -31,11 +32,17 @@ from authzconsole.scim.filters import (
     member_condition,
     outer_key,
 )
-from authzconsole.scim.payloads import checked_external_id, patch_of, read_payload
-from authzconsole.scim.responses import Query, list_response, query_of, scim_response
+from authzconsole.scim.payloads import (
+    POLICY,
+    Query,
+    patch_of,
+    read_payload,
+    scim_response,
+)
 from authzconsole.scim.rows import (
+    ResourceRows,
+    checked_external_id,
     external_id_of,
-    matching_page,
     row_or_404,
     store_external_id,
     visible_condition,
@@ -43,8 +50,6 @@ from authzconsole.scim.rows import (
     visible_users,
     write_transaction,
 )
-from authzconsole.scim.schemas import POLICY
-from authzconsole.scim.schemas import Group as GroupResource
 from grants.change_set import RemovePrincipal
 from grants.changes import ChangeSet, apply
 from grants.changes.memberships import changed_members
@@ -86,20 +91,6 @@ def _members() -> QuerySet:
     return memberships().filter(visible_condition("user__"), in_force_condition())
 
 
-def list_groups(request: HttpRequest) -> HttpResponse:
-    return search_groups(query_of(request, SCHEMA))
-
-
-def search_groups(query: Query) -> HttpResponse:
-    """Return a page of groups. Runs three queries, or four with members."""
-    page, total = matching_page(visible_groups(), GroupResource, query, COLUMNS)
-    return list_response(_resources(page, query), total, query)
-
-
-def read_group(request: HttpRequest, pk: str) -> HttpResponse:
-    return _group_response(row_or_404(visible_groups(), pk), query_of(request, SCHEMA))
-
-
 def create_group(request: HttpRequest, author: Author) -> HttpResponse:
     resource = GroupResource.model_validate(
         read_payload(request, SCHEMA), scim_ctx=Context.RESOURCE_CREATION_REQUEST, scim_policy=POLICY
@@ -114,7 +105,7 @@ def create_group(request: HttpRequest, author: Author) -> HttpResponse:
         group = visible_groups().get(name=name)
         store_external_id(author, group, external_id, is_new=True)
         _MemberChanges(author, group).apply(add=members)
-        return _group_response(visible_groups().get(pk=group.pk), query_of(request, SCHEMA), status=201)
+        return GROUPS.response(visible_groups().get(pk=group.pk), request, status=201)
 
 
 def replace_group(request: HttpRequest, author: Author, pk: str) -> HttpResponse:
@@ -135,7 +126,7 @@ def replace_group(request: HttpRequest, author: Author, pk: str) -> HttpResponse
             changes = _MemberChanges(author, group)
             changes.replace(members)
             changes.flush()
-        return _group_response(visible_groups().get(pk=group.pk), query_of(request, SCHEMA))
+        return GROUPS.response(visible_groups().get(pk=group.pk), request)
 
 
 def patch_group(request: HttpRequest, author: Author, pk: str) -> HttpResponse:
@@ -299,11 +290,6 @@ def _rename(author: Author, group: Group, name: Any) -> None:
     group.name = name
 
 
-def _group_response(group: Group, query: Query, *, status: int = 200) -> HttpResponse:
-    resource = next(iter(_resources([group], query)))
-    return scim_response(query.select(resource), status=status, Location=resource["meta"]["location"])
-
-
 def _resources(groups: list[Group], query: Query) -> Iterable[dict]:
     """Return the resources of groups. Runs one query, for the members of all groups."""
     members = defaultdict(list)
@@ -335,3 +321,6 @@ def _resource(group: Group) -> dict:
     if external_id := external_id_of(group):
         resource["externalId"] = external_id
     return resource
+
+
+GROUPS = ResourceRows(SCHEMA, GroupResource, COLUMNS, visible_groups, _resources)

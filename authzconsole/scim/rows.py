@@ -1,20 +1,32 @@
-"""Select the users and groups that SCIM can see, and store their external ids."""
+"""Select, list and read the users and groups that SCIM can see, and store their external ids."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
 
 from django.contrib.auth.models import Group
 from django.db import transaction
 from django.db.models import Q, QuerySet
-from scim2_models import NotFoundException
+from django.http import HttpRequest, HttpResponse
+from scim2_models import InvalidValueException, NotFoundException, Resource
 
 from authzconsole.models import ProvisionedGroup, ProvisionedUser
 from authzconsole.scim.filters import ColumnMap, filter_condition, id_from_text, sort_order
-from authzconsole.scim.responses import Query
+from authzconsole.scim.payloads import (
+    Query,
+    list_response,
+    query_from_values,
+    query_of,
+    read_payload,
+    scim_response,
+)
+from entities.text import storage_fault
 from grants.authority.transactions import administrator_transaction
 from grants.journal import Author, JournalEntry, append_to_journal, lock_journal
 from grants.models import User
 
+SEARCH_SCHEMA = "urn:ietf:params:scim:api:messages:2.0:SearchRequest"
 MAX_EXTERNAL_ID_CHARACTERS = ProvisionedUser._meta.get_field("external_id").max_length
 
 
@@ -48,22 +60,48 @@ def visible_groups() -> QuerySet[Group]:
     return Group.objects.select_related("provisioned")
 
 
-def matching_page(rows: QuerySet, model: type, query: Query, columns: ColumnMap) -> tuple[list, int]:
-    """Return the rows of the requested page, and how many rows match the filter. Runs two queries, or one for
-    a page of 0 rows.
+@dataclass(frozen=True, slots=True)
+class ResourceRows:
+    """The rows of a type of resource, and how they are listed and read.
 
-    model: the SCIM model of the resource. Raise InvalidFilterException or InvalidPathException.
+    schema: its URN. model: its SCIM model. rows: returns those that SCIM can see. resources: returns the resources of
+    rows, and runs one query for their members or groups.
     """
-    if query.filter:
-        rows = rows.filter(filter_condition(model, query.filter, columns))
-    order = (
-        [sort_order(model, query.sort_by, columns, is_descending=query.is_descending)]
-        if query.sort_by
-        else []
-    )
-    total = rows.count()
-    rows = rows.order_by(*order, "pk")
-    return list(rows[query.start - 1 : query.start - 1 + query.count]) if query.count else [], total
+
+    schema: str
+    model: type
+    columns: ColumnMap
+    rows: Callable[[], QuerySet]
+    resources: Callable[[list, Query], Iterable[dict]]
+
+    def list_rows(self, request: HttpRequest) -> HttpResponse:
+        return self._page(query_of(request, self.schema))
+
+    def search(self, request: HttpRequest) -> HttpResponse:
+        return self._page(query_from_values(read_payload(request, SEARCH_SCHEMA), self.schema))
+
+    def _page(self, query: Query) -> HttpResponse:
+        """Return the requested page. Runs two queries besides that of `resources`, or one for a page of 0 rows.
+
+        Raise InvalidFilterException or InvalidPathException.
+        """
+        rows, order = self.rows(), ["pk"]
+        if query.filter:
+            rows = rows.filter(filter_condition(self.model, query.filter, self.columns))
+        if query.sort_by:
+            first = sort_order(self.model, query.sort_by, self.columns, is_descending=query.is_descending)
+            order.insert(0, first)
+        total, start = rows.count(), query.start - 1
+        page = [*rows.order_by(*order)[start : start + query.count]] if query.count else []
+        return list_response(self.resources(page, query), total, query)
+
+    def read(self, request: HttpRequest, pk: str) -> HttpResponse:
+        return self.response(row_or_404(self.rows(), pk), request)
+
+    def response(self, row: User | Group, request: HttpRequest, *, status: int = 200) -> HttpResponse:
+        query = query_of(request, self.schema)
+        (resource,) = self.resources([row], query)
+        return scim_response(query.select(resource), status=status, Location=resource["meta"]["location"])
 
 
 def row_or_404(rows: QuerySet, text: str):
@@ -73,6 +111,13 @@ def row_or_404(rows: QuerySet, text: str):
     if row is None:
         raise NotFoundException(detail="this resource does not exist")
     return row
+
+
+def checked_external_id(resource: Resource[Any]) -> str:
+    external_id = resource.external_id or ""
+    if fault := storage_fault(external_id, MAX_EXTERNAL_ID_CHARACTERS):
+        raise InvalidValueException(detail=f"externalId: {fault}")
+    return external_id
 
 
 def external_id_of(row: User | Group) -> str:

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable
-from functools import partial
 
 from django.http import HttpRequest, HttpResponse
 from pydantic import ValidationError
@@ -11,17 +10,11 @@ from scim2_models import Error, NotFoundException, NotImplementedException, SCIM
 from authzconsole.common.problems import Problem, failure_of, problem_of
 from authzconsole.common.tokens import ValidToken
 from authzconsole.scim import discovery, groups, users
-from authzconsole.scim.payloads import read_payload
-from authzconsole.scim.responses import error_response, query_from_values
+from authzconsole.scim.payloads import error_response
 from grants.errors import GrantError
 from grants.journal import Author
 
 Function = Callable[..., HttpResponse]
-SEARCH_SCHEMA = "urn:ietf:params:scim:api:messages:2.0:SearchRequest"
-
-
-def search(search_rows: Function, schema: str, request: HttpRequest) -> HttpResponse:
-    return search_rows(query_from_values(read_payload(request, SEARCH_SCHEMA), schema))
 
 
 def not_implemented(request: HttpRequest) -> HttpResponse:
@@ -34,12 +27,12 @@ READS: dict[str, dict[str, Function]] = {
     r"ResourceTypes/(?P<name>[^/]+)": {"GET": discovery.resource_types},
     r"Schemas": {"GET": discovery.schemas},
     r"Schemas/(?P<name>[^/]+)": {"GET": discovery.schemas},
-    r"Users": {"GET": users.list_users},
-    r"Users/\.search": {"POST": partial(search, users.search_users, users.SCHEMA)},
-    r"Users/(?P<pk>[^/.]+)": {"GET": users.read_user},
-    r"Groups": {"GET": groups.list_groups},
-    r"Groups/\.search": {"POST": partial(search, groups.search_groups, groups.SCHEMA)},
-    r"Groups/(?P<pk>[^/.]+)": {"GET": groups.read_group},
+    r"Users": {"GET": users.USERS.list_rows},
+    r"Users/\.search": {"POST": users.USERS.search},
+    r"Users/(?P<pk>[^/.]+)": {"GET": users.USERS.read},
+    r"Groups": {"GET": groups.GROUPS.list_rows},
+    r"Groups/\.search": {"POST": groups.GROUPS.search},
+    r"Groups/(?P<pk>[^/.]+)": {"GET": groups.GROUPS.read},
     r"\.search": {"POST": not_implemented},
     r"Bulk": {"POST": not_implemented},
     r"Me": dict.fromkeys(("GET", "POST", "PUT", "PATCH", "DELETE"), not_implemented),

@@ -1,7 +1,8 @@
-"""The SCIM resource `User`."""
+"""The SCIM resource `User`, and the manager of a user in its enterprise extension."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 from django.conf import settings
 from django.contrib.auth.hashers import make_password
@@ -13,7 +14,7 @@ from scim2_models import Context, InvalidValueException, PatchOp, UniquenessExce
 
 from authzconsole.common.sign_in_methods import remove_all_factors, unlink_all_identities
 from authzconsole.models import ApiToken, ProvisionedUser, TokenScope
-from authzconsole.scim.discovery import base_url
+from authzconsole.scim.discovery import EMAIL_TYPE, EnterpriseUser, Manager, UserResource, base_url
 from authzconsole.scim.filters import (
     BooleanColumn,
     ColumnMap,
@@ -21,28 +22,27 @@ from authzconsole.scim.filters import (
     IdColumn,
     RelatedRows,
     TextColumn,
+    id_from_text,
     outer_key,
 )
-from authzconsole.scim.managers import (
-    RELATED,
-    end_management,
-    has_manager_member,
-    keep_manager,
-    manager_extension,
-    managers_as_objects,
-    store_manager,
+from authzconsole.scim.payloads import (
+    ENTERPRISE,
+    POLICY,
+    Query,
+    first_emails_first,
+    patch_of,
+    read_payload,
+    scim_response,
 )
-from authzconsole.scim.payloads import checked_external_id, first_emails_first, patch_of, read_payload
-from authzconsole.scim.responses import ENTERPRISE, Query, list_response, query_of, scim_response
 from authzconsole.scim.rows import (
+    ResourceRows,
+    checked_external_id,
     external_id_of,
-    matching_page,
     row_or_404,
     store_external_id,
     visible_users,
     write_transaction,
 )
-from authzconsole.scim.schemas import EMAIL_TYPE, POLICY, UserResource
 from grants.authority.transactions import administrator_transaction
 from grants.change_set import Activate, Deactivate
 from grants.changes import ChangeSet, apply
@@ -50,11 +50,18 @@ from grants.changes.memberships import remove_all_memberships
 from grants.errors import PrincipalError
 from grants.journal import Author
 from grants.models import JournalLine, Role, User, UserGrant
+from grants.models.reviews import UserManagerLink
 from grants.principal_names import name_fault
 from grants.principals.renaming import rename_user
 from grants.principals.services import add_user, email_fault, set_user_email
 from grants.querysets import memberships
+from grants.reviews.reviewers import set_manager
 from grants.validity import in_force_condition
+
+RELATED = ("manager_link__manager", "manager_link__manager__provisioned")
+_MANAGER = "manager"
+_PATH = f"{ENTERPRISE}:{_MANAGER}".lower()
+
 
 SCHEMA = str(UserResource.__schema__)
 MAX_LINES_READ = 1_000
@@ -89,20 +96,6 @@ COLUMNS = ColumnMap(
 )
 
 
-def list_users(request: HttpRequest) -> HttpResponse:
-    return search_users(query_of(request, SCHEMA))
-
-
-def search_users(query: Query) -> HttpResponse:
-    """Return a page of users. Runs three queries, including the one for their groups."""
-    page, total = matching_page(_users(), UserResource, query, COLUMNS)
-    return list_response(_resources(page, query), total, query)
-
-
-def read_user(request: HttpRequest, pk: str) -> HttpResponse:
-    return _user_response(row_or_404(_users(), pk), query_of(request, SCHEMA))
-
-
 def create_user(request: HttpRequest, author: Author) -> HttpResponse:
     payload = managers_as_objects(first_emails_first(read_payload(request, SCHEMA)))
     payload.setdefault("active", True)
@@ -126,7 +119,7 @@ def create_user(request: HttpRequest, author: Author) -> HttpResponse:
         user = _reload(User.objects.get(username=name))
         store_external_id(author, user, external_id, is_new=True)
         store_manager(author, user, resource)
-        return _user_response(_reload(user), query_of(request, SCHEMA), status=201)
+        return USERS.response(_reload(user), request, status=201)
 
 
 def _remove_sign_in_methods(author: Author, user: User) -> None:
@@ -228,7 +221,7 @@ def replace_user(request: HttpRequest, author: Author, pk: str) -> HttpResponse:
             keep_manager(resource, user)
         resource.replace(_as_model(user))
         _change_user(author, user, resource)
-        return _user_response(_reload(user), query_of(request, SCHEMA))
+        return USERS.response(_reload(user), request)
 
 
 def patch_user(request: HttpRequest, author: Author, pk: str) -> HttpResponse:
@@ -243,7 +236,7 @@ def patch_user(request: HttpRequest, author: Author, pk: str) -> HttpResponse:
         if _resource(current) != _resource(user):
             resource = _apply_patch(current, patch)
         _change_user(author, current, resource)
-        return _user_response(_reload(current), query_of(request, SCHEMA))
+        return USERS.response(_reload(current), request)
 
 
 def _apply_patch(user: User, patch: PatchOp) -> UserResource:
@@ -315,11 +308,6 @@ def _as_model(user: User) -> UserResource:
     return UserResource.model_validate(_resource(user))
 
 
-def _user_response(user: User, query: Query, *, status: int = 200) -> HttpResponse:
-    resource = next(_resources([user], query))
-    return scim_response(query.select(resource), status=status, Location=resource["meta"]["location"])
-
-
 def _resources(users: list[User], query: Query) -> Iterable[dict]:
     """Yield the resources of users. Runs one query, for the groups of all users."""
     groups = defaultdict(list)
@@ -358,3 +346,126 @@ def _resource(user: User) -> dict:
     if extension := manager_extension(user):
         resource |= extension | {"schemas": [SCHEMA, *extension]}
     return resource
+
+
+USERS = ResourceRows(SCHEMA, UserResource, COLUMNS, _users, _resources)
+
+
+def manager_extension(user: User) -> dict[str, Any]:
+    """Return the members of the resource for the manager; none without a manager that SCIM can see.
+
+    Runs no query for a user that was read with `select_related(*RELATED)`.
+    """
+    link = getattr(user, "manager_link", None)
+    if link is None or not _is_visible(link.manager):
+        return {}
+    return {
+        ENTERPRISE: {
+            _MANAGER: {
+                "value": str(link.manager_id),
+                "$ref": f"{base_url()}/Users/{link.manager_id}",
+                "displayName": link.manager.username,
+            }
+        }
+    }
+
+
+def manager_id(resource: UserResource) -> str:
+    """Return the id of the manager in a resource; empty without one."""
+    extension = getattr(resource, EnterpriseUser.__name__, None)
+    return (extension.manager.value or "") if extension and extension.manager else ""
+
+
+def has_manager_member(payload: dict) -> bool:
+    """Return whether a payload sets or removes the manager."""
+    return any(name.lower() == _MANAGER for name in _extension_of(payload))
+
+
+def keep_manager(resource: UserResource, user: User) -> None:
+    """Give the resource the manager that the user has."""
+    extension = manager_extension(user)
+    setattr(
+        resource,
+        EnterpriseUser.__name__,
+        EnterpriseUser(manager=Manager.model_validate(extension[ENTERPRISE][_MANAGER]))
+        if extension
+        else None,
+    )
+
+
+def store_manager(author: Author, user: User, resource: UserResource) -> None:
+    """Set the manager if the resource has a different one than SCIM shows.
+
+    Raise InvalidValueException if it does not exist.
+    """
+    new, extension = manager_id(resource), manager_extension(user)
+    if new == (extension[ENTERPRISE][_MANAGER]["value"] if extension else ""):
+        return
+    number = id_from_text(new)
+    manager = visible_users().filter(pk=number).first() if number is not None else None
+    if new and manager is None:
+        raise InvalidValueException(detail=f"manager: no user has the id {new[:100]!r}")
+    set_manager(author=author, name=user.username, manager=manager.username if manager else "")
+
+
+def end_management(author: Author, user: User) -> None:
+    """Remove the manager of a user, and remove the user as the manager of others.
+
+    The name may now belong to another person.
+    """
+    links = UserManagerLink.objects.filter(user=user) | UserManagerLink.objects.filter(manager=user)
+    for name in links.order_by("pk").values_list("user__username", flat=True):
+        set_manager(author=author, name=name, manager="")
+
+
+def managers_as_objects(payload: dict) -> dict:
+    """Replace a manager that is given as an id by an object, in a resource or in a PATCH request.
+
+    Microsoft Entra ID sends the id, or a list with one object, and some clients send the name of the manager,
+    too.
+    """
+    _correct_member(_extension_of(payload))
+    operations = next((value for name, value in payload.items() if name.lower() == "operations"), None)
+    for operation in operations if isinstance(operations, list) else ():
+        if not isinstance(operation, dict):
+            continue
+        names = {name.lower(): name for name in operation}
+        path, value = operation.get(names.get("path", ""), ""), operation.get(names.get("value", ""))
+        if isinstance(path, str) and path.lower() == _PATH:
+            operation[names.get("value", "value")] = _as_object(value)
+        elif isinstance(value, dict):
+            _correct_member(value if path else _extension_of(value))
+            for name in value:
+                if name.lower() == _PATH:
+                    value[name] = _as_object(value[name])
+    return payload
+
+
+def _extension_of(payload: dict) -> dict:
+    extension = next((value for name, value in payload.items() if name.lower() == ENTERPRISE.lower()), None)
+    return extension if isinstance(extension, dict) else {}
+
+
+def _correct_member(extension: dict) -> None:
+    for name in extension:
+        if name.lower() == _MANAGER:
+            extension[name] = _as_object(extension[name])
+
+
+def _as_object(value: Any) -> Any:
+    if isinstance(value, list) and len(value) == 1:
+        value = value[0]
+    if isinstance(value, str):
+        return {"value": value} if value else None
+    if isinstance(value, dict):
+        # read-only, but some clients send it
+        return {name: item for name, item in value.items() if name.lower() != "displayname"}
+    return value
+
+
+def _is_visible(manager: User) -> bool:
+    """Return whether SCIM can see the manager, by the same rules as `visible_condition`."""
+    provisioned = getattr(manager, "provisioned", None)
+    return not manager.is_service and (
+        manager.is_active or provisioned is None or provisioned.removed_at is None
+    )

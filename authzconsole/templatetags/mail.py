@@ -2,7 +2,7 @@
 
 from django import template
 
-from authzconsole.mail.times import time_in_mail
+from authzconsole.mail import time_in_mail
 
 register = template.Library()
 register.filter(time_in_mail)

@@ -10,9 +10,8 @@ from django.utils.deprecation import MiddlewareMixin
 from django_htmx.http import HttpResponseClientRedirect
 
 from authzconsole.common.database import set_prepare_threshold
-from authzconsole.common.recent_authentication import PROVIDER_SESSION_KEY
+from authzconsole.common.recent_authentication import PROVIDER_SESSION_KEY, lacks_required_factor
 from authzconsole.common.request_id import bind_account
-from authzconsole.common.second_factor import lacks_required_factor
 from authzconsole.web.error_pages import method_not_allowed, problem_page
 from authzconsole.web.people.impersonation import NON_PAGE_PREFIXES, SAFE_METHODS
 from authzconsole.web.shared.rendering import referring_page, see_other

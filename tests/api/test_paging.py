@@ -3,7 +3,6 @@
 import pytest
 from django.core import signing
 
-from authzconsole.api import page_tokens
 from entities.address import Address
 from entities.services import ensure_entities
 from entities.vocabulary import Privilege
@@ -68,7 +67,7 @@ def test_paging_returns_each_result_once_in_byte_order(api, strategy, limit):
 
 
 def test_a_response_longer_than_the_limit_is_paged_without_request(api, strategy, monkeypatch):
-    monkeypatch.setattr(page_tokens, "MAX_RESULTS", 4)
+    monkeypatch.setattr("authzconsole.api.search.MAX_RESULTS", 4)
     answer = search(api).json()
     assert list(answer) == ["page", "results"] and answer["page"]["count"] == 4
     assert ids(search(api, page={"token": answer["page"]["next_token"]})) == KEYS[4:8]

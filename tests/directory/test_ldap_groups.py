@@ -13,7 +13,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from authzconsole.directory.connection import DirectoryError, canonical_dn, subject_text
-from authzconsole.directory.members import read_members
+from authzconsole.directory.sync import read_members
 from authzconsole.settings.user_directory import ldap_options
 from grants.journal import current_revision
 from grants.models import JournalLine, Role, User

@@ -7,8 +7,7 @@ import pytest
 from django.core import mail
 from django.utils import timezone
 
-from authzconsole.mail import expiry_mail
-from authzconsole.mail.expiry_mail import send_expiry_mail
+from authzconsole.mail import _position, send_expiry_mail
 from authzconsole.models import MaintenanceRecord, MaintenanceTask
 from authzconsole.tasks import write_lines_of_periods
 from entities.address import parse_address
@@ -67,7 +66,7 @@ def test_a_user_gets_one_email_about_all_access_that_ended(clock):
 
 
 def test_long_lists_are_shortened(clock, monkeypatch):
-    monkeypatch.setattr(expiry_mail, "LISTED_MOST", 1)
+    monkeypatch.setattr("authzconsole.mail.LISTED_MOST", 1)
     grant("user:ann", "READ", "WRITE")
     clock["now"] = END
     write_lines_of_periods()
@@ -112,7 +111,7 @@ def test_mail_waits_while_the_mail_server_fails(clock, monkeypatch):
 
 
 def test_many_lines_are_read_in_parts(clock, monkeypatch):
-    monkeypatch.setattr(expiry_mail, "LINES_AT_ONCE", 2)
+    monkeypatch.setattr("authzconsole.mail.LINES_AT_ONCE", 2)
     grant("user:ann", "READ", "WRITE", "EXECUTE")
     clock["now"] = END
     write_period_lines()
@@ -127,13 +126,13 @@ def test_two_workers_do_not_send_the_same_email(clock, monkeypatch):
     grant("user:ann", "READ")
     clock["now"] = END
     write_period_lines()
-    position = expiry_mail._position()
+    position = _position()
     assert send_expiry_mail() == 1
     # the second worker has read the position before the first one moved it
-    monkeypatch.setattr(expiry_mail, "_position", lambda: position)
+    monkeypatch.setattr("authzconsole.mail._position", lambda: position)
     assert send_expiry_mail() == 0 and len(mail.outbox) == 1
     # a journal that is shorter than the position was restored
-    monkeypatch.setattr(expiry_mail, "_position", lambda: 10**6)
+    monkeypatch.setattr("authzconsole.mail._position", lambda: 10**6)
     assert send_expiry_mail() == 0
 
 

@@ -7,7 +7,7 @@ import pytest
 from django.core import mail
 from django.utils import timezone
 
-from authzconsole.mail.request_mail import send_due_mail
+from authzconsole.mail import send_due_mail
 from authzconsole.tasks import sweep_access_requests
 from entities.address import parse_address
 from grants.models import AccessRequest, AccessRequestEvent, RequestState, User

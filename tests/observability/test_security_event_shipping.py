@@ -13,9 +13,8 @@ import pytest
 from django.utils import timezone
 
 from authzconsole.common.security_events import shipping
-from authzconsole.common.security_events.ocsf import ocsf_event
 from authzconsole.common.security_events.record import EventKind
-from authzconsole.common.security_events.shipping import syslog_message
+from authzconsole.common.security_events.shipping import ocsf_event, syslog_message
 from authzconsole.models import SecurityEvent, SecurityEventTarget
 from grants.jobs import run_job
 from grants.models import Job, JobState

@@ -20,7 +20,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from authzconsole.common.webhooks import delivery, transport
-from authzconsole.common.webhooks.events import secret_of
+from authzconsole.common.webhooks.delivery import secret_of
 from authzconsole.common.webhooks.services import (
     WebhookError,
     create_webhook,

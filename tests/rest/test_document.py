@@ -12,7 +12,7 @@ from django.test import Client
 from django.urls import get_resolver
 from jsonschema import Draft202012Validator
 
-from authzconsole.api.metadata import PATHS
+from authzconsole.api.endpoint import PATHS
 from authzconsole.api.urls import urlpatterns as api_urls
 from authzconsole.common.tokens import create_token
 from authzconsole.management.commands.bootstrap import DEMO_TENANT

@@ -6,7 +6,7 @@ from allauth.socialaccount.models import SocialAccount
 from django.contrib.auth.hashers import make_password
 from django.test import Client
 
-from authzconsole.common.token_facts import facts_of_tokens
+from authzconsole.common.sign_in_methods import facts_of_tokens
 from authzconsole.common.tokens import create_token, verify_token
 from authzconsole.scim import rows
 from grants.journal import current_revision, lock_journal

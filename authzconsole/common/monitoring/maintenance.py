@@ -9,7 +9,7 @@ from datetime import timedelta
 from django.db import DatabaseError
 from django.utils import timezone
 
-from authzconsole.common.token_facts import facts_of_sign_in
+from authzconsole.common.sign_in_methods import facts_of_sign_in
 from authzconsole.models import MaintenanceRecord, MaintenanceTask
 from grants.journal import ChainBreak, current_revision
 from grants.verification.anchor_places import AnchorError

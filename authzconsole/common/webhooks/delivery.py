@@ -1,21 +1,72 @@
-"""Deliver journal lines to webhooks, in order and at least once, from a position per webhook.
+"""Deliver journal lines to webhooks as signed CloudEvents (Standard Webhooks), in order and at least once, from a
+position per webhook.
 
 A line that fails is repeated with growing pauses. After MAX_ATTEMPTS it becomes a dead letter, and the next
 line follows.
 """
 
+import base64
+import hashlib
+import hmac
 import logging
+import time
 from datetime import timedelta
 
+from cloudevents.core.bindings.http import to_structured_event
+from cloudevents.core.v1.event import CloudEvent
+from django.conf import settings
 from django.db.models import F, Q
 from django.utils import timezone
 
-from authzconsole.common.webhooks.events import signed_request
 from authzconsole.common.webhooks.transport import WebhookFailed, post
 from authzconsole.models import DeadLetter, Webhook
 from grants.jobs import JobContext, JobResult, repeat_job
 from grants.journal import current_revision
 from grants.models import UNFINISHED_STATES, JournalLine
+
+TYPE_PREFIX = "authzconsole.journal."
+SECRET_PREFIX = "whsec_"
+
+
+def secret_of(webhook: Webhook) -> str:
+    """Return the secret that signs the events. It is derived, so the database does not contain it."""
+    key = hmac.new(
+        settings.SECRET_KEY.encode(), f"authzconsole.webhook:{webhook.nonce}".encode(), hashlib.sha256
+    ).digest()
+    return SECRET_PREFIX + base64.b64encode(key).decode()
+
+
+def signed_request(webhook: Webhook, line: JournalLine) -> tuple[bytes, dict[str, str]]:
+    """Return the body and the headers of the request that delivers the line."""
+    event_id = f"{line.revision}-{line.hash[:16]}"
+    data = {name: getattr(line, name) for name in (*JournalLine.HASHED, "hash", "key_id", "mac")} | {
+        "at": line.at.isoformat()
+    }
+    message = to_structured_event(
+        CloudEvent(
+            {
+                "id": event_id,
+                "source": settings.PUBLIC_URL,
+                "type": TYPE_PREFIX + line.action,
+                "specversion": "1.0",
+                "time": line.at,
+                "datacontenttype": "application/json",
+                **({"subject": subject} if (subject := line.entity or line.principal) else {}),
+            },
+            data,
+        )
+    )
+    body, timestamp = bytes(message.body), str(int(time.time()))
+    key = base64.b64decode(secret_of(webhook).removeprefix(SECRET_PREFIX))
+    signature = hmac.new(key, f"{event_id}.{timestamp}.".encode() + body, hashlib.sha256).digest()
+    return body, {
+        **message.headers,
+        "Webhook-Id": event_id,
+        "Webhook-Timestamp": timestamp,
+        "Webhook-Signature": f"v1,{base64.b64encode(signature).decode()}",
+        "User-Agent": "authzconsole",
+    }
+
 
 logger = logging.getLogger(__name__)
 

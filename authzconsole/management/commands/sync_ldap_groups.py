@@ -41,8 +41,15 @@ class Command(ConsoleCommand):
             raise CommandError("LDAP_URI is not set")
         # only with LDAP_URI are the packages of the extra `ldap` certain to be installed
         from authzconsole.directory.connection import DirectoryError
-        from authzconsole.directory.members import check_complete, read_members
-        from authzconsole.directory.sync import SyncRefused, apply_plan, check_plan, plan_sync, write_plan
+        from authzconsole.directory.sync import (
+            SyncRefused,
+            apply_plan,
+            check_complete,
+            check_plan,
+            plan_sync,
+            read_members,
+            write_plan,
+        )
 
         try:
             members = read_members(ldap_options)

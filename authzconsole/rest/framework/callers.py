@@ -21,9 +21,8 @@ from authzconsole.common.api_caller import (
 from authzconsole.common.messages import read_only_message, unreadable_message
 from authzconsole.common.problems import Problem
 from authzconsole.common.rate_limits import check_request_rate
-from authzconsole.common.recent_authentication import check_recently_authenticated
+from authzconsole.common.recent_authentication import check_recently_authenticated, check_second_factor
 from authzconsole.common.request_id import bind_account
-from authzconsole.common.second_factor import check_second_factor
 from authzconsole.lists.entities import visible_entities
 from authzconsole.models import TokenScope
 from entities.address import Address, AddressError, parse_address

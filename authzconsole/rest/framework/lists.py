@@ -17,8 +17,8 @@ from rest_framework.renderers import BaseRenderer
 from rest_framework.response import Response
 
 from authzconsole.common.fields import QueryInteger, StrictSerializer, Text
+from authzconsole.common.paging import CursorOfAnotherList, InvalidCursor, read_cursor, sign_cursor
 from authzconsole.common.past import PastQuery
-from authzconsole.common.signed_cursor import CursorOfAnotherList, InvalidCursor, read_cursor, sign_cursor
 from authzconsole.common.zip_files import ZIP
 from authzconsole.lists.base import List
 from authzconsole.lists.files import list_file

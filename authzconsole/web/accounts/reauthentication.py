@@ -27,9 +27,9 @@ from django.views.decorators.debug import sensitive_post_parameters
 from authzconsole.common.recent_authentication import (
     PROVIDER_SESSION_KEY,
     is_recently_authenticated,
+    lacks_required_factor,
     record_authentication,
 )
-from authzconsole.common.second_factor import lacks_required_factor
 from authzconsole.settings.user_directory import LDAP_BACKEND
 from authzconsole.web.accounts.passwords import PasswordAttemptForm, is_password_accepted
 from authzconsole.web.shared.rendering import referring_page, render_page, see_other

@@ -9,7 +9,7 @@ from django.utils.decorators import method_decorator
 from django.views.decorators.debug import sensitive_variables
 from django.views.decorators.http import require_safe
 
-from authzconsole.common.webhooks.events import secret_of
+from authzconsole.common.webhooks.delivery import secret_of
 from authzconsole.common.webhooks.services import (
     create_webhook,
     delete_webhook,

@@ -12,7 +12,7 @@ from django.http import HttpRequest
 from django.urls import reverse
 from django.utils.encoding import escape_uri_path
 
-from authzconsole.common.keyset import reversed_order, rows_after
+from authzconsole.common.paging import reversed_order, rows_after
 from authzconsole.web.shared.parameters import name_parameter, number_parameter
 from entities.address import AddressError, parse_address
 

@@ -6,7 +6,7 @@ from allauth.socialaccount.models import SocialAccount
 from django.contrib.auth.models import Group
 from django.test import override_settings
 
-from authzconsole.common.token_facts import facts_of_sign_in
+from authzconsole.common.sign_in_methods import facts_of_sign_in
 from authzconsole.common.tokens import create_token, verify_token
 from authzconsole.models import ApiToken, ProvisionedUser
 from grants.change_set import Join

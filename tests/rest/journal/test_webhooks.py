@@ -3,7 +3,7 @@
 import pytest
 from django.utils import timezone
 
-from authzconsole.common.webhooks.events import secret_of
+from authzconsole.common.webhooks.delivery import secret_of
 from authzconsole.models import DeadLetter, Webhook
 from grants.journal import current_revision
 from tests.rest.conftest import problem

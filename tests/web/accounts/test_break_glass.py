@@ -4,7 +4,7 @@ import pytest
 from django.core.exceptions import ImproperlyConfigured
 
 from authzconsole.common.recent_authentication import TIME_KEY
-from authzconsole.common.security_events.ocsf import ocsf_event
+from authzconsole.common.security_events.shipping import ocsf_event
 from authzconsole.models import SecurityEvent
 from authzconsole.settings.sign_in import check_local_sign_in
 from tests.support.cast import PASSWORD

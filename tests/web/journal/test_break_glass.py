@@ -9,7 +9,7 @@ from django.core import mail
 from django.utils import timezone
 
 from authzconsole.common.tokens import create_token
-from authzconsole.mail.break_glass_mail import send_break_glass_mail
+from authzconsole.mail import send_break_glass_mail
 from authzconsole.models import SecurityEvent
 from authzconsole.tasks import sweep_access_requests
 from entities.address import parse_address

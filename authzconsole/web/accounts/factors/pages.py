@@ -26,7 +26,7 @@ from django.views.decorators.debug import sensitive_post_parameters, sensitive_v
 from django.views.decorators.http import require_POST, require_safe
 from django.views.generic.base import TemplateResponseMixin
 
-from authzconsole.common.second_factor import lacks_required_factor
+from authzconsole.common.recent_authentication import lacks_required_factor
 from authzconsole.common.security_events.record import EventKind, record_event
 from authzconsole.common.sign_in_methods import factor_title, journalled_factors
 from authzconsole.settings.accounts import LOCAL_BACKEND

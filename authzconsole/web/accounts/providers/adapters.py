@@ -19,8 +19,12 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
 
-from authzconsole.common.recent_authentication import PROVIDER_SESSION_KEY, TIME_KEY, record_authentication
-from authzconsole.common.second_factor import VERIFIED_BY_PROVIDER_KEY
+from authzconsole.common.recent_authentication import (
+    PROVIDER_SESSION_KEY,
+    TIME_KEY,
+    VERIFIED_BY_PROVIDER_KEY,
+    record_authentication,
+)
 from authzconsole.common.security_events.record import EventKind, record_event
 from authzconsole.sessions import PROVIDER_NAME_KEY, provider_name_digest
 from authzconsole.settings.accounts import LOCAL_BACKEND
