@@ -14,7 +14,7 @@ from django.http import HttpRequest, HttpResponse
 
 from authzconsole.api.denials import check_denial, is_requestable
 from authzconsole.api.endpoint import REQUEST_PATH, api_view, check_method, json_response
-from authzconsole.common.api_caller import Caller, authenticate_caller, check_not_impersonating
+from authzconsole.common.api_caller import Caller, authenticate_caller, author_of
 from authzconsole.common.problems import Problem
 from authzconsole.common.request_body import check_content_type, read_json_object
 from authzconsole.models import TokenScope
@@ -71,8 +71,8 @@ def _endpoint(*methods: str) -> Callable:
             check_method(request, *methods)
             if request.method == "POST":
                 check_content_type(request)
-            caller = authenticate_caller(request, TokenScope.DECIDE)
-            return function(request, caller, _author(request), **kwargs)
+            caller = authenticate_caller(request, TokenScope.DECIDE, is_change=True)
+            return function(request, caller, author_of(request), **kwargs)
 
         return api_view(view, respond=_problem_response)
 
@@ -128,27 +128,6 @@ def _created_response(created: AccessRequest) -> HttpResponse:
 
 def _idempotency_key(request: HttpRequest) -> str:
     return request.headers.get("Idempotency-Key", "").strip()
-
-
-def _author(request: HttpRequest) -> Author:
-    """Return the author of the steps: the owner of the token, or the account of the session."""
-    token = getattr(request, "api_token", None)
-    if token is None:
-        check_not_impersonating(request)
-        return Author(
-            request.user.username,
-            request_id=request.id,
-            user_id=request.user.pk,
-            caller_request_id=request.caller_id,
-        )
-    return Author(
-        token.owner_name,
-        request_id=request.id,
-        user_id=token.owner_id,
-        caller_request_id=request.caller_id,
-        token=token.number,
-        issuer=token.issuer,
-    )
 
 
 def _subject(caller: Caller, author: Author, question: Question) -> User:

@@ -1,4 +1,4 @@
-"""Authenticate the callers of AuthZEN and REST, by an API token in the Authorization header or by a session.
+"""Authenticate the callers of AuthZEN, REST and SCIM, by an API token in the Authorization header or by a session.
 
 Answers do not reveal whether addresses that the caller cannot see exist.
 """
@@ -24,6 +24,7 @@ from entities.selectors import entities_at
 from grants.active_generation import active_generation
 from grants.evaluation.engine import containers_known_to
 from grants.evaluation.entity_filters import visibility_condition
+from grants.journal import Author
 from grants.models import User
 from grants.policies.catalogue import generation_by_name
 from grants.policies.question import Question
@@ -70,26 +71,39 @@ class Caller:
         return containers_known_to(self.user, generation_by_name(self.generation), addresses)
 
 
-def authenticate_caller(request: HttpRequest, scope: str) -> Caller:
-    """Return the caller.
-
-    Raise Problem: 401 without valid credentials, 403 if the caller may not use this endpoint, 429
-    above a rate limit.
-    """
+def authenticate_caller(request: HttpRequest, scope: str, *, is_change: bool = False) -> Caller:
+    """Return the caller. Raise Problem as `authenticate_token` and `authenticate_session` do."""
     if "HTTP_AUTHORIZATION" in request.META:
-        return caller_of_token(authenticate_token(request, scope))
+        return caller_of(authenticate_token(request, scope))
+    return caller_of(authenticate_session(request, scope, is_change=is_change))
+
+
+def authenticate_session(request: HttpRequest, scope: str, *, is_change: bool) -> User:
+    """Return the account of the session.
+
+    Raise Problem: 401 without one, 403 if it may not use this endpoint, 429 above a rate limit.
+    """
     if not request.user.is_authenticated:
         raise _challenge(401, "sign in, or send an API token as `Authorization: Bearer TOKEN`")
     bind_account(request.user.get_username())
-    check_password_is_own(request)
+    _check_password_is_own(request)
     check_second_factor(request)
-    check_csrf(request)
+    _check_csrf(request)
+    if is_change:
+        _check_not_impersonating(request)
     check_request_rate(request.user.pk, is_decision=scope == TokenScope.DECIDE)
-    return Caller(active_generation().name, request.user.can_see_all, request.user.username, request.user)
+    return request.user
 
 
-def caller_of_token(token: ValidToken) -> Caller:
-    """Return the caller of the decision endpoints. Runs no query."""
+def caller_of(credentials: ValidToken | User) -> Caller:
+    """Return the caller of the decision endpoints, by a token or the account of a session.
+
+    Runs no query for a token.
+    """
+    if isinstance(credentials, User):
+        account = credentials
+        return Caller(active_generation().name, account.can_see_all, account.username, account)
+    token = credentials
     if token.can_ask_about_all:
         return Caller(token.generation, can_ask_about_all=True)
     return Caller(token.generation, can_ask_about_all=False, name=token.owner.username, user=token.owner)
@@ -121,6 +135,21 @@ def authenticate_token(request: HttpRequest, scope: str) -> ValidToken:
     return token
 
 
+def author_of(request: HttpRequest, reason: str = "", *, is_provisioner: bool = False) -> Author:
+    """Return the author of changes: the owner of the token, or the account of the session."""
+    token = getattr(request, "api_token", None)
+    return Author(
+        token.owner_name if token else request.user.username,
+        reason=reason,
+        request_id=request.id,
+        user_id=token.owner_id if token else request.user.pk,
+        caller_request_id=request.caller_id,
+        token=token.number if token else None,
+        issuer=token.issuer if token else "",
+        is_provisioner=is_provisioner,
+    )
+
+
 def _challenge(status: int, sentence: str, details: str = "") -> Problem:
     return Problem(status, sentence, headers={"WWW-Authenticate": REALM + details})
 
@@ -141,7 +170,7 @@ def _count_unknown_token(request: HttpRequest) -> None:
     login_throttle.count_failure(counter)
 
 
-def check_password_is_own(request: HttpRequest) -> None:
+def _check_password_is_own(request: HttpRequest) -> None:
     """Raise Problem (403) if an administrator set the password with which the session was started.
 
     Tokens and sign-in providers do not depend on passwords.
@@ -151,7 +180,7 @@ def check_password_is_own(request: HttpRequest) -> None:
         raise Problem(403, f"an administrator set your password: choose a new one at {page} first")
 
 
-def check_csrf(request: HttpRequest) -> None:
+def _check_csrf(request: HttpRequest) -> None:
     """Raise Problem (403) for a session request without a valid CSRF token."""
     check = CSRFCheck(lambda request: None)
     check.process_request(request)
@@ -159,7 +188,7 @@ def check_csrf(request: HttpRequest) -> None:
         raise Problem(403, f"the CSRF check of this session request failed: {reason}")
 
 
-def check_not_impersonating(request: HttpRequest) -> None:
+def _check_not_impersonating(request: HttpRequest) -> None:
     """Raise Problem (403) if the account of the session sees the console as another user, which is
     read-only.
     """

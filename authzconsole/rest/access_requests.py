@@ -10,6 +10,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from authzconsole.common import output
+from authzconsole.common.api_caller import author_of
 from authzconsole.common.fields import (
     MAX_INTEGER,
     AddressText,
@@ -26,7 +27,7 @@ from authzconsole.lists.requests import (
     ApproversSerializer,
     RequestSummarySerializer,
 )
-from authzconsole.rest.framework.callers import any_account, author_of, check_administrator
+from authzconsole.rest.framework.callers import any_account, check_administrator
 from authzconsole.rest.framework.endpoint import Endpoint, Resource
 from authzconsole.rest.framework.lists import FORMULAS, ListEndpoint
 from authzconsole.rest.framework.operations import operation

@@ -11,7 +11,7 @@ from rest_framework.response import Response
 
 from authzconsole.api.evaluation import MAX_EVALUATIONS, evaluate_request  # noqa: F401 (a docstring names it)
 from authzconsole.common import output
-from authzconsole.common.api_caller import Caller, caller_of_token
+from authzconsole.common.api_caller import caller_of
 from authzconsole.common.fields import Boolean, Choice, KindText, StrictSerializer, reason_field
 from authzconsole.common.past import PastQuery
 from authzconsole.lists.grants import PRIVILEGES
@@ -305,16 +305,7 @@ class Decisions(Endpoint):
         AuthZEN requires. The explanations of a request with several questions list at most
         {MAX_LISTED_ENTITIES:,} missing grants together.
         """
-        caller = (
-            caller_of_token(self.request.auth)
-            if self.request.auth
-            else Caller(
-                active_generation().name,
-                self.request.user.can_see_all,
-                self.request.user.username,
-                self.request.user,
-            )
-        )
+        caller = caller_of(self.request.auth or self.request.user)
         return Response(evaluate_request(caller, _with_explain(self.raw_body(allows_surrogates=False))))
 
 

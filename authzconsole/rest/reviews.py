@@ -13,6 +13,7 @@ from rest_framework.response import Response
 
 from analytics.storage import StorageError
 from authzconsole.common import output
+from authzconsole.common.api_caller import author_of
 from authzconsole.common.fields import (
     Boolean,
     Choice,
@@ -39,7 +40,7 @@ from authzconsole.lists.reviews import (
     ReviewSerializer,
     ShownReview,
 )
-from authzconsole.rest.framework.callers import any_account, author_of, check_administrator, check_can_see_all
+from authzconsole.rest.framework.callers import any_account, check_administrator, check_can_see_all
 from authzconsole.rest.framework.endpoint import Endpoint, Resource
 from authzconsole.rest.framework.lists import RENDERERS, ListEndpoint, ZipRenderer
 from authzconsole.rest.framework.operations import FILE, LOCATION, operation

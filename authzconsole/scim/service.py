@@ -7,12 +7,11 @@ from django.http import HttpRequest, HttpResponse
 from pydantic import ValidationError
 from scim2_models import Error, NotFoundException, NotImplementedException, SCIMException
 
+from authzconsole.common.api_caller import author_of
 from authzconsole.common.problems import Problem, failure_of, problem_of
-from authzconsole.common.tokens import ValidToken
 from authzconsole.scim import discovery, groups, users
 from authzconsole.scim.payloads import error_response
 from grants.errors import GrantError
-from grants.journal import Author
 
 Function = Callable[..., HttpResponse]
 
@@ -54,15 +53,15 @@ WRITES: dict[str, dict[str, Function]] = {
 }
 
 
-def respond(request: HttpRequest, path: str, token: ValidToken) -> HttpResponse:
+def respond(request: HttpRequest, path: str) -> HttpResponse:
     """Answer the request of an authenticated provisioning service."""
     try:
-        return _answer(request, path, token)
+        return _answer(request, path)
     except Exception as error:
         return error_of(error, request)
 
 
-def _answer(request: HttpRequest, path: str, token: ValidToken) -> HttpResponse:
+def _answer(request: HttpRequest, path: str) -> HttpResponse:
     pattern = next((pattern for pattern in READS if re.fullmatch(pattern, path)), None)
     if pattern is None:
         raise NotFoundException(detail="this path does not exist: /scim/v2/ResourceTypes lists the resources")
@@ -71,23 +70,11 @@ def _answer(request: HttpRequest, path: str, token: ValidToken) -> HttpResponse:
         return function(request, **arguments)
     writes = WRITES.get(pattern, {})
     if function := writes.get(request.method):
-        return function(request, _author(request, token), **arguments)
+        return function(request, author_of(request, is_provisioner=True), **arguments)
     raise Problem(
         405,
         "this path does not accept the method",
         headers={"Allow": ", ".join([*READS[pattern], *writes])},
-    )
-
-
-def _author(request: HttpRequest, token: ValidToken) -> Author:
-    return Author(
-        token.owner_name,
-        request_id=request.id,
-        user_id=token.owner_id,
-        caller_request_id=request.caller_id,
-        token=token.number,
-        issuer=token.issuer,
-        is_provisioner=True,
     )
 
 

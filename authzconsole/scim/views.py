@@ -36,12 +36,12 @@ def scim(request: HttpRequest, path: str = "") -> HttpResponse:
             raise Problem(
                 401, "send an API token as `Authorization: Bearer TOKEN`", headers={"WWW-Authenticate": REALM}
             )
-        token = authenticate_token(request, TokenScope.PROVISION)
+        authenticate_token(request, TokenScope.PROVISION)
     except Problem as refusal:
         return _refuse(refusal)
     from authzconsole.scim.service import respond
 
-    return respond(request, path, token)
+    return respond(request, path)
 
 
 def _refuse(refusal: Problem) -> HttpResponse:

@@ -13,21 +13,16 @@ from rest_framework.request import Request
 
 from authzconsole.common.api_caller import (
     REALM,
+    authenticate_session,
     authenticate_token,
-    check_csrf,
-    check_not_impersonating,
-    check_password_is_own,
 )
 from authzconsole.common.messages import read_only_message, unreadable_message
 from authzconsole.common.problems import Problem
-from authzconsole.common.rate_limits import check_request_rate
-from authzconsole.common.recent_authentication import check_recently_authenticated, check_second_factor
-from authzconsole.common.request_id import bind_account
+from authzconsole.common.recent_authentication import check_recently_authenticated
 from authzconsole.lists.entities import visible_entities
 from authzconsole.models import TokenScope
 from entities.address import Address, AddressError, parse_address
 from entities.models import Entity
-from grants.journal import Author
 from grants.models import User
 from grants.roles.capabilities import Capability
 
@@ -44,21 +39,8 @@ class Authentication(BaseAuthentication):
         if "Authorization" in request.headers:
             token = authenticate_token(request._request, scope)
             return User.objects.get(pk=token.owner_id), token
-        user = request._request.user
-        if not user.is_authenticated:
-            raise Problem(
-                401,
-                "sign in, or send an API token as `Authorization: Bearer TOKEN`",
-                headers={"WWW-Authenticate": REALM},
-            )
-        bind_account(user.get_username())
-        check_password_is_own(request._request)
-        check_second_factor(request._request)
-        check_csrf(request._request)
-        if request.method not in SAFE_METHODS and scope != TokenScope.DECIDE:
-            check_not_impersonating(request._request)
-        check_request_rate(user.pk, is_decision=scope == TokenScope.DECIDE)
-        return user, None
+        is_change = request.method not in SAFE_METHODS and scope != TokenScope.DECIDE
+        return authenticate_session(request._request, scope, is_change=is_change), None
 
     def authenticate_header(self, request: Request) -> str:
         return REALM
@@ -128,19 +110,6 @@ def check_recent_authentication(request: Request) -> None:
     """Raise Problem (403) for a session without a recent authentication. Tokens need none."""
     if request.auth is None:
         check_recently_authenticated(request._request)
-
-
-def author_of(request: Request, reason: str = "") -> Author:
-    token = request.auth
-    return Author(
-        request.user.username,
-        reason=reason,
-        request_id=request.id,
-        user_id=request.user.pk,
-        caller_request_id=request.caller_id,
-        token=token.number if token else None,
-        issuer=token.issuer if token else "",
-    )
 
 
 def visible_entity(request: Request, address: Address) -> Entity:

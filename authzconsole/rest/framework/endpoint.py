@@ -24,13 +24,14 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from authzconsole.common.api_caller import author_of
 from authzconsole.common.fields import MAX_INTEGER, StrictSerializer
 from authzconsole.common.output import Output
 from authzconsole.common.past import moment_of_query
 from authzconsole.common.request_body import MAX_BODY_BYTES, read_json_object
 from authzconsole.models import TokenScope
 from authzconsole.rest.fixed_openapi import FIXED
-from authzconsole.rest.framework.callers import author_of, check_journal_reader
+from authzconsole.rest.framework.callers import check_journal_reader
 from authzconsole.rest.framework.operations import ETAG, EmptySerializer, Operation, path_parameter
 from authzconsole.rest.framework.problems import Problem, problem_response
 from grants.history import NOW, at_moment
