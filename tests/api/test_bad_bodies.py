@@ -197,11 +197,6 @@ def test_a_malformed_batch_is_refused_as_a_whole(api, body, message):
     assert answer.status_code == 400 and answer.json().startswith(message)
 
 
-def test_a_batch_of_the_maximum_length_is_answered(api):
-    answer = api.evaluate_all(request() | {"evaluations": [{}] * MAX_EVALUATIONS})
-    assert answer.json()["evaluations"] == [{"decision": True}] * MAX_EVALUATIONS
-
-
 def test_a_body_over_the_size_limit_is_refused_with_413(api):
     long = request(context={"filler": "x" * MAX_BODY_BYTES})
     answer = api.evaluate(long)

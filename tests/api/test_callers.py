@@ -88,11 +88,6 @@ def test_a_token_without_the_scope_is_refused_with_403(client, service, path):
     assert 'error="insufficient_scope", scope="decide"' in answer["WWW-Authenticate"]
 
 
-def test_a_token_can_ask_about_any_subject(api):
-    assert api.evaluate(request("bob")).json() == {"decision": True}
-    assert api.evaluate(request("readers", subject_type="group")).json() == {"decision": True}
-
-
 def test_an_ordinary_account_can_only_ask_about_itself(account):
     account("bob")
     bob = by_session("bob")

@@ -45,8 +45,6 @@ def test_evidence_is_requested_followed_and_downloaded(
 @pytest.mark.parametrize(
     ("body", "field"),
     [
-        ({"entity": "orders", "since": "1"}, "entity"),
-        ({"entity": "dataset:sales.orders"}, "since"),
         ({"entity": "dataset:sales.orders", "since": "2026-01-01T00:00:00"}, "since"),
         ({"entity": "dataset:sales.orders", "since": "1", "until": "2199-01-01T00:00:00Z"}, "until"),
         ({"entity": "dataset:sales.orders", "since": "999999"}, "since"),

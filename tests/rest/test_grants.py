@@ -139,8 +139,6 @@ def test_a_dry_run_is_refused_if_the_change_would_be_refused(ada):
         (item("user:dee", ORDERS, "read"), "is not one of READ"),
         ({"principal": "user:dee", "entity": ORDERS}, "`privileges`: this member is required"),
         ({"principal": "user:dee", "entity": ORDERS, "privileges": []}, "`privileges`"),
-        ({"principal": "user:dee", "entity": ORDERS, "privileges": None}, "`privileges`"),
-        ({"principal": "user:dee", "entity": ORDERS, "privileges": "READ"}, "`privileges`"),
         ({"principal": "user:dee", "entity": 5, "privileges": ["READ"]}, "`entity`: this must be a string"),
         (
             {"principal": "user:dee", "entity": ORDERS, "privileges": ["READ"], "until": "x"},
@@ -208,23 +206,11 @@ def test_all_errors_of_a_change_set_are_reported_together(ada):
         ({"grant": [], "revoke": []}, "nothing to change"),
         ({"grant": [item("user:ned", f"dataset:sales.d{n}") for n in range(1_001)]}, "the limit is 1,000"),
         ({"grant": {}}, "grant"),
-        ({"grants": [item()]}, "grants: unknown member"),
-        ({"grant": [item()], "dry_run": "true"}, "dry_run: this must be true or false"),
-        ({"grant": [item()], "base_revision": "5"}, "base_revision: this must be an integer"),
         ({"grant": [item()], "base_revision": True}, "base_revision: this must be an integer"),
-        (
-            {"grant": [item()], "base_revision": 2**63},
-            "base_revision: this must be 9223372036854775807 or less",
-        ),
         (
             b'{"base_revision": ' + b"7" * 5_000 + b"}",
             "it contains a number with 5,000 digits; 1,000 are allowed",
         ),
-        (
-            b'{"base_revision": -' + b"7" * 1_001 + b"}",
-            "it contains a number with 1,001 digits; 1,000 are allowed",
-        ),
-        ({"grant": [item()], "reason": 5}, "reason: this must be a string"),
         ({"grant": [item()], "reason": "\0"}, "reason: it contains the character"),
         ({"grant": [item()], "reason": "\ud800"}, "reason: it contains half of a surrogate pair"),
     ],

@@ -116,22 +116,6 @@ def test_a_decision_answers_as_authzen_does(ada):
         assert ada.post("/decisions", body).json() == standard
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        {},
-        {"subject": 5},
-        QUESTION | {"context": 5},
-        QUESTION | {"context": {"generation": "newest"}},
-        QUESTION | {"evaluations": {}},
-        {"evaluations": [{}] * 1_001},
-        QUESTION | {"evaluations": [{}], "options": {"evaluations_semantic": "x"}},
-    ],
-)
-def test_an_invalid_question_is_refused(ada, body):
-    problem(ada.post("/decisions", body), 400)
-
-
 STATES = [
     ("sales.orders", "", ""),
     ("sales.legacy", "deleted", "was deleted"),

@@ -121,14 +121,11 @@ def test_each_row_names_the_rule_that_the_policies_have(ada, generation):
 @pytest.mark.parametrize(
     ("path", "field"),
     [
-        ("/who-can", "entity"),
         ("/who-can?entity=dataset:sales", "entity"),
         ("/who-can?entity=dataset:sales.orders&operation=start", "operation"),
         ("/who-can?entity=dataset:sales.orders&kind=dataset", "kind"),
         ("/who-can?entity=namespace:sales&contents=true&operation=fly", "operation"),
         ("/who-can?entity=dataset:sales.orders&at=2026-12-01T00:00:00", "at"),
-        ("/what-can", "principal"),
-        ("/what-can?principal=ned", "principal"),
         ("/what-can?principal=user:ned&kind=table", "kind"),
         ("/what-can?principal=user:ned&operation=fly", "operation"),
         ("/what-can?principal=user:ned&at=soon", "at"),

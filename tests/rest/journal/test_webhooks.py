@@ -55,21 +55,9 @@ def test_dead_letters_are_listed_and_sent_again(ada, number):
     assert all(item["sent_again"] for item in ada.all_of(f"/webhooks/{number}/dead-letters"))
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        {},
-        {"url": ""},
-        {"url": "http://receiver.example/"},
-        {"url": "ftp://receiver.example/"},
-        {"url": URL, "actions": ["sign-in"]},
-        {"url": URL, "actions": "grant"},
-        {"url": URL, "secret": "mine"},
-        {"url": f"https://{'x' * 500}.example/"},
-    ],
-)
-def test_an_invalid_webhook_is_refused(ada, body):
-    assert problem(ada.post("/webhooks", body), 400)["detail"]
+@pytest.mark.parametrize("url", ["http://receiver.example/", "ftp://receiver.example/"])
+def test_an_invalid_url_of_a_webhook_is_refused(ada, url):
+    problem(ada.post("/webhooks", {"url": url}), 400)
     assert not Webhook.objects.exists()
 
 

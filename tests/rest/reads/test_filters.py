@@ -58,12 +58,9 @@ def test_an_ordinary_account_filters_only_its_own_grants(by_session):
 @pytest.mark.parametrize(
     ("path", "query", "field"),
     [
-        ("/grants", {"privilege": "read"}, "privilege"),
-        ("/grants", {"state": "gone"}, "state"),
         ("/entities", {"changed_since": "yesterday"}, "changed_since"),
         ("/entities", {"changed_since": "-1"}, "changed_since"),
         ("/entities", {"changed_since": "9" * 30}, "changed_since"),
-        ("/journal", {"request_id": "x" * 201}, "request_id"),
     ],
 )
 def test_invalid_values_are_refused(ada, path, query, field):
