@@ -7,6 +7,7 @@ from entities.address import AddressError, parse_address
 from entities.text import storage_fault
 from entities.vocabulary import KINDS, Privilege, clip
 from grants.errors import PrincipalError
+from grants.policies.catalogue import GENERATIONS
 from grants.principal_names import MAX_NAME_CHARACTERS, MAX_REASON_CHARACTERS, name_fault, parse_principal
 
 MAX_INTEGER = 2**63 - 1
@@ -241,11 +242,14 @@ def privilege_list(**options) -> List:
     )
 
 
+def optional_text(help_text: str, max_length: int = MAX_REASON_CHARACTERS) -> Text:
+    """Return the field of a text that may be empty, and is by default."""
+    return Text(required=False, allow_blank=True, default="", max_length=max_length, help_text=help_text)
+
+
 def reason_field() -> Text:
-    return Text(
-        required=False,
-        allow_blank=True,
-        default="",
-        max_length=MAX_REASON_CHARACTERS,
-        help_text="The reason; it is written to the journal.",
-    )
+    return optional_text("The reason; it is written to the journal.")
+
+
+def generation_field(help_text: str = "By default the active generation.") -> Choice:
+    return Choice(choices=list(GENERATIONS), required=False, help_text=help_text)

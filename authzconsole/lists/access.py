@@ -18,8 +18,9 @@ from authzconsole.common.fields import (
     QueryBoolean,
     StrictSerializer,
     Text,
+    generation_field,
 )
-from authzconsole.common.past import AsOf, AtTime, MomentQuery, moment_of_query
+from authzconsole.common.periods import AsOf, AtTime, MomentQuery, moment_of_query
 from authzconsole.lists.base import List
 from entities.address import Address
 from entities.vocabulary import Privilege
@@ -31,7 +32,7 @@ from grants.active_generation import active_generation
 from grants.authority.stewards import only_namespace, stewarded_namespaces
 from grants.history import at_moment
 from grants.models import NamespaceSteward
-from grants.policies.catalogue import GENERATIONS, generation_by_name
+from grants.policies.catalogue import generation_by_name
 from grants.policies.policy import Generation
 from grants.policies.wording import rule_in_words
 from grants.principal_names import parse_principal
@@ -110,9 +111,7 @@ class WhoCanSerializer(WhatCanSerializer):
 class QuestionQuery(MomentQuery):
     """The rules and the time that a list is about."""
 
-    generation = Choice(
-        choices=list(GENERATIONS), required=False, help_text="By default the active generation."
-    )
+    generation = generation_field()
     as_of = AsOf(
         required=False, help_text="Answer with the state after this revision of the journal, or at this time."
     )

@@ -18,7 +18,7 @@ from authzconsole.common.fields import (
     Text,
     Time,
 )
-from authzconsole.common.past import AsOf
+from authzconsole.common.periods import AsOf
 from authzconsole.common.security_events.record import EventKind
 from authzconsole.common.security_events.shipping import SecurityEventSerializer
 from authzconsole.lists.base import List

@@ -21,7 +21,7 @@ from authzconsole.common.fields import (
     StrictSerializer,
     reason_field,
 )
-from authzconsole.common.past import moment_of_query
+from authzconsole.common.periods import moment_of_query
 from authzconsole.lists.access import Stewards, WhatCan, WhoCan
 from authzconsole.rest.framework.callers import (
     changeable_with,

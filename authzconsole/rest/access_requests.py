@@ -20,6 +20,7 @@ from authzconsole.common.fields import (
     NameText,
     StrictSerializer,
     Text,
+    optional_text,
 )
 from authzconsole.lists.requests import (
     AccessRequests,
@@ -95,13 +96,7 @@ class ApproveSerializer(StrictSerializer):
         max_length=200,
         help_text="By default all pending parts about which the caller may decide.",
     )
-    comment = Text(
-        required=False,
-        allow_blank=True,
-        default="",
-        max_length=MAX_REASON_CHARACTERS,
-        help_text="The requester reads it.",
-    )
+    comment = optional_text("The requester reads it.")
     valid_until = Text(required=False, max_length=40, help_text="An earlier end than the requested one.")
     effect = Text(
         required=False,
@@ -136,13 +131,7 @@ class AnswerSerializer(StrictSerializer):
 class WithdrawSerializer(StrictSerializer):
     """A comment about the withdrawal."""
 
-    comment = Text(
-        required=False,
-        allow_blank=True,
-        default="",
-        max_length=MAX_REASON_CHARACTERS,
-        help_text="Approvers read it.",
-    )
+    comment = optional_text("Approvers read it.")
 
 
 class ShownPart(NamedTuple):

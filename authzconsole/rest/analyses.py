@@ -29,6 +29,7 @@ from authzconsole.common.fields import (
     NameText,
     StrictSerializer,
     Text,
+    generation_field,
     reason_field,
 )
 from authzconsole.lists.runs import AnalysesSerializer, Runs, RunSerializer, with_waiting_reason
@@ -53,7 +54,6 @@ from authzconsole.rest.framework.operations import (
 from authzconsole.rest.framework.problems import Problem
 from grants.authority.transactions import administrator_transaction
 from grants.models import JobState
-from grants.policies.catalogue import GENERATIONS
 from grants.roles.capabilities import Capability
 
 TIME_FORMAT = r"^([01]\d|2[0-3]):[0-5]\d$"
@@ -97,13 +97,9 @@ class SwitchSerializer(StrictSerializer):
 
     on = Boolean(help_text="Whether it runs every night.")
     at = MinuteText(required=False, help_text="The time of day in UTC; by default unchanged.")
-    generation = Choice(
-        choices=list(GENERATIONS), required=False, help_text="By default the active generation of each night."
-    )
-    to_generation = Choice(
-        choices=list(GENERATIONS),
-        required=False,
-        help_text="For `policy-impact`: the generation that is compared with `generation`.",
+    generation = generation_field("By default the active generation of each night.")
+    to_generation = generation_field(
+        "For `policy-impact`: the generation that is compared with `generation`."
     )
     namespace = Text(required=False, max_length=200, help_text="Only this live namespace; by default all.")
     reason = reason_field()
@@ -188,13 +184,9 @@ class StartSerializer(StrictSerializer):
     """An analysis with its options."""
 
     analysis = Choice(choices=list(ANALYSES), help_text="The name of an analysis.")
-    generation = Choice(
-        choices=list(GENERATIONS), required=False, help_text="By default the active generation."
-    )
-    to_generation = Choice(
-        choices=list(GENERATIONS),
-        required=False,
-        help_text="For `policy-impact`: the generation that is compared with `generation`.",
+    generation = generation_field()
+    to_generation = generation_field(
+        "For `policy-impact`: the generation that is compared with `generation`."
     )
     namespace = Text(required=False, max_length=200, help_text="Only this live namespace; by default all.")
 

@@ -9,7 +9,7 @@ from datetime import datetime
 from rest_framework import serializers
 from rest_framework.response import Response
 
-from authzconsole.common.fields import Choice, List, StrictSerializer, Text
+from authzconsole.common.fields import Choice, List, StrictSerializer, Text, generation_field
 from authzconsole.common.periods import PeriodTime
 from authzconsole.lists.plans import EffectRows, KeptNotRows
 from authzconsole.rest.dry_runs import PermissionEffectSerializer, effect_as_json, preview_as_json
@@ -40,10 +40,8 @@ from grants.policies.times import format_time
 
 
 class GenerationQuery(StrictSerializer):
-    generation = Choice(
-        choices=list(GENERATIONS),
-        required=False,
-        help_text="By default the generation for which the plan was created, or the active one.",
+    generation = generation_field(
+        "By default the generation for which the plan was created, or the active one."
     )
 
 
@@ -231,9 +229,7 @@ class ChangesSerializer(StrictSerializer):
             "A grant and a membership can be followed by the beginning and the end of their period; an empty text is no limit."
         ),
     )
-    generation = Choice(
-        choices=list(GENERATIONS), required=False, help_text="By default the active generation."
-    )
+    generation = generation_field()
 
 
 class ChangeEffects(Endpoint):

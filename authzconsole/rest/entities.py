@@ -11,13 +11,14 @@ from rest_framework.response import Response
 from authzconsole.common import output
 from authzconsole.common.fields import (
     AddressText,
-    Choice,
     NameText,
     StrictSerializer,
     Text,
+    generation_field,
+    optional_text,
     reason_field,
 )
-from authzconsole.common.past import PastQuery
+from authzconsole.common.periods import PastQuery
 from authzconsole.lists.base import List
 from authzconsole.lists.entities import Entities, EntitySerializer
 from authzconsole.lists.grants import PRIVILEGES
@@ -125,13 +126,7 @@ class RegisterSerializer(ForecastRequestSerializer):
     """An address that becomes live."""
 
     address = AddressText()
-    description = Text(
-        required=False,
-        allow_blank=True,
-        default="",
-        max_length=MAX_DESCRIPTION_CHARACTERS,
-        help_text="What the entity is, for readers.",
-    )
+    description = optional_text("What the entity is, for readers.", MAX_DESCRIPTION_CHARACTERS)
     creator = NameText(
         required=False, help_text="The user who gets the privileges of a creator in the active generation."
     )
@@ -379,9 +374,7 @@ class DeletionForecastSerializer(DeletionMembers):
 class DeletionQuery(PageQuery, PastQuery):
     namespace = AddressText(help_text="The address of a live namespace.")
     user = NameText(help_text="The user who would delete it.")
-    generation = Choice(
-        choices=list(GENERATIONS), required=False, help_text="By default the active generation."
-    )
+    generation = generation_field()
 
 
 class UndeletableEntities(List):

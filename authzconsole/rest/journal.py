@@ -1,23 +1,57 @@
-"""The REST resources `journal`, `differences` and `security-events`."""
+"""The REST resources `journal`, `differences`, `security-events`, `break-glass-uses` and `evidence`: what happened,
+emergency access with its review, and signed bundles about the access to an entity.
+"""
 
+from django.http import StreamingHttpResponse
+from django.utils import timezone
 from rest_framework import serializers
 from rest_framework.response import Response
 
+from analytics.storage import StorageError
 from authzconsole.common import output
-from authzconsole.common.fields import QueryInteger, StrictSerializer
-from authzconsole.lists.journal import Differences, JournalLines, SecurityEvents
-from authzconsole.rest.framework.callers import any_account, check_journal_reader
-from authzconsole.rest.framework.endpoint import Endpoint
-from authzconsole.rest.framework.lists import FORMULAS, ListEndpoint
-from authzconsole.rest.framework.operations import operation
+from authzconsole.common.fields import (
+    AddressText,
+    Boolean,
+    KindText,
+    QueryInteger,
+    StrictSerializer,
+    Text,
+)
+from authzconsole.common.zip_files import zip_response
+from authzconsole.evidence.bundles import bundle_chunks
+from authzconsole.evidence.services import request_evidence
+from authzconsole.lists.journal import (
+    BreakGlassUses,
+    BreakGlassUseSerializer,
+    Differences,
+    EvidenceList,
+    EvidenceSerializer,
+    JournalLines,
+    SecurityEvents,
+)
+from authzconsole.rest.framework.callers import (
+    any_account,
+    check_administrator,
+    check_journal_reader,
+    check_recent_authentication,
+)
+from authzconsole.rest.framework.endpoint import Endpoint, Resource
+from authzconsole.rest.framework.lists import FORMULAS, ListEndpoint, ZipRenderer
+from authzconsole.rest.framework.operations import FILE, LOCATION, operation
+from authzconsole.rest.framework.problems import Problem
 from authzconsole.server.waiting import CAN_WAIT, WAIT_HEADER
+from grants.authority.break_glass import end_break_glass, review_break_glass, start_break_glass
 from grants.authority.rights import can_read_history
+from grants.history.errors import AsOfError
+from grants.history.moments import parse_as_of, revision_time
 from grants.journal import (
     MAX_LINES_PER_PROOF,  # noqa: F401 (a docstring names it)
     current_head,
     read_only_reason,
     verify_part,
 )
+from grants.models import BreakGlassUse, JobState
+from grants.principal_names import MAX_REASON_CHARACTERS
 
 MAX_WAIT_SECONDS = 30
 
@@ -144,3 +178,225 @@ class SecurityEventList(ListEndpoint):
     route, url_name = "security-events", "rest-security-events"
     operation_id = "security_events_list"
     rows = SecurityEvents
+
+
+class BreakGlassStartSerializer(StrictSerializer):
+    """Why the access is needed."""
+
+    reason = Text(
+        max_length=MAX_REASON_CHARACTERS,
+        help_text="Why the access is needed; the person who reviews it reads it.",
+    )
+
+
+class BreakGlassReviewSerializer(StrictSerializer):
+    """The result of a review."""
+
+    comment = Text(
+        max_length=MAX_REASON_CHARACTERS,
+        help_text="Whether the changes were justified, and what must be undone.",
+    )
+
+
+USE = Resource.numbered(
+    "The number of the use.",
+    lambda request: BreakGlassUse.objects.all(),
+    "there is no break-glass access with the number {}",
+)
+
+
+class BreakGlassUseList(ListEndpoint):
+    """List uses of break-glass access.
+
+    Oldest first. For administrators and auditors.
+    """
+
+    route, url_name = "break-glass-uses", "rest-break-glass-uses"
+    operation_id = "break_glass_list"
+    rows = BreakGlassUses
+
+    @operation(
+        "break_glass_start",
+        check_administrator,
+        {201: BreakGlassUseSerializer},
+        body=BreakGlassStartSerializer,
+    )
+    def post(self) -> Response:
+        """Start break-glass access.
+
+        For one hour, the rules of four eyes do not apply to the account of the session. The account must
+        be in BREAK_GLASS_ACCOUNTS. API tokens cannot start it, and it does not apply to them.
+        """
+        check_recent_authentication(self.request)
+        return self.created(start_break_glass(author=self.author), "break-glass-uses")
+
+
+class BreakGlassDetail(Endpoint):
+    route, url_name = "break-glass-uses/<int:number>", "rest-break-glass-use"
+    resource = USE
+
+    @operation(
+        "break_glass_retrieve",
+        check_journal_reader,
+        BreakGlassUseSerializer,
+    )
+    def get(self) -> object:
+        """Read a use of break-glass access.
+
+        For administrators and auditors.
+        """
+        return self.object
+
+
+class BreakGlassEnd(Endpoint):
+    route, url_name = "break-glass-uses/<int:number>/end", "rest-break-glass-end"
+    resource = USE
+
+    @operation(
+        "break_glass_end",
+        check_administrator,
+        BreakGlassUseSerializer,
+    )
+    def post(self) -> object:
+        """End break-glass access early.
+
+        Every administrator can end it.
+        """
+        return end_break_glass(author=self.author, number=self.object.pk)
+
+
+class BreakGlassReview(Endpoint):
+    route, url_name = "break-glass-uses/<int:number>/review", "rest-break-glass-review"
+    resource = USE
+
+    @operation(
+        "break_glass_review",
+        check_administrator,
+        BreakGlassUseSerializer,
+        body=BreakGlassReviewSerializer,
+    )
+    def post(self) -> object:
+        """Review a use of break-glass access.
+
+        Only after the access has ended, and by another person (otherwise 403).
+        """
+        return review_break_glass(author=self.author, number=self.object.pk, comment=self.data["comment"])
+
+
+MOMENT_HELP = "A revision, or an RFC 3339 time with a time zone."
+
+
+class EvidenceRequestSerializer(StrictSerializer):
+    """An entity and a period."""
+
+    entity = AddressText(help_text="An address, registered or not.")
+    contents = Boolean(
+        required=False,
+        default=False,
+        help_text="Also about everything that was live inside the namespace or "
+        "application in the period, entity by entity.",
+    )
+    kind = KindText(required=False, help_text="Only about entities of this kind; needs `contents`.")
+    since = Text(max_length=40, help_text=f"The start of the period. {MOMENT_HELP}")
+    until = Text(
+        required=False, max_length=40, help_text=f"The end of the period, by default now. {MOMENT_HELP}"
+    )
+
+
+EVIDENCE = Resource.numbered("The number of the evidence.", lambda request: EvidenceList(request.user).rows())
+
+
+class EvidenceRequests(ListEndpoint):
+    """List evidence.
+
+    Sorted by number, newest first. For administrators and auditors.
+    """
+
+    route, url_name = "evidence", "rest-evidence-list"
+    operation_id = "evidence_list"
+    rows = EvidenceList
+
+    @operation(
+        "evidence_create",
+        check_journal_reader,
+        {202: EvidenceSerializer},
+        body=EvidenceRequestSerializer,
+        parameters=[LOCATION],
+    )
+    def post(self) -> Response:
+        """Request evidence.
+
+        The worker writes a signed ZIP file that shows who had access to the entity in the period, since
+        when, through which grants, and who granted it. Location is the URL of the evidence. For
+        administrators and auditors.
+        """
+        data = self.data
+        start, end = (
+            _revision(data.get(name) or timezone.now().isoformat(), name) for name in ("since", "until")
+        )
+        evidence = request_evidence(
+            entity=data["entity"],
+            from_revision=start,
+            to_revision=end,
+            since=revision_time(start),
+            until=revision_time(end),
+            contents=data["contents"],
+            kind=data.get("kind", ""),
+            requested_by=self.request.user,
+        )
+        return self.created(evidence, "evidence")
+
+
+class EvidenceDetail(Endpoint):
+    route, url_name = "evidence/<int:number>", "rest-evidence"
+    resource = EVIDENCE
+
+    @operation(
+        "evidence_retrieve",
+        check_journal_reader,
+        EvidenceSerializer,
+    )
+    def get(self) -> object:
+        """Follow evidence.
+
+        Returns the progress and, when it is done, the figures.
+        """
+        return self.object
+
+
+class EvidenceFile(Endpoint):
+    route, url_name = "evidence/<int:number>/file", "rest-evidence-file"
+    resource = EVIDENCE
+    renderer_classes = [ZipRenderer]
+
+    @operation(
+        "evidence_download",
+        check_journal_reader,
+        {(200, "application/zip"): FILE},
+        errors=[409, 410],
+    )
+    def get(self) -> StreamingHttpResponse:
+        """Download evidence.
+
+        The ZIP file. `manage.py verify_evidence` verifies it without a database. Returns 409 until it is
+        done, and 410 after the file was deleted.
+        """
+        evidence = self.object
+        if evidence.job.state != JobState.DONE:
+            raise Problem(409, f"evidence {self.object.pk} is {evidence.job.state}, so it has no file")
+        if not evidence.job.result_path:
+            raise Problem(410, f"the file of evidence {self.object.pk} was deleted: request it again")
+        try:
+            chunks = bundle_chunks(evidence.job.result_path)
+        except (StorageError, OSError):
+            raise Problem(
+                410, f"the file of evidence {self.object.pk} cannot be read: request it again"
+            ) from None
+        return zip_response(chunks, f"evidence-{self.object.pk}")
+
+
+def _revision(text: str, field: str) -> int:
+    try:
+        return parse_as_of(text)
+    except AsOfError as error:
+        raise Problem(400, f"{field}: {error}", errors=[{"field": field, "message": str(error)}]) from None

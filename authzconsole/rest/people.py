@@ -17,10 +17,10 @@ from authzconsole.common.fields import (
     QueryBoolean,
     StrictSerializer,
     Text,
+    optional_text,
     reason_field,
 )
-from authzconsole.common.past import PastQuery
-from authzconsole.common.periods import VALID_FROM, VALID_UNTIL, PeriodSerializer
+from authzconsole.common.periods import VALID_FROM, VALID_UNTIL, PastQuery, PeriodSerializer
 from authzconsole.lists.people import USER_READERS, Groups, GroupSerializer, Members, Users, UserSerializer
 from authzconsole.rest.dry_runs import (
     ChangeEndpoint,
@@ -89,20 +89,8 @@ class NewUserSerializer(StrictSerializer):
     """A new user."""
 
     name = NameText(help_text="The name of the user.")
-    email = Text(
-        required=False,
-        allow_blank=True,
-        default="",
-        max_length=MAX_EMAIL_CHARACTERS,
-        help_text="The e-mail address; empty if there is none.",
-    )
-    full_name = Text(
-        required=False,
-        allow_blank=True,
-        default="",
-        max_length=MAX_FULL_NAME_CHARACTERS,
-        help_text="The name of the person; empty if it is not known.",
-    )
+    email = optional_text("The e-mail address; empty if there is none.", MAX_EMAIL_CHARACTERS)
+    full_name = optional_text("The name of the person; empty if it is not known.", MAX_FULL_NAME_CHARACTERS)
     active = Boolean(
         required=False, default=True, help_text="Whether the user can sign in and be permitted anything."
     )

@@ -24,6 +24,8 @@ from authzconsole.common.fields import (
     PrincipalText,
     StrictSerializer,
     Text,
+    generation_field,
+    optional_text,
     privilege_list,
 )
 from authzconsole.common.periods import PeriodSerializer
@@ -51,7 +53,6 @@ from grants.plans.sources.ghosts import ghost_plan
 from grants.plans.sources.like import like_plan
 from grants.plans.sources.off_boarding import OffBoarding, off_boarding_plan
 from grants.plans.sources.readiness import readiness_plan
-from grants.policies.catalogue import GENERATIONS
 from grants.tenant.reading import Fault
 
 MAX_HEIRS = 20
@@ -235,12 +236,8 @@ class ChangeFileSerializer(StrictSerializer):
         help_text=f"CSV with the header {','.join(COLUMNS)}, or JSON Lines with these members, one change per line. "
         "`valid_from` and `valid_until` can be added.",
     )
-    title = Text(
-        required=False,
-        allow_blank=True,
-        default="",
-        max_length=MAX_TITLE_LENGTH,
-        help_text="The title of the plan; by default it says what the plan changes.",
+    title = optional_text(
+        "The title of the plan; by default it says what the plan changes.", MAX_TITLE_LENGTH
     )
 
 
@@ -340,9 +337,7 @@ class CloseGapSerializer(StrictSerializer):
         required=False,
         help_text="The principal that gets the grants: the user (default), or a group of the user.",
     )
-    generation = Choice(
-        choices=list(GENERATIONS), required=False, help_text="By default the active generation."
-    )
+    generation = generation_field()
 
 
 class NamespaceText(AddressText):

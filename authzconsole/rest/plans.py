@@ -12,6 +12,7 @@ from authzconsole.common.fields import (
     NameText,
     StrictSerializer,
     Text,
+    optional_text,
     reason_field,
 )
 from authzconsole.common.periods import PeriodSerializer
@@ -78,12 +79,8 @@ class MakePlanSerializer(StrictSerializer):
     deactivate = List(
         child=NameText(), required=False, default=list, max_length=MAX_ITEMS, help_text="Names of users."
     )
-    title = Text(
-        required=False,
-        allow_blank=True,
-        default="",
-        max_length=MAX_TITLE_LENGTH,
-        help_text="The title of the plan; by default it says what the plan changes.",
+    title = optional_text(
+        "The title of the plan; by default it says what the plan changes.", MAX_TITLE_LENGTH
     )
     base_revision = Integer(
         required=False, help_text="The revision that the items are based on; by default the newest."

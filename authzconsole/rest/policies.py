@@ -13,7 +13,7 @@ from authzconsole.api.evaluation import MAX_EVALUATIONS, evaluate_request  # noq
 from authzconsole.common import output
 from authzconsole.common.api_caller import caller_of
 from authzconsole.common.fields import Boolean, Choice, KindText, StrictSerializer, reason_field
-from authzconsole.common.past import PastQuery
+from authzconsole.common.periods import PastQuery
 from authzconsole.lists.grants import PRIVILEGES
 from authzconsole.models import TokenScope
 from authzconsole.rest.dry_runs import (

@@ -25,6 +25,7 @@ from authzconsole.common.fields import (
     StrictSerializer,
     Text,
     Time,
+    optional_text,
     privilege_list,
     reason_field,
 )
@@ -55,7 +56,7 @@ from grants.models.reviews import (
     ReviewerRule,
     UnansweredRule,
 )
-from grants.principal_names import MAX_NAME_CHARACTERS, MAX_REASON_CHARACTERS
+from grants.principal_names import MAX_NAME_CHARACTERS
 from grants.reviews.answers import (
     MAX_BULK_ITEMS,
     MAX_SELECTED,
@@ -109,13 +110,7 @@ class ReviewCreationSerializer(StrictSerializer):
     """A new review."""
 
     title = Text(max_length=MAX_TITLE_CHARACTERS, help_text="The title, shown to reviewers.")
-    description = Text(
-        required=False,
-        allow_blank=True,
-        default="",
-        max_length=MAX_REASON_CHARACTERS,
-        help_text="Instructions for reviewers.",
-    )
+    description = optional_text("Instructions for reviewers.")
     scope = ScopeSerializer(required=False)
     reviewer_rule = Choice(
         choices=ReviewerRule.values, required=False, default=ReviewerRule.ADMINISTRATORS.value
@@ -149,13 +144,7 @@ class SelectionSerializer(StrictSerializer):
 
     items = List(child=Integer(min_value=1), required=False, min_length=1, max_length=MAX_SELECTED)
     filter = ItemFilterSerializer(required=False, help_text=f"Selects at most {MAX_BULK_ITEMS:,} items.")
-    comment = Text(
-        required=False,
-        allow_blank=True,
-        default="",
-        max_length=MAX_REASON_CHARACTERS,
-        help_text="It is part of the evidence.",
-    )
+    comment = optional_text("It is part of the evidence.")
 
     def validate(self, data):
         if ("items" in data) == ("filter" in data):

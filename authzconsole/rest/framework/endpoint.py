@@ -27,7 +27,7 @@ from rest_framework.views import APIView
 from authzconsole.common.api_caller import author_of
 from authzconsole.common.fields import MAX_INTEGER, StrictSerializer
 from authzconsole.common.output import Output
-from authzconsole.common.past import moment_of_query
+from authzconsole.common.periods import moment_of_query
 from authzconsole.common.request_body import MAX_BODY_BYTES, read_json_object
 from authzconsole.models import TokenScope
 from authzconsole.rest.fixed_openapi import FIXED

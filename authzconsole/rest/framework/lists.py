@@ -18,7 +18,7 @@ from rest_framework.response import Response
 
 from authzconsole.common.fields import QueryInteger, StrictSerializer, Text
 from authzconsole.common.paging import CursorOfAnotherList, InvalidCursor, read_cursor, sign_cursor
-from authzconsole.common.past import PastQuery
+from authzconsole.common.periods import PastQuery
 from authzconsole.common.zip_files import ZIP
 from authzconsole.lists.base import List
 from authzconsole.lists.files import list_file
