@@ -5,16 +5,12 @@ from dataclasses import dataclass
 
 import pytest
 
-from authzconsole.common.tokens import create_token
 from entities.address import parse_address
 from entities.services import ensure_entities
 from entities.vocabulary import Privilege
-from grants.journal import Author
 from grants.models import Role, User
-from grants.principals.services import add_group, add_user
-from tests.support.changes import add_member, change_grants
+from tests.support.changes import add_group, add_member, add_user, change_grants, issue_token
 
-OPERATOR = Author("test")
 PASSWORD = "correct horse battery"
 
 
@@ -47,7 +43,7 @@ def service(db):
 
 
 def create_service():
-    add_user(author=OPERATOR, name="service", is_principal=False, is_service=True)
+    add_user("service", is_principal=False, is_service=True)
     return User.objects.get(username="service")
 
 
@@ -57,7 +53,7 @@ def secret(service):
 
 
 def create_secret():
-    return create_token(author=OPERATOR, owner="service", name="a service", scopes=["decide"], days=1).secret
+    return issue_token("service", "decide").secret
 
 
 @pytest.fixture
@@ -77,19 +73,18 @@ def create_people():
     second.
     """
     for name in ("alice", "bob"):
-        add_user(author=OPERATOR, name=name)
-    add_group(author=OPERATOR, name="readers")
-    add_member(author=OPERATOR, user="bob", group="readers")
+        add_user(name)
+    add_group("readers")
+    add_member("bob", "readers")
     for key in ("dataset:lab.record-1", "dataset:lab.record-2"):
         ensure_entities(states={parse_address(key): "live"})
     first = parse_address("dataset:lab.record-1")
     change_grants(
-        author=OPERATOR,
         grant=[
             ("user:alice", first, Privilege.READ),
             ("user:alice", first, Privilege.WRITE),
             ("group:readers", first, Privilege.READ),
-        ],
+        ]
     )
 
 
@@ -99,7 +94,7 @@ def account(db):
 
     def create_account(name, role=Role.ORDINARY):
         if not User.objects.filter(username=name).exists():
-            add_user(author=OPERATOR, name=name)
+            add_user(name)
         user = User.objects.get(username=name)
         user.role = role
         user.set_password(PASSWORD)

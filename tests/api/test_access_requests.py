@@ -8,15 +8,14 @@ from django.core import signing
 from django.test import Client
 from django.utils import timezone
 
-from authzconsole.common.tokens import create_token
 from entities.address import parse_address
 from grants.changes import Shown
 from grants.models import AccessRequest, RequestState, UserGrant
-from grants.principals.services import add_user
 from grants.requests.decide import Approval, approve_request
 from tests.api.conftest import Api
 from tests.support.authors import administrator
-from tests.support.cast import SETUP, create_sample_tenant
+from tests.support.cast import create_sample_tenant
+from tests.support.changes import add_user, bearer
 
 pytestmark = pytest.mark.django_db
 PATH = "/access/v1/requests"
@@ -39,8 +38,7 @@ def caller(cast):
     """Return a function: caller("dee", "self") sends the token of this account with these scopes."""
 
     def api(name: str, *scopes: str) -> Api:
-        issued = create_token(author=SETUP, owner=name, name="test", scopes=scopes or ["decide"], days=1)
-        return Api(Client(), {"Authorization": f"Bearer {issued.secret}"})
+        return Api(Client(), bearer(name, *(scopes or ["decide"])))
 
     return api
 
@@ -48,7 +46,7 @@ def caller(cast):
 @pytest.fixture
 def pep(caller):
     """An enforcement point: a service account that asks about all subjects."""
-    add_user(author=SETUP, name="gateway", is_principal=False, is_service=True)
+    add_user("gateway", is_principal=False, is_service=True)
     return caller("gateway")
 
 

@@ -8,14 +8,13 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from authzconsole.common.tokens import create_token
 from authzconsole.models import ApiToken
 from entities.address import Address, parse_address
 from entities.services import ensure_entities
 from entities.vocabulary import Privilege
 from grants.models import Role, User
-from tests.api.conftest import OPERATOR, PASSWORD, Api, request
-from tests.support.changes import change_grants
+from tests.api.conftest import PASSWORD, Api, request
+from tests.support.changes import bearer, change_grants
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("people")]
 
@@ -82,8 +81,7 @@ def test_a_token_of_an_inactive_account_is_refused(api):
 
 @pytest.mark.parametrize("path", PATHS)
 def test_a_token_without_the_scope_is_refused_with_403(client, service, path):
-    secret = create_token(author=OPERATOR, owner="service", name="x", scopes=["read"], days=1).secret
-    answer = Api(client, {"Authorization": f"Bearer {secret}"}).post(f"/access/v1/{path}", request())
+    answer = Api(client, bearer("service", "read")).post(f"/access/v1/{path}", request())
     assert (answer.status_code, answer.json()) == (403, "the token lacks the scope `decide`")
     assert 'error="insufficient_scope", scope="decide"' in answer["WWW-Authenticate"]
 
@@ -157,9 +155,7 @@ def test_being_a_superuser_has_no_effect_on_decisions(api):
 
 def test_a_revocation_takes_effect_on_the_next_question(api):
     assert api.evaluate(request()).json() == {"decision": True}
-    change_grants(
-        author=OPERATOR, revoke=[("user:alice", parse_address("dataset:lab.record-1"), Privilege.READ)]
-    )
+    change_grants(revoke=[("user:alice", "dataset:lab.record-1", Privilege.READ)])
     assert api.evaluate(request()).json() == {"decision": False}
     assert api.search("resource", RESOURCE_SEARCH).json() == {"results": []}
 
@@ -174,7 +170,7 @@ NAMESPACE = {"subject": {"type": "user", "id": "alice"}, "resource": {"type": "n
 @pytest.fixture
 def namespaces(db):
     ensure_entities(states={Address("namespace", name): "live" for name in ("hidden", "shown")})
-    change_grants(author=OPERATOR, grant=[("user:alice", Address("namespace", "shown"), Privilege.READ)])
+    change_grants(grant=[("user:alice", Address("namespace", "shown"), Privilege.READ)])
 
 
 def test_a_search_does_not_return_addresses_that_the_caller_cannot_see(account, api, namespaces):
@@ -264,7 +260,7 @@ def test_tokens_auditors_and_administrators_get_the_true_decision_on_every_conta
 @pytest.mark.parametrize("address", ["namespace:hidden", "stream:hidden.s", "dataset:hidden.d"])
 def test_a_visible_container_is_answered_by_its_contents(account, address):
     account("bob")
-    change_grants(author=OPERATOR, grant=[("user:bob", parse_address(address), Privilege.READ)])
+    change_grants(grant=[("user:bob", address, Privilege.READ)])
     assert by_session("bob").evaluate(request("bob", "delete-all-streams", "hidden", "namespace")).json() == {
         "decision": False
     }

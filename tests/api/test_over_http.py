@@ -14,7 +14,7 @@ from entities.address import address_of, parse_address
 from entities.kinds_file import register_kinds
 from entities.services import ensure_entities
 from entities.vocabulary import KINDS, Privilege
-from tests.api.conftest import OPERATOR, request
+from tests.api.conftest import request
 from tests.support.changes import change_grants
 
 OWN_KINDS = Path(__file__).parent.parent / "cases" / "own_kinds.toml"
@@ -87,12 +87,11 @@ def records(people):
     for address in (first, second):
         ensure_entities(states={address: "live"})
     change_grants(
-        author=OPERATOR,
         grant=[
             ("user:alice", first, Privilege.READ),
             ("user:alice", first, Privilege.WRITE),
             ("user:bob", first, Privilege.READ),
-        ],
+        ]
     )
     yield
     KINDS.clear()

@@ -7,7 +7,6 @@ from entities.address import Address
 from entities.services import ensure_entities
 from entities.vocabulary import Privilege
 from grants.evaluation import authzen_search
-from tests.api.conftest import OPERATOR
 from tests.support.changes import change_grants
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("people")]
@@ -24,7 +23,7 @@ BODY = {
 def datasets(people):
     addresses = [Address("dataset", key) for key in KEYS]
     ensure_entities(states=dict.fromkeys(addresses, "live"))
-    change_grants(author=OPERATOR, grant=[("user:alice", address, Privilege.READ) for address in addresses])
+    change_grants(grant=[("user:alice", address, Privilege.READ) for address in addresses])
 
 
 @pytest.fixture(params=["collected", "walked"])
@@ -173,14 +172,13 @@ def test_a_token_is_refused_after_the_active_generation_changed(api):
     from tests.support.changes import activate_generation
 
     page_token = token(api)
-    activate_generation(author=OPERATOR, name="proposed")
+    activate_generation("proposed")
     assert search(api, page={"token": page_token}).status_code == 400
 
 
 def test_grants_and_revocations_between_pages_neither_repeat_nor_skip_other_results(api, strategy):
     page_token = token(api, limit=3)
     change_grants(
-        author=OPERATOR,
         revoke=[("user:alice", Address("dataset", KEYS[2]), Privilege.READ)],
         grant=[("user:alice", Address("dataset", "lab.0"), Privilege.READ)],
     )

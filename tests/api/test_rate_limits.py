@@ -10,9 +10,7 @@ import pytest
 
 from authzconsole.common import rate_limits
 from authzconsole.common.rate_limits import SLOTS, BucketTable
-from authzconsole.common.tokens import create_token
-from grants.principals.services import add_user
-from tests.api.conftest import OPERATOR
+from tests.support.changes import add_user, bearer
 
 QUESTION = {
     "subject": {"type": "user", "id": "service"},
@@ -37,10 +35,7 @@ def limit(settings, monkeypatch):
 
 
 def token_of(owner, *scopes):
-    issued = create_token(
-        author=OPERATOR, owner=owner, name="test", scopes=scopes or ["decide", "read"], days=1
-    )
-    return {"Authorization": f"Bearer {issued.secret}"}
+    return bearer(owner, *(scopes or ["decide", "read"]))
 
 
 def test_decisions_above_the_limit_of_a_token_get_429(api, client, limit):
@@ -63,7 +58,7 @@ def test_all_tokens_of_an_account_share_its_limit(api, limit):
         for _ in range(2)
     ]
     assert statuses == [200, 200, 200, 200, 429, 429]
-    add_user(author=OPERATOR, name="another", is_principal=False, is_service=True)
+    add_user("another", is_principal=False, is_service=True)
     assert api.post("/access/v1/evaluation", QUESTION, **token_of("another")).status_code == 200
 
 

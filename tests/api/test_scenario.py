@@ -7,7 +7,7 @@ import pytest
 
 from entities.address import Address
 from entities.vocabulary import Privilege
-from tests.api.conftest import OPERATOR, request
+from tests.api.conftest import request
 from tests.support.changes import change_grants
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("people")]
@@ -256,14 +256,10 @@ def test_a_search_uses_the_context_of_the_question(api):
         "action": {"name": "create"},
         "resource": {"type": "dataset"},
     }
-    change_grants(
-        author=OPERATOR, grant=[("user:alice", Address("dataset", "lab.record-2"), Privilege.ADMIN)]
-    )
+    change_grants(grant=[("user:alice", Address("dataset", "lab.record-2"), Privilege.ADMIN)])
     owned = body | {"context": {"dataset_type": "dataset_type:lab.ours"}}
     assert (ids(api.search("resource", body)), ids(api.search("resource", owned))) == (["lab.record-2"], [])
-    change_grants(
-        author=OPERATOR, grant=[("user:alice", Address("dataset_type", "lab.ours"), Privilege.READ)]
-    )
+    change_grants(grant=[("user:alice", Address("dataset_type", "lab.ours"), Privilege.READ)])
     assert ids(api.search("resource", owned)) == ["lab.record-2"]
 
 

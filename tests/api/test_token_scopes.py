@@ -8,11 +8,13 @@ from django.apps import apps
 from django.test import Client
 from django.utils import timezone
 
-from authzconsole.common.tokens import create_token, verify_token
+from authzconsole.common.tokens import verify_token
 from authzconsole.models import ApiToken
 from grants.models import Role
 from grants.principals.services import set_user_role
-from tests.api.conftest import OPERATOR, Api, request
+from tests.api.conftest import Api, request
+from tests.support.authors import COMMAND
+from tests.support.changes import bearer, issue_token
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("people")]
 
@@ -29,8 +31,7 @@ def token_of():
     """Return a function that creates a token and returns its caller."""
 
     def create(owner: str, *scopes: str) -> Api:
-        issued = create_token(author=OPERATOR, owner=owner, name="x", scopes=scopes, days=365)
-        return Api(Client(), {"Authorization": f"Bearer {issued.secret}"})
+        return Api(Client(), bearer(owner, *scopes))
 
     return create
 
@@ -85,11 +86,11 @@ def test_the_attack_a_decide_token_asks_about_others_after_its_owner_was_demoted
     account("other", Role.ADMINISTRATOR)
     api = token_of("alice", "decide", "read", "administer")
     assert statuses(api, "alice") == ALL
-    set_user_role(author=OPERATOR, name="alice", role=Role.ORDINARY)
+    set_user_role(author=COMMAND, name="alice", role=Role.ORDINARY)
     assert statuses(api, "alice") == OWN_ONLY
     assert api.post("/api/v1/decisions", request("bob")).status_code == 403
     assert api.post("/api/v1/groups", {"name": "mine"}).status_code == 403
-    set_user_role(author=OPERATOR, name="alice", role=Role.AUDITOR)
+    set_user_role(author=COMMAND, name="alice", role=Role.AUDITOR)
     assert statuses(api, "alice") == ALL
 
 
@@ -116,7 +117,7 @@ def test_a_self_token_is_useless_elsewhere(account, token_of):
 
 def test_verifying_a_token_takes_one_query_for_every_owner(account, django_assert_num_queries):
     account("alice")
-    issued = create_token(author=OPERATOR, owner="alice", name="x", scopes=["decide"], days=1)
+    issued = issue_token("alice", "decide")
     verify_token(issued.secret)
     with django_assert_num_queries(1):
         token = verify_token(issued.secret)
@@ -149,7 +150,7 @@ def test_a_token_of_a_service_of_version_1_keeps_asking_about_all(account, token
     ):
         account(name, role)
         apis[name] = token_of(name, "decide")
-    set_user_role(author=OPERATOR, name="demoted", role=Role.ORDINARY)
+    set_user_role(author=COMMAND, name="demoted", role=Role.ORDINARY)
     import_module("authzconsole.migrations.0004_token_lifetime").keep_tokens_of_services(apps, None)
     assert statuses(apis["alice"], "alice") == ALL
     assert statuses(apis["demoted"], "demoted") == OWN_ONLY

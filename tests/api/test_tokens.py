@@ -22,22 +22,23 @@ from authzconsole.models import ApiToken
 from grants.errors import NotAdministrator, PrincipalError
 from grants.journal import Author, current_revision, first_break
 from grants.models import JournalLine, Role, User
-from grants.principals.services import add_user, renew_user_password, set_user_role
-from tests.api.conftest import OPERATOR
+from grants.principals.services import renew_user_password, set_user_role
+from tests.support.authors import COMMAND
+from tests.support.changes import add_user
 
 pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
 def ada(db):
-    add_user(author=OPERATOR, name="ada")
-    set_user_role(author=OPERATOR, name="ada", role=Role.ADMINISTRATOR)
+    add_user("ada")
+    set_user_role(author=COMMAND, name="ada", role=Role.ADMINISTRATOR)
     return User.objects.get(username="ada")
 
 
 def create(**changes):
     return create_token(
-        **{"author": OPERATOR, "owner": "ada", "name": "ci", "scopes": ["decide"], "days": 30} | changes
+        **{"author": COMMAND, "owner": "ada", "name": "ci", "scopes": ["decide"], "days": 30} | changes
     )
 
 
@@ -71,8 +72,8 @@ def test_creating_and_revoking_a_token_are_journaled(ada):
 
 
 def test_the_attack_an_administrator_cannot_create_a_token_of_another_person(ada):
-    add_user(author=OPERATOR, name="mallory", role=Role.ADMINISTRATOR)
-    add_user(author=OPERATOR, name="robot", role=Role.ADMINISTRATOR, is_principal=False, is_service=True)
+    add_user("mallory", role=Role.ADMINISTRATOR)
+    add_user("robot", role=Role.ADMINISTRATOR, is_principal=False, is_service=True)
     mallory = Author("mallory", user_id=User.objects.get(username="mallory").pk)
     before = current_revision()
     with pytest.raises(TokenError, match="user:ada is another person's account: create tokens for yourself"):
@@ -83,7 +84,7 @@ def test_the_attack_an_administrator_cannot_create_a_token_of_another_person(ada
 
 
 def test_the_page_refuses_a_token_of_another_person(ada, client):
-    add_user(author=OPERATOR, name="mallory", role=Role.ADMINISTRATOR, is_principal=False)
+    add_user("mallory", role=Role.ADMINISTRATOR, is_principal=False)
     client.force_login(User.objects.get(username="mallory"))
     form = {"owner": "ada", "name": "x", "days": "9", "scope": "administer"}
     assert client.post("/accounts/tokens/new", form).status_code == 400
@@ -92,7 +93,7 @@ def test_the_page_refuses_a_token_of_another_person(ada, client):
 
 
 def test_a_journal_line_names_the_token_its_issuer_and_both_request_ids(ada, client):
-    add_user(author=OPERATOR, name="robot", role=Role.ADMINISTRATOR, is_principal=False, is_service=True)
+    add_user("robot", role=Role.ADMINISTRATOR, is_principal=False, is_service=True)
     issued = create(author=Author("ada", user_id=ada.pk), owner="robot", scopes=["administer"])
     answer = client.post(
         "/api/v1/groups",
@@ -114,9 +115,9 @@ def test_a_journal_line_names_the_token_its_issuer_and_both_request_ids(ada, cli
 
 
 def test_a_service_account_cannot_sign_in(ada, client):
-    add_user(author=OPERATOR, name="robot", is_principal=False, is_service=True)
+    add_user("robot", is_principal=False, is_service=True)
     with pytest.raises(PrincipalError, match="service account"):
-        renew_user_password(author=OPERATOR, name="robot")
+        renew_user_password(author=COMMAND, name="robot")
     robot = User.objects.get(username="robot")
     robot.set_password("correct horse battery")
     robot.save()
@@ -125,7 +126,7 @@ def test_a_service_account_cannot_sign_in(ada, client):
 
 
 def test_only_administrators_create_and_revoke_tokens(ada):
-    add_user(author=OPERATOR, name="bob")
+    add_user("bob")
     bob = Author("bob", user_id=User.objects.get(username="bob").pk)
     token = create().token
     with pytest.raises(NotAdministrator):
@@ -154,7 +155,7 @@ def test_only_administrators_create_and_revoke_tokens(ada):
     ],
 )
 def test_an_invalid_token_request_is_refused_and_nothing_is_written(ada, changes, message):
-    add_user(author=OPERATOR, name="ordinary")
+    add_user("ordinary")
     before = JournalLine.objects.count()
     with pytest.raises(TokenError, match=message):
         create(**changes)
@@ -163,7 +164,7 @@ def test_an_invalid_token_request_is_refused_and_nothing_is_written(ada, changes
 
 def test_a_token_that_does_not_exist_cannot_be_revoked(ada):
     with pytest.raises(TokenError, match="no token with the number 7"):
-        revoke_token(author=OPERATOR, number=7)
+        revoke_token(author=COMMAND, number=7)
 
 
 def test_the_last_use_is_recorded_once_a_minute(ada, django_assert_num_queries):

@@ -42,7 +42,7 @@ def clock(monkeypatch, settings):
 
 
 def grant(principal: str, *privileges: str) -> None:
-    change_grants(author=COMMAND, grant=[(principal, ORDERS, privilege, PERIOD) for privilege in privileges])
+    change_grants(grant=[(principal, ORDERS, privilege, PERIOD) for privilege in privileges])
 
 
 def test_a_user_gets_one_email_about_all_access_that_ended(clock):
@@ -50,7 +50,7 @@ def test_a_user_gets_one_email_about_all_access_that_ended(clock):
     # a group and a user without an e-mail address get none
     grant("group:staff", "ADMIN")
     grant("user:bob", "READ")
-    add_member(author=COMMAND, user="ann", group="staff", validity=PERIOD)
+    add_member("ann", "staff", validity=PERIOD)
     write_lines_of_periods()
     assert mail.outbox == []
     clock["now"] = END

@@ -5,15 +5,14 @@ cannot.
 import pytest
 
 from grants.journal import current_revision
-from grants.principals.services import add_group
-from tests.support.cast import SETUP
+from tests.support.changes import add_group
 
 
 @pytest.mark.django_db
 def test_lines_after_a_revision_are_oldest_first_and_paged(browse):
     client, revision = browse("aud"), current_revision()
     for name in "abc":
-        add_group(author=SETUP, name=name)
+        add_group(name)
     query = {"after": revision, "limit": 2, "wait": 30}
     page = client.get("/api/v1/journal", query).json()
     more = client.get("/api/v1/journal", query | {"cursor": page["next"], "wait": 0}).json()

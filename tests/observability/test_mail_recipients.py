@@ -10,12 +10,12 @@ from authzconsole.reviews.reminders import remind_reviewers
 from grants.authority.break_glass import start_break_glass
 from grants.journal import Author
 from grants.models import Role, User
-from grants.principals.services import add_group, set_user_email
+from grants.principals.services import set_user_email
 from tests.grants.requests.test_requests import request_access
 from tests.grants.reviews.support import open_campaign
 from tests.support.authors import COMMAND
 from tests.support.cast import create_sample_tenant
-from tests.support.changes import add_member
+from tests.support.changes import add_group, add_member
 
 pytestmark = pytest.mark.django_db
 NO_ADDRESS = ["first@example.com, second@example.com", "@", "<a@example.com> rest"]
@@ -68,8 +68,8 @@ def test_other_approvers_get_the_email_about_a_request():
 
 
 def test_other_reviewers_are_reminded():
-    add_group(author=COMMAND, name="reviewers")
+    add_group("reviewers")
     for name in ("ned", "dee"):
-        add_member(author=COMMAND, user=name, group="reviewers")
+        add_member(name, "reviewers")
     campaign = open_campaign(reviewer_rule="group", reviewer_group="reviewers")
     assert (remind_reviewers(campaign), MailServer.recipients) == (1, ["dee@example.com"])

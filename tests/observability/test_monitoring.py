@@ -14,10 +14,9 @@ from analytics.runs.beat import Scheduler
 from authzconsole.api.token_fast_path import TokenFastPath
 from authzconsole.common.monitoring import readiness as checks
 from authzconsole.common.security_events.record import EventKind, record_event
-from authzconsole.common.tokens import create_token
 from authzconsole.models import SecurityEvent, SecurityEventTarget
 from grants.jobs import queue
-from tests.support.cast import SETUP
+from tests.support.changes import issue_token
 
 TOKEN = "a token of twenty characters"
 
@@ -186,7 +185,7 @@ def change(before, after, *key):
 
 @pytest.mark.django_db
 def test_decisions_are_counted_on_the_fast_path_and_in_rest(cast, rf):
-    token = create_token(author=SETUP, owner="ada", name="t", scopes=["decide"], days=1).secret
+    token = issue_token("ada", "decide").secret
     question = {
         "subject": {"type": "user", "id": "ned"},
         "action": {"name": "ADMIN"},

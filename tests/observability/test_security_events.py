@@ -15,15 +15,15 @@ from django.utils import timezone
 from analytics.models import AnalysisRun
 from authzconsole.common.security_events import record
 from authzconsole.common.security_events.record import EventKind, clean_security_events
-from authzconsole.common.tokens import create_token
 from authzconsole.models import SecurityEvent
 from entities.address import parse_address
 from grants.journal import Author
 from grants.models import JournalLine
-from grants.principals.services import add_group, set_user_role
+from grants.principals.services import set_user_role
 from grants.requests.approvers import set_namespace_approvers
 from grants.stewards.services import add_steward, remove_steward
-from tests.support.cast import PASSWORD, SETUP
+from tests.support.cast import PASSWORD
+from tests.support.changes import add_group, issue_token
 
 EVALUATION = {
     "subject": {"type": "user", "id": "dee"},
@@ -65,7 +65,7 @@ def test_refused_pages_and_rest_calls_are_recorded_but_no_denied_decision(browse
     browse("dee").get("/grant/dataset:sales.orders")
     browse("aud").post("/plans/many")
     browse("dee").get("/api/v1/journal")
-    token = create_token(author=SETUP, owner="ada", name="t", scopes=["decide"], days=1)
+    token = issue_token("ada", "decide")
     headers = {"Authorization": f"Bearer {token.secret}"}
     Client().get("/api/v1/journal", headers=headers)
     question = EVALUATION | {"action": {"name": "drop"}}
@@ -114,7 +114,7 @@ def test_downloads_are_recorded_with_their_filters(browse):
 def test_journal_lines_about_tokens_roles_and_settings_are_events_too(browse, cast):
     revision = JournalLine.objects.count()
     set_user_role(author=Author("ada", request_id="r" * 32), name="ned", role="auditor")
-    token = create_token(author=SETUP, owner="ada", name="t", scopes=["decide"], days=1).token
+    token = issue_token("ada", "decide").token
     assert [row[:1] + row[3:4] for row in events()] == [("role-set", "user:ned"), ("token-add", "user:ada")]
     assert str(token) in events(kind="token-add")[0][4]
     assert JournalLine.objects.count() == revision + 2
@@ -122,7 +122,7 @@ def test_journal_lines_about_tokens_roles_and_settings_are_events_too(browse, ca
 
 def test_the_events_of_data_stewards_and_approvers_name_the_namespace(cast):
     sales = parse_address("namespace:sales")
-    add_group(author=SETUP, name="keepers")
+    add_group("keepers")
     for name in ("operators", "keepers"):
         set_namespace_approvers(author=Author("ada"), namespace=sales, group=name)
     add_steward(author=Author("ada"), namespace=sales, principal="group:keepers")

@@ -31,8 +31,8 @@ from authzconsole.models import DeadLetter, SecurityEvent, Webhook
 from grants.jobs import run_job
 from grants.journal import current_revision
 from grants.models import Job, JobState, JournalLine
-from grants.principals.services import add_group
 from tests.support.cast import SETUP
+from tests.support.changes import add_group, add_user
 
 
 class Receiver(ThreadingHTTPServer):
@@ -77,7 +77,7 @@ def webhook(db, receiver):
 
 def add_groups(*names):
     for name in names:
-        add_group(author=SETUP, name=name)
+        add_group(name)
 
 
 def subjects(receiver):
@@ -120,9 +120,8 @@ def test_lines_arrive_in_order_as_signed_cloudevents(webhook, receiver):
 
 
 def test_earlier_lines_and_other_actions_are_not_sent(webhook, receiver):
-    from grants.principals.services import add_user
 
-    add_user(author=SETUP, name="someone")
+    add_user("someone")
     assert deliver(webhook) == 0 and receiver.requests == [] and webhook.position == current_revision()
 
 

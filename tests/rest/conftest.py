@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 import pytest
 from django.test import Client
 
-from authzconsole.common.tokens import create_token
-from tests.support.cast import SETUP, create_sample_tenant
+from tests.support.cast import create_sample_tenant
+from tests.support.changes import bearer
 
 ROOT = "/api/v1"
 
@@ -74,10 +74,7 @@ def by_session(cast):
 @pytest.fixture
 def by_token(cast):
     def rest(name, *scopes):
-        issued = create_token(
-            author=SETUP, owner=name, name="test", scopes=scopes or ["decide", "read", "administer"], days=1
-        )
-        return Rest(headers={"Authorization": f"Bearer {issued.secret}"})
+        return Rest(headers=bearer(name, *(scopes or ["decide", "read", "administer"])))
 
     return rest
 

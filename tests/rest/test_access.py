@@ -6,12 +6,12 @@ import pytest
 from django.test import Client
 from django.urls import resolve
 
-from authzconsole.common.tokens import create_token
 from authzconsole.rest.urls import urlpatterns
 from grants.models import User
 from tests.rest.conftest import ROOT, Rest, problem
 from tests.support.authors import database_state
-from tests.support.cast import SETUP, create_sample_tenant, created_for_several_tests
+from tests.support.cast import create_sample_tenant, created_for_several_tests
+from tests.support.changes import bearer
 
 pytestmark = pytest.mark.django_db
 
@@ -384,8 +384,7 @@ def test_a_session_needs_a_csrf_token_and_an_api_token_does_not(cast):
     assert rest.get("/groups").status_code == 200
     client.cookies["csrftoken"] = "a" * 32
     assert rest.post("/groups", {"name": "one"}, X_CSRFToken="a" * 32).status_code == 201
-    secret = create_token(author=SETUP, owner="ada", name="x", scopes=["administer"], days=1).secret
-    rest = Rest(Client(enforce_csrf_checks=True), {"Authorization": f"Bearer {secret}"})
+    rest = Rest(Client(enforce_csrf_checks=True), bearer("ada", "administer"))
     assert rest.post("/groups", {"name": "two"}).status_code == 201
 
 

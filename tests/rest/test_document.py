@@ -14,13 +14,12 @@ from jsonschema import Draft202012Validator
 
 from authzconsole.api.endpoint import PATHS
 from authzconsole.api.urls import urlpatterns as api_urls
-from authzconsole.common.tokens import create_token
 from authzconsole.management.commands.bootstrap import DEMO_TENANT
 from authzconsole.rest.grants import MAX_ITEMS
 from grants.policies.catalogue import GENERATIONS
-from grants.principals.services import add_user
 from tests.rest.conftest import Rest
-from tests.support.cast import SETUP, create_sample_tenant
+from tests.support.cast import create_sample_tenant
+from tests.support.changes import add_user, bearer
 
 OPERATION_IDS = Path(__file__).parent.parent / "cases" / "rest_operations.txt"
 
@@ -168,8 +167,7 @@ def test_each_authzen_error_has_a_matching_example(document, client):
 
 def test_the_examples_of_access_requests_are_what_the_endpoints_answer(document, db):
     create_sample_tenant()
-    secret = create_token(author=SETUP, owner="out", name="x", scopes=["self"], days=1).secret
-    client, headers = Client(), {"Authorization": f"Bearer {secret}"}
+    client, headers = Client(), bearer("out", "self")
     path = "/access/v1/requests"
     submit, status, cancel = (
         document["paths"][f"{path}{rest}"] for rest in ("", "/{task}", "/{task}/cancel")
@@ -242,11 +240,8 @@ def test_the_examples_of_the_document_succeed_in_the_demo_tenant(document):
         # The statistics are those of the rolled-back rows of other tests. With them, PostgreSQL needs more
         # than a minute.
         cursor.execute("ANALYZE")
-    add_user(author=SETUP, name="admin", role="administrator", is_principal=False)
-    secret = create_token(
-        author=SETUP, owner="admin", name="x", scopes=["decide", "read", "administer"], days=1
-    ).secret
-    client, tried = Client(headers={"Authorization": f"Bearer {secret}"}), 0
+    add_user("admin", role="administrator", is_principal=False)
+    client, tried = Client(headers=bearer("admin", "decide", "read", "administer")), 0
     for path, method, operation in operations(document):
         if "{" in path or operation["operationId"] in NEEDS_A_RUN | NEEDS_A_SESSION:
             continue

@@ -8,7 +8,6 @@ from entities.vocabulary import Privilege
 from grants.journal import current_revision
 from tests.rest.conftest import problem
 from tests.support.authors import database_state, entity_states, lines_after
-from tests.support.cast import SETUP
 from tests.support.changes import activate_generation
 
 pytestmark = pytest.mark.django_db
@@ -92,7 +91,7 @@ def test_registering_makes_an_address_live_once(ada):
 
 
 def test_the_creator_receives_the_grants_of_the_active_generation(ada):
-    activate_generation(author=SETUP, name="core")
+    activate_generation("core")
     ada.post("/entities", {"address": "dataset:sales.new", "creator": "dee"})
     assert {
         grant["privilege"] for grant in ada.get("/grants", entity="dataset:sales.new").json()["items"]
@@ -240,7 +239,7 @@ def test_a_dry_run_is_reported_in_the_conditional(ada, path, address, sentence):
 
 
 def test_a_dry_run_names_the_grants_of_the_creator(ada):
-    activate_generation(author=SETUP, name="core")
+    activate_generation("core")
     forecast = ada.post(
         "/entities", {"address": "dataset:sales.new", "creator": "dee", "dry_run": True}
     ).json()

@@ -6,12 +6,13 @@ from entities.address import parse_address
 from entities.vocabulary import Privilege
 from grants.active_generation import propose_generation
 from grants.journal import current_revision
-from grants.principals.services import add_group, add_user
 from grants.validity import Validity
 from tests.support.cast import SETUP
 from tests.support.changes import (
     activate_generation,
+    add_group,
     add_member,
+    add_user,
     change_grants,
     delete_entity,
     register_entity,
@@ -28,17 +29,17 @@ def past(cast):
     """The revision at which nina was active, a member of `readers`, and the group held READ on a live
     dataset.
     """
-    add_user(author=SETUP, name="nina")
-    add_group(author=SETUP, name="readers")
-    add_member(author=SETUP, user="nina", group="readers")
+    add_user("nina")
+    add_group("readers")
+    add_member("nina", "readers")
     for address in (parse_address("namespace:lab"), ORDERS):
-        register_entity(author=SETUP, address=address)
-    change_grants(author=SETUP, grant=[("group:readers", ORDERS, Privilege.READ)])
+        register_entity(address)
+    change_grants(grant=[("group:readers", ORDERS, Privilege.READ)])
     revision = current_revision()
-    change_grants(author=SETUP, revoke=[("group:readers", ORDERS, Privilege.READ)])
-    remove_member(author=SETUP, user="nina", group="readers")
-    set_user_active(author=SETUP, name="nina", active=False)
-    delete_entity(author=SETUP, address=ORDERS)
+    change_grants(revoke=[("group:readers", ORDERS, Privilege.READ)])
+    remove_member("nina", "readers")
+    set_user_active("nina", active=False)
+    delete_entity(ORDERS)
     return revision
 
 
@@ -77,7 +78,7 @@ def test_an_unknown_moment_is_refused(by_session, past, query, message):
 
 
 def test_the_active_generation_is_that_of_then(by_session, past):
-    activate_generation(author=SETUP, name="core")
+    activate_generation("core")
     ada = by_session("ada")
     assert (ada.get(f"/policies/active?as_of={past}").json(), ada.get("/policies/active").json()) == (
         {"name": "final"},
@@ -98,7 +99,7 @@ def test_a_proposal_of_now_is_not_shown_with_an_earlier_state(by_session, past, 
 
 def test_a_forecast_is_about_the_state_and_the_time_of_the_question(by_session, past):
     period = Validity.parse("2126-12-04T09:00:00Z", "2126-12-05T00:00:00Z")
-    change_grants(author=SETUP, grant=[("user:out", parse_address("namespace:lab"), Privilege.ADMIN, period)])
+    change_grants(grant=[("user:out", "namespace:lab", Privilege.ADMIN, period)])
     ada, path = by_session("ada"), "/forecasts/deletion?namespace=namespace:lab&user=out"
     now, on_friday = ada.get(path).json(), ada.get(f"{path}&at=2126-12-04T10:00:00Z").json()
     assert (now["verdict"], on_friday["verdict"], now["live"]) == ("refused", "complete", 1)
@@ -131,9 +132,7 @@ def test_pages_of_an_earlier_state_follow_each_other(by_session, past):
 )
 def test_a_read_with_at_shows_the_grants_in_force_at_that_time(by_session, past, at, is_in_force):
     period = Validity.parse("2126-12-04T09:00:00Z", "2126-12-05T00:00:00Z")
-    change_grants(
-        author=SETUP, grant=[("user:out", parse_address("dataset:sales.orders"), Privilege.READ, period)]
-    )
+    change_grants(grant=[("user:out", "dataset:sales.orders", Privilege.READ, period)])
     ada = by_session("ada")
     for path in ("/what-can?principal=user:out&kind=dataset", "/grants?principal=user:out"):
         assert bool(ada.get(f"{path}&at={at}").json()["items"]) is is_in_force, path

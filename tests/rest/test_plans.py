@@ -12,7 +12,6 @@ from grants.models import Plan
 from grants.policies.question import Question
 from tests.rest.conftest import problem
 from tests.support.authors import all_grants, database_state
-from tests.support.cast import SETUP
 from tests.support.changes import change_grants, create_plan_from_changes
 from tests.support.reports import create_report
 
@@ -30,9 +29,8 @@ CHANGE_PATHS = {"/apply": {"reason": "because"}, "/discard": {}, "/inverse": Non
 @pytest.fixture
 def plan(cast):
     return create_plan_from_changes(
-        author=SETUP,
-        grant=[("user:out", parse_address(ORDERS), "READ"), ("user:dee", parse_address(ORDERS), "READ")],
-        revoke=[("user:ned", parse_address(ORDERS), "ADMIN")],
+        grant=[("user:out", ORDERS, "READ"), ("user:dee", ORDERS, "READ")],
+        revoke=[("user:ned", ORDERS, "ADMIN")],
     )
 
 
@@ -128,7 +126,7 @@ def test_a_plan_from_a_change_set_is_applied_and_undone(ada):
 
 
 def test_a_stale_plan_is_a_conflict_and_can_be_renewed(ada, plan):
-    change_grants(author=SETUP, grant=[("user:grp", parse_address(ORDERS), "READ")])
+    change_grants(grant=[("user:grp", ORDERS, "READ")])
     before = database_state()
     refused = problem(ada.post(f"/plans/{plan.pk}/apply", {"reason": "x", "confirm_beyond": True}), 409)
     assert refused["type"].endswith(":stale-base") and refused["base_revision"] == plan.base_revision
@@ -211,7 +209,7 @@ def test_the_forecast_pages_through_the_entities_that_block_a_deletion(by_sessio
 
 def test_a_plan_from_policy_impact_keeps_existing_permissions(by_session, ada, settings, tmp_path):
     settings.SNAPSHOT_URI = str(tmp_path)
-    change_grants(author=SETUP, grant=[("user:out", parse_address("namespace:hr"), "ADMIN")])
+    change_grants(grant=[("user:out", "namespace:hr", "ADMIN")])
     lost = ("out", "dataset:hr.salaries", "drop", True, False)
     run = create_report(
         tmp_path,

@@ -16,12 +16,10 @@ from schemathesis.generation import GenerationMode
 from schemathesis.specs.openapi import checks
 
 from analytics.models import AnalysisRun
-from authzconsole.common.tokens import create_token
 from authzconsole.wsgi import application
-from entities.address import parse_address
 from grants.models import Plan
-from tests.support.cast import SETUP, create_sample_tenant
-from tests.support.changes import create_plan_from_changes
+from tests.support.cast import create_sample_tenant
+from tests.support.changes import bearer, create_plan_from_changes
 
 pytestmark = [pytest.mark.django_db, pytest.mark.slow]
 
@@ -63,13 +61,8 @@ def authorization(db, monkeypatch):
     monkeypatch.setattr("analytics.runs.selectors.redis_problem", lambda: "Redis does not answer")
     create_sample_tenant()
     AnalysisRun.objects.create(type="delete-readiness", options={})
-    create_plan_from_changes(
-        author=SETUP, grant=[("user:out", parse_address("dataset:sales.orders"), "READ")]
-    )
-    secret = create_token(
-        author=SETUP, owner="ada", name="x", scopes=["decide", "read", "administer"], days=1
-    ).secret
-    return {"Authorization": f"Bearer {secret}"}
+    create_plan_from_changes(grant=[("user:out", "dataset:sales.orders", "READ")])
+    return bearer("ada", "decide", "read", "administer")
 
 
 def test_no_generated_request_fails_and_every_response_is_documented(authorization):

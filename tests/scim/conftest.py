@@ -6,9 +6,8 @@ from dataclasses import dataclass, field
 import pytest
 from django.test import Client
 
-from authzconsole.common.tokens import create_token
-from grants.principals.services import add_user
-from tests.support.cast import SETUP, create_sample_tenant
+from tests.support.cast import create_sample_tenant
+from tests.support.changes import add_user, issue_token
 
 ROOT = "/scim/v2"
 USER = "urn:ietf:params:scim:schemas:core:2.0:User"
@@ -78,8 +77,8 @@ def ids(cast):
 
 def provisioning_token():
     """Create a service account with a token of the scope `provision`, and return the token."""
-    add_user(author=SETUP, name="idp", is_service=True, is_principal=False)
-    return create_token(author=SETUP, owner="idp", name="directory", scopes=["provision"], days=1)
+    add_user("idp", is_service=True, is_principal=False)
+    return issue_token("idp", "provision")
 
 
 @pytest.fixture

@@ -8,15 +8,14 @@ from django.test import Client
 
 from authzconsole import apps
 from authzconsole.common import rate_limits
-from authzconsole.common.tokens import TokenError, create_token
+from authzconsole.common.tokens import TokenError
 from authzconsole.scim import service, views
 from grants.errors import NotAdministrator
 from grants.journal import Author
-from grants.principals.services import add_user, renew_user_password, set_user_role
+from grants.principals.services import renew_user_password, set_user_role
 from tests.scim.conftest import ROOT, Scim, error_of
 from tests.support.authors import database_state
-from tests.support.cast import SETUP
-from tests.support.changes import change_grants
+from tests.support.changes import add_user, change_grants, issue_token
 
 METHODS = ("get", "post", "put", "patch", "delete")
 PATHS = [
@@ -52,9 +51,7 @@ def test_the_paths_of_this_test_cover_all_routes():
 def test_every_path_and_method_needs_the_scope(scim, cast):
     session = Client()
     session.force_login(cast["ada"])
-    reader = create_token(
-        author=SETUP, owner="ada", name="a", scopes=["decide", "read", "administer"], days=1
-    ).secret
+    reader = issue_token("ada", "decide", "read", "administer").secret
     before = database_state()
     for path in PATHS:
         for method in METHODS:
@@ -94,8 +91,8 @@ def test_a_provisioning_token_has_no_other_rights(scim, cast, issued_token):
     for change in (
         lambda: change_grants(author=author, grant=[("user:dee", "dataset:hr.salaries", "READ")]),
         lambda: set_user_role(author=author, name="dee", role="administrator"),
-        lambda: add_user(author=author, name="evil", role="administrator"),
-        lambda: add_user(author=author, name="evil", is_service=True),
+        lambda: add_user("evil", author=author, role="administrator"),
+        lambda: add_user("evil", author=author, is_service=True),
         lambda: renew_user_password(author=author, name="ada"),
     ):
         with pytest.raises(NotAdministrator):
@@ -104,7 +101,7 @@ def test_a_provisioning_token_has_no_other_rights(scim, cast, issued_token):
 
 def test_only_service_accounts_can_own_provisioning_tokens(cast):
     with pytest.raises(TokenError, match="service account"):
-        create_token(author=SETUP, owner="ada", name="a", scopes=["provision"], days=1)
+        issue_token("ada", "provision")
 
 
 def test_a_deactivated_service_account_cannot_provision(scim, issued_token):

@@ -159,5 +159,5 @@ def test_the_extension_is_published(scim):
 
 def test_managers_stay_when_a_user_is_deactivated(scim, ids):
     set_manager(author=SETUP, name="dee", manager="ned")
-    set_user_active(author=SETUP, name="ned", active=False)
+    set_user_active("ned", active=False)
     assert scim.get(f"/Users/{ids['dee']}").json()[ENTERPRISE]["manager"]["value"] == ids["ned"]

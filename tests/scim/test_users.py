@@ -7,16 +7,15 @@ from django.contrib.auth.hashers import make_password
 from django.test import Client
 
 from authzconsole.common.sign_in_methods import facts_of_tokens
-from authzconsole.common.tokens import create_token, verify_token
+from authzconsole.common.tokens import verify_token
 from authzconsole.scim import rows
 from grants.journal import current_revision, lock_journal
 from grants.models import JournalLine, Role, User
-from grants.principals.services import add_user, set_user_email
+from grants.principals.services import set_user_email
 from grants.verification.replay import first_fault
 from tests.scim.conftest import GROUP, PATCH, USER, Scim, error_of, provisioning_token
-from tests.support.authors import database_state, lines_after
-from tests.support.cast import SETUP
-from tests.support.changes import set_user_active
+from tests.support.authors import COMMAND, database_state, lines_after
+from tests.support.changes import add_user, issue_token, set_user_active
 
 
 def test_a_created_user_is_a_principal_without_password_or_role(scim, issued_token):
@@ -42,7 +41,7 @@ def test_a_created_user_is_a_principal_without_password_or_role(scim, issued_tok
     assert user.is_principal and not user.has_usable_password() and user.role == Role.ORDINARY
     assert lines_after(before) == [("user-add", "user:nina", "", "", "")]
     line = JournalLine.objects.latest("revision")
-    assert (line.actor, line.token, line.issuer) == ("idp", issued_token.token.pk, SETUP.name)
+    assert (line.actor, line.token, line.issuer) == ("idp", issued_token.token.pk, COMMAND.name)
 
 
 def test_names_that_collide_or_are_invalid_are_refused(scim, issued_token):
@@ -94,7 +93,7 @@ def deactivations(pk):
 def test_deactivation_ends_sessions_and_tokens(scim, cast, ids, number):
     browser = Client()
     browser.force_login(cast["ned"])
-    token = create_token(author=SETUP, owner="ned", name="a", scopes=["read"], days=1)
+    token = issue_token("ned", "read")
     assert browser.get("/my-access").status_code == 200 and verify_token(token.secret)
     before = current_revision()
     method, body = deactivations(ids["ned"])[number]
@@ -261,10 +260,10 @@ ACTIVATE = {"op": "replace", "path": "active", "value": True}
 
 
 def test_the_attack_a_provisioning_service_undoes_an_emergency_block(scim, ids):
-    add_user(author=SETUP, name="adm2", role=Role.ADMINISTRATOR)
+    add_user("adm2", role=Role.ADMINISTRATOR)
     adm2 = str(User.objects.get(username="adm2").pk)
     for name, pk in (("adm2", adm2), ("dee", ids["dee"])):
-        set_user_active(author=SETUP, name=name, active=False)
+        set_user_active(name, active=False)
         before = database_state()
         for answer in (
             scim.patch(f"/Users/{pk}", ACTIVATE),
@@ -273,8 +272,8 @@ def test_the_attack_a_provisioning_service_undoes_an_emergency_block(scim, ids):
             assert "only an administrator can activate the account" in error_of(answer, 409)
         assert database_state() == before
     # also by removal and creation under the same name, without grants and memberships
-    add_user(author=SETUP, name="nina")
-    set_user_active(author=SETUP, name="nina", active=False)
+    add_user("nina")
+    set_user_active("nina", active=False)
     assert scim.send("delete", f"/Users/{User.objects.get(username='nina').pk}").status_code == 204
     assert "deactivated outside SCIM" in error_of(scim.create_user("nina"), 409, "uniqueness")
     assert not User.objects.filter(username__in=["adm2", "dee", "nina"], is_active=True).exists()
@@ -287,7 +286,7 @@ def test_a_provisioning_service_activates_ordinary_users_that_it_deactivated(sci
     created = scim.create_user("nina", active=False).json()["id"]
     assert scim.patch(f"/Users/{created}", ACTIVATE).status_code == 200
     # an administrator deactivated the account last, so the service cannot activate it
-    set_user_active(author=SETUP, name="dee", active=False)
+    set_user_active("dee", active=False)
     error_of(scim.patch(path, ACTIVATE), 409)
     # a role keeps the account inactive also if the service deactivated it
     path = f"/Users/{ids['aud']}"
@@ -333,7 +332,7 @@ def test_the_attack_invalid_requests_wait_for_the_journal(scim, monkeypatch, met
 
 def test_a_patch_applies_to_the_user_as_another_request_left_it(scim, ids, monkeypatch):
     def lock_after_another_change():
-        set_user_email(author=SETUP, name="dee", email="new@x.example")
+        set_user_email(author=COMMAND, name="dee", email="new@x.example")
         return lock_journal()
 
     monkeypatch.setattr(rows, "lock_journal", lock_after_another_change)

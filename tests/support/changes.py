@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 from django.contrib.auth.models import Group
 
+from authzconsole.common.tokens import IssuedToken, create_token
 from entities.address import Address, parse_address
 from entities.vocabulary import Privilege, privilege_by_name
 from grants.change_set import (
@@ -137,6 +138,15 @@ def add_user(name: str, *, author: Author = COMMAND, **fields) -> Outcome:
 
 def add_group(name: str, *, author: Author = COMMAND) -> Outcome:
     return services.add_group(author=author, name=name)
+
+
+def issue_token(owner: str, *scopes: str, author: Author = COMMAND) -> IssuedToken:
+    return create_token(author=author, owner=owner, name="a test", scopes=scopes, days=1)
+
+
+def bearer(owner: str, *scopes: str) -> dict[str, str]:
+    """Return the header of requests with a new token."""
+    return {"Authorization": f"Bearer {issue_token(owner, *scopes).secret}"}
 
 
 def add_member(

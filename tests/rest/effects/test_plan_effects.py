@@ -10,10 +10,8 @@ import pytest
 
 from entities.address import parse_address
 from grants.models import Plan
-from grants.principals.services import add_user
 from tests.rest.conftest import problem
-from tests.support.cast import SETUP
-from tests.support.changes import change_grants, create_plan_from_changes
+from tests.support.changes import add_user, change_grants, create_plan_from_changes
 
 pytestmark = pytest.mark.django_db
 
@@ -23,9 +21,7 @@ ORDERS, SALES = "dataset:sales.orders", "namespace:sales"
 @pytest.fixture
 def plan(cast):
     return create_plan_from_changes(
-        author=SETUP,
-        grant=[("user:out", parse_address(ORDERS), "READ")],
-        revoke=[("user:dee", parse_address(ORDERS), "READ")],
+        grant=[("user:out", ORDERS, "READ")], revoke=[("user:dee", ORDERS, "READ")]
     )
 
 
@@ -100,12 +96,12 @@ def test_permissions_beyond_the_purpose_must_be_confirmed(ada, plan):
 
 def test_an_applied_plan_keeps_its_effect_and_its_rows(ada, cast):
     # the journal has no lines about the users of the cast
-    add_user(author=SETUP, name="pat")
-    plan = create_plan_from_changes(author=SETUP, grant=[("user:pat", parse_address(ORDERS), "READ")])
+    add_user("pat")
+    plan = create_plan_from_changes(grant=[("user:pat", ORDERS, "READ")])
     path = f"/plans/{plan.pk}/effect"
     effect, rows = ada.get(path).json(), body_of(ada.get(f"{path}/rows.jsonl"))
     ada.post(f"/plans/{plan.pk}/apply", {"reason": "x", "confirm_beyond": True})
-    change_grants(author=SETUP, revoke=[("user:pat", parse_address(ORDERS), "READ")])
+    change_grants(revoke=[("user:pat", ORDERS, "READ")])
     assert ada.get(path).json() == effect | {"digest": ""}
     assert body_of(ada.get(f"{path}/rows.jsonl")) == rows
     other = ada.get(f"{path}?generation=existing").json()
@@ -134,7 +130,6 @@ def test_the_effect_counts_leftover_grants_and_the_access_that_ends(ada, by_toke
     by_token("dee", "read")
     legacy = parse_address("dataset:sales.legacy")
     plan = create_plan_from_changes(
-        author=SETUP,
         grant=[("user:out", legacy, "READ"), ("user:ned", legacy, "READ")],
         revoke=[("user:dee", legacy, "WRITE")],
         deactivate=["dee"],
@@ -153,7 +148,7 @@ def test_the_effect_counts_leftover_grants_and_the_access_that_ends(ada, by_toke
 def test_an_effect_that_changed_since_it_was_read_is_not_applied(ada, plan):
     digest = ada.get(f"/plans/{plan.pk}/effect").json()["digest"]
     # does not make the plan stale, but its user can see the namespace already
-    change_grants(author=SETUP, grant=[("user:out", parse_address("dataset:sales.customers"), "READ")])
+    change_grants(grant=[("user:out", "dataset:sales.customers", "READ")])
     body = {"reason": "x", "confirm_beyond": True, "effect": digest}
     refused = problem(ada.post(f"/plans/{plan.pk}/apply", body), 409)
     assert refused["type"].endswith("effect-changed") and Plan.objects.get(pk=plan.pk).is_proposed

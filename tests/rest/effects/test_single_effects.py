@@ -8,7 +8,6 @@ from entities.address import parse_address
 from entities.models import Entity
 from grants.models import User
 from tests.support.authors import database_state
-from tests.support.cast import SETUP
 from tests.support.changes import change_grants
 
 pytestmark = pytest.mark.django_db
@@ -49,12 +48,11 @@ def change_something():
         for address in (ORDERS, "dataset:sales.forecast", "dataset:sales.legacy", "dataset:hr.salaries")
     ]
     change_grants(
-        author=SETUP,
         grant=[
             (principal, address, "ADMIN")
             for principal in ("user:out", "group:operators", "user:ned", "user:ina")
             for address in addresses
-        ],
+        ]
     )
 
 

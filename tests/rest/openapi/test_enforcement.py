@@ -9,14 +9,12 @@ from django.test import Client
 from django.utils import timezone
 
 from authzconsole.common.request_body import MAX_BODY_BYTES, MAX_DOCUMENT_CHARACTERS, MAX_IMPORT_BYTES
-from authzconsole.common.tokens import create_token
 from authzconsole.models import Webhook
 from authzconsole.rest.openapi import document
-from entities.address import parse_address
 from grants.models import AccessRequest, BreakGlassUse, Plan, User
 from grants.models.reviews.campaigns import Campaign, CampaignState
-from tests.support.cast import SETUP, create_sample_tenant
-from tests.support.changes import create_plan_from_changes
+from tests.support.cast import create_sample_tenant
+from tests.support.changes import bearer, create_plan_from_changes
 
 DOCUMENT = document()
 SCHEMAS = DOCUMENT["components"]["schemas"]
@@ -99,11 +97,8 @@ def test_required_headers_are_required_where_a_request_without_them_is_refused()
 def send(db):
     """Send a request of an administrator. The path parameters name resources that exist."""
     create_sample_tenant()
-    create_plan_from_changes(author=SETUP, grant=[("user:out", parse_address("namespace:sales"), "READ")])
-    secret = create_token(
-        author=SETUP, owner="ada", name="x", scopes=["decide", "read", "administer"], days=1
-    ).secret
-    client = Client(headers={"Authorization": f"Bearer {secret}"})
+    create_plan_from_changes(grant=[("user:out", "namespace:sales", "READ")])
+    client = Client(headers=bearer("ada", "decide", "read", "administer"))
     number, now = Plan.objects.latest("pk").pk, timezone.now()
     Webhook.objects.create(pk=number, url="https://example.com/hook", nonce="x", created_by="ada")
     AccessRequest.objects.create(

@@ -6,9 +6,7 @@ from django.db import connection
 from entities.address import Address
 from entities.services import ensure_entities
 from entities.vocabulary import Privilege
-from grants.principals.services import add_group, add_user
-from tests.support.cast import SETUP
-from tests.support.changes import add_member, change_grants
+from tests.support.changes import add_group, add_member, add_user, change_grants
 
 pytestmark = pytest.mark.django_db
 
@@ -48,18 +46,17 @@ READS = [
 def many_grants(cast):
     addresses = [Address("dataset", f"sales.d{number}") for number in range(60)]
     ensure_entities(states=dict.fromkeys(addresses, "live"))
-    add_group(author=SETUP, name="many_grants")
+    add_group("many_grants")
     for number in range(20):
-        add_user(author=SETUP, name=f"user{number}")
-        add_member(author=SETUP, user=f"user{number}", group="many_grants")
-    add_member(author=SETUP, user="ned", group="many_grants")
+        add_user(f"user{number}")
+        add_member(f"user{number}", "many_grants")
+    add_member("ned", "many_grants")
     change_grants(
-        author=SETUP,
         grant=[
             (principal, address, Privilege.READ)
             for principal in ("user:ned", "group:many_grants")
             for address in addresses
-        ],
+        ]
     )
 
 
