@@ -4,6 +4,7 @@ import json
 from dataclasses import dataclass
 
 import pytest
+from django.test import Client
 
 from entities.address import parse_address
 from entities.services import ensure_entities
@@ -12,6 +13,16 @@ from grants.models import Role, User
 from tests.support.changes import add_group, add_member, add_user, change_grants, issue_token
 
 PASSWORD = "correct horse battery"
+SUBJECT_SEARCH = {
+    "subject": {"type": "user"},
+    "action": {"name": "read"},
+    "resource": {"type": "dataset", "id": "lab.record-1"},
+}
+RESOURCE_SEARCH = {
+    "subject": {"type": "user", "id": "alice"},
+    "action": {"name": "read"},
+    "resource": {"type": "dataset"},
+}
 
 
 @dataclass
@@ -35,6 +46,13 @@ class Api:
 
     def search(self, what, body):
         return self.post(f"/access/v1/search/{what}", body)
+
+
+def by_session(name: str) -> Api:
+    """Sign in with the password of `account`."""
+    client = Client()
+    assert client.login(username=name, password=PASSWORD)
+    return Api(client, {})
 
 
 @pytest.fixture

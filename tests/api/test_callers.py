@@ -13,28 +13,12 @@ from entities.address import Address, parse_address
 from entities.services import ensure_entities
 from entities.vocabulary import Privilege
 from grants.models import Role, User
-from tests.api.conftest import PASSWORD, Api, request
+from tests.api.conftest import PASSWORD, RESOURCE_SEARCH, SUBJECT_SEARCH, Api, by_session, request
 from tests.support.changes import bearer, change_grants
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("people")]
 
-SUBJECT_SEARCH = {
-    "subject": {"type": "user"},
-    "action": {"name": "read"},
-    "resource": {"type": "dataset", "id": "lab.record-1"},
-}
-RESOURCE_SEARCH = {
-    "subject": {"type": "user", "id": "alice"},
-    "action": {"name": "read"},
-    "resource": {"type": "dataset"},
-}
 PATHS = ["evaluation", "evaluations", "search/subject", "search/resource", "search/action"]
-
-
-def by_session(name):
-    client = Client()
-    assert client.login(username=name, password=PASSWORD)
-    return Api(client, {})
 
 
 @pytest.mark.parametrize("path", PATHS)

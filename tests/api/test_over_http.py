@@ -14,7 +14,7 @@ from entities.address import address_of, parse_address
 from entities.kinds_file import register_kinds
 from entities.services import ensure_entities
 from entities.vocabulary import KINDS, Privilege
-from tests.api.conftest import request
+from tests.api.conftest import SUBJECT_SEARCH, request
 from tests.support.changes import change_grants
 
 OWN_KINDS = Path(__file__).parent.parent / "cases" / "own_kinds.toml"
@@ -49,12 +49,7 @@ def test_an_evaluation_a_batch_and_a_search_answer(send):
     assert send("POST", "/access/v1/evaluations", json.dumps(request() | items))[2] == {
         "evaluations": [{"decision": True}, {"decision": False}]
     }
-    body = {
-        "subject": {"type": "user"},
-        "action": {"name": "read"},
-        "resource": {"type": "dataset", "id": "lab.record-1"},
-    }
-    assert send("POST", "/access/v1/search/subject", json.dumps(body))[2]["results"][1] == {
+    assert send("POST", "/access/v1/search/subject", json.dumps(SUBJECT_SEARCH))[2]["results"][1] == {
         "type": "user",
         "id": "bob",
     }

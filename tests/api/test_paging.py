@@ -7,16 +7,12 @@ from entities.address import Address
 from entities.services import ensure_entities
 from entities.vocabulary import Privilege
 from grants.evaluation import authzen_search
+from tests.api.conftest import RESOURCE_SEARCH
 from tests.support.changes import change_grants
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("people")]
 
 KEYS = sorted(f"lab.{name}" for name in ("a", "B", "a-b", "a.b", "a$", "Z_", "z", "10", "9", "record-1"))
-BODY = {
-    "subject": {"type": "user", "id": "alice"},
-    "action": {"name": "read"},
-    "resource": {"type": "dataset"},
-}
 
 
 @pytest.fixture(autouse=True)
@@ -33,7 +29,7 @@ def strategy(request, monkeypatch):
         monkeypatch.setattr(authzen_search, "MAX_COLLECTED", (-1, -1))
 
 
-def search(api, page=..., what="resource", body=BODY, **changes):
+def search(api, page=..., what="resource", body=RESOURCE_SEARCH, **changes):
     body = body | changes | ({} if page is ... else {"page": page})
     return api.search(what, body)
 
@@ -79,7 +75,7 @@ def test_a_limit_of_zero_returns_only_counts(api):
 
 @pytest.mark.parametrize("what", ["subject", "resource", "action"])
 def test_a_limit_of_zero_has_no_next_token(api, strategy, what):
-    body = BODY | {"resource": {"type": "dataset", "id": "lab.record-1"}}
+    body = RESOURCE_SEARCH | {"resource": {"type": "dataset", "id": "lab.record-1"}}
     page = search(api, page={"limit": 0}, what=what, body=body).json()["page"]
     assert (page["next_token"], page["count"]) == ("", 0)
 
@@ -149,7 +145,7 @@ def test_a_token_belongs_to_its_search(api, changes):
 
 
 def test_a_token_of_one_search_type_is_refused_by_another(api):
-    both = BODY | {"resource": {"type": "dataset", "id": "lab.a"}}
+    both = RESOURCE_SEARCH | {"resource": {"type": "dataset", "id": "lab.a"}}
     page_token = search(api, page={"limit": 1}, what="action", body=both).json()["page"]["next_token"]
     assert (
         page_token and search(api, page={"token": page_token}, what="subject", body=both).status_code == 400

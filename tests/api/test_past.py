@@ -9,7 +9,6 @@ from datetime import timedelta
 
 import pytest
 from django.core.management import call_command
-from django.test import Client
 from django.utils import timezone
 
 from entities.address import parse_address
@@ -17,7 +16,7 @@ from entities.vocabulary import Privilege
 from grants.journal import current_revision
 from grants.models import JournalLine, Role
 from grants.validity import Validity
-from tests.api.conftest import PASSWORD, Api, request
+from tests.api.conftest import by_session, request
 from tests.support.changes import activate_generation, change_grants, register_entity
 
 pytestmark = [pytest.mark.django_db]
@@ -39,12 +38,6 @@ def past(account):
     activate_generation("final")
     change_grants(grant=[("user:alice", RECORD, Privilege.READ)])
     return revision
-
-
-def by_session(name):
-    client = Client()
-    assert client.login(username=name, password=PASSWORD)
-    return Api(client, {})
 
 
 def test_a_decision_is_answered_for_a_revision_or_a_time(past, api):

@@ -7,7 +7,7 @@ import pytest
 
 from entities.address import Address
 from entities.vocabulary import Privilege
-from tests.api.conftest import request
+from tests.api.conftest import RESOURCE_SEARCH, SUBJECT_SEARCH, request
 from tests.support.changes import change_grants
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("people")]
@@ -154,12 +154,6 @@ def ids(answer):
     return [result.get("id") or result["name"] for result in answer.json()["results"]]
 
 
-SUBJECT_SEARCH = {"subject": {"type": "user"}, "action": {"name": "read"}, "resource": DEFAULTS["resource"]}
-RESOURCE_SEARCH = {
-    "subject": {"type": "user", "id": "alice"},
-    "action": {"name": "read"},
-    "resource": {"type": "dataset"},
-}
 ACTION_SEARCH = {"subject": {"type": "user", "id": "alice"}, "resource": DEFAULTS["resource"]}
 SEARCHES = {"subject": SUBJECT_SEARCH, "resource": RESOURCE_SEARCH, "action": ACTION_SEARCH}
 

@@ -12,17 +12,12 @@ from authzconsole.common.tokens import verify_token
 from authzconsole.models import ApiToken
 from grants.models import Role
 from grants.principals.services import set_user_role
-from tests.api.conftest import Api, request
+from tests.api.conftest import SUBJECT_SEARCH, Api, request
 from tests.support.authors import COMMAND
 from tests.support.changes import bearer, issue_token
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("people")]
 
-ABOUT_ALL = {
-    "subject": {"type": "user"},
-    "action": {"name": "read"},
-    "resource": {"type": "dataset", "id": "lab.record-1"},
-}
 EXPLAIN = {"context": {"explain": True}}
 
 
@@ -50,7 +45,7 @@ def statuses(api: Api, own: str) -> list[int]:
         api.search("action", request(own)).status_code,
         api.evaluate(request("bob")).status_code,
         api.evaluate(request("readers", subject_type="group")).status_code,
-        api.search("subject", ABOUT_ALL).status_code,
+        api.search("subject", SUBJECT_SEARCH).status_code,
     ]
 
 
@@ -78,7 +73,9 @@ def test_a_token_asks_about_all_subjects_only_with_the_role_and_the_scope(
 
 
 def test_a_service_account_asks_about_all_subjects(api):
-    assert api.evaluate(request("bob")).status_code == api.search("subject", ABOUT_ALL).status_code == 200
+    assert (
+        api.evaluate(request("bob")).status_code == api.search("subject", SUBJECT_SEARCH).status_code == 200
+    )
 
 
 def test_the_attack_a_decide_token_asks_about_others_after_its_owner_was_demoted(account, token_of):

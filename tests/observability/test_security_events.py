@@ -22,14 +22,9 @@ from grants.models import JournalLine
 from grants.principals.services import set_user_role
 from grants.requests.approvers import set_namespace_approvers
 from grants.stewards.services import add_steward, remove_steward
+from tests.rest.conftest import QUESTION
 from tests.support.cast import PASSWORD
 from tests.support.changes import add_group, issue_token
-
-EVALUATION = {
-    "subject": {"type": "user", "id": "dee"},
-    "action": {"name": "read"},
-    "resource": {"type": "dataset", "id": "sales.orders"},
-}
 
 
 def events(**filters):
@@ -68,7 +63,7 @@ def test_refused_pages_and_rest_calls_are_recorded_but_no_denied_decision(browse
     token = issue_token("ada", "decide")
     headers = {"Authorization": f"Bearer {token.secret}"}
     Client().get("/api/v1/journal", headers=headers)
-    question = EVALUATION | {"action": {"name": "drop"}}
+    question = QUESTION | {"action": {"name": "drop"}}
     denied = Client().post("/access/v1/evaluation", question, "application/json", headers=headers)
     assert denied.json()["decision"] is False
     assert [(row[1], *row[3:]) for row in events(kind="denial")] == [
@@ -82,7 +77,7 @@ def test_refused_pages_and_rest_calls_are_recorded_but_no_denied_decision(browse
 
 def test_unknown_tokens_are_recorded_without_their_secret(db):
     for path in ("/access/v1/evaluation", "/api/v1/decisions"):
-        Client().post(path, EVALUATION, "application/json", headers={"Authorization": "Bearer azc_guess"})
+        Client().post(path, QUESTION, "application/json", headers={"Authorization": "Bearer azc_guess"})
     assert [(row[0], row[3]) for row in events()] == [
         ("token-rejected", "/access/v1/evaluation"),
         ("token-rejected", "/api/v1/decisions"),

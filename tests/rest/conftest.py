@@ -10,6 +10,11 @@ from tests.support.cast import create_sample_tenant
 from tests.support.changes import bearer
 
 ROOT = "/api/v1"
+QUESTION = {
+    "subject": {"type": "user", "id": "dee"},
+    "action": {"name": "read"},
+    "resource": {"type": "dataset", "id": "sales.orders"},
+}
 
 
 @dataclass

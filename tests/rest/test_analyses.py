@@ -7,17 +7,14 @@ import io
 import json
 from datetime import timedelta
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from django.utils import timezone
 
-from analytics.analyses import analysis_by_name
 from analytics.models import AnalysisRun
-from analytics.snapshots.snapshot import arrow_schema
 from grants.models import JobState
 from tests.rest.conftest import problem
-from tests.support.reports import write_report
+from tests.support.reports import create_report, write_report
 
 pytestmark = pytest.mark.django_db
 
@@ -37,22 +34,7 @@ def sent_runs(monkeypatch, settings, tmp_path):
 
 @pytest.fixture
 def report(cast, tmp_path):
-    table, folder = analysis_by_name(NAME).rows, tmp_path / "results" / "rows"
-    folder.mkdir(parents=True)
-    columns = [pa.array(values) for values in zip(*ROWS, strict=True)]
-    pq.write_table(
-        pa.table(columns, names=table.column_names).cast(arrow_schema(table)), folder / "part-0.parquet"
-    )
-    return AnalysisRun.objects.create(
-        type=NAME,
-        options={"generation": "final", "namespace": ""},
-        state=JobState.DONE,
-        result_path="results",
-        finished_at=timezone.now(),
-        requested_by=cast["ada"],
-        summary={"pairs": 3},
-        revision=5,
-    )
+    return create_report(tmp_path, {"rows": ROWS}, finished_at=timezone.now(), revision=5)
 
 
 def test_analyses_describe_their_options_and_tables(ada):
@@ -150,14 +132,9 @@ def test_a_report_is_downloaded_as_csv_and_parquet(ada, report):
     assert [tuple(row.values()) for row in table.to_pylist()] == ROWS
 
 
-def test_a_csv_file_contains_no_formulas(ada, report, tmp_path):
-    table = analysis_by_name(NAME).rows
+def test_a_csv_file_contains_no_formulas(ada, cast, tmp_path):
     rows = [("hr", formula, 2, 0, 2, False) for formula in ("=1+1", "+1", "-1", "@SUM(A1)", "\tx", "\uff1d1")]
-    columns = [pa.array(values) for values in zip(*rows, strict=True)]
-    pq.write_table(
-        pa.table(columns, names=table.column_names).cast(arrow_schema(table)),
-        tmp_path / "results" / "rows" / "part-0.parquet",
-    )
+    report = create_report(tmp_path, {"rows": rows})
     users = {
         suffix: b"".join(ada.client.get(f"/api/v1/runs/{report.pk}/tables/rows.{suffix}")).decode()
         for suffix in ("csv", "jsonl")

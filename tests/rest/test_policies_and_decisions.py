@@ -5,16 +5,10 @@ import pytest
 from entities.vocabulary import KINDS
 from grants.active_generation import active_generation
 from grants.policies.catalogue import GENERATIONS
-from tests.rest.conftest import problem
+from tests.rest.conftest import QUESTION, problem
 from tests.support.authors import database_state, lines_after
 
 pytestmark = pytest.mark.django_db
-
-QUESTION = {
-    "subject": {"type": "user", "id": "dee"},
-    "action": {"name": "read"},
-    "resource": {"type": "dataset", "id": "sales.orders"},
-}
 
 
 def test_the_catalogue_contains_every_operation_of_every_kind_with_its_source(ada):
