@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
-from django.db.models import Exists, F, OuterRef, Q, QuerySet, Value
+from django.db.models import Exists, F, Q, QuerySet, Value
 from django.db.models.expressions import OrderBy
 from django.db.models.functions import Length, NullIf, Right, StrIndex
 from django.db.models.lookups import Exact, GreaterThan
@@ -74,53 +74,61 @@ class TextColumn:
         return Q(**{f"{self.path}__gt": ""})
 
 
-@dataclass(frozen=True, slots=True)
-class IdColumn:
+class EqualityColumn:
+    """A column that can only be compared by eq and ne, with values of `types`. refusal: the error otherwise."""
+
+    types: ClassVar[type] = object
+    refusal: ClassVar[str]
+
+    def compare(self, operator: CompareOperator, value: Any) -> Q:
+        if operator not in (CompareOperator.eq, CompareOperator.ne) or not isinstance(value, self.types):
+            raise InvalidFilterException(detail=self.refusal)
+        equal = self.equal(value)
+        return equal if operator == CompareOperator.eq else ~equal
+
+    def equal(self, value: Any) -> Q:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class IdColumn(EqualityColumn):
     """A primary key, which SCIM treats as a string. is_required: it is never null."""
 
     path: str
     is_required: bool = True
+    types, refusal = str, "ids can only be compared with a string by eq and ne"
 
-    def compare(self, operator: CompareOperator, value: Any) -> Q:
-        if operator not in (CompareOperator.eq, CompareOperator.ne) or not isinstance(value, str):
-            raise InvalidFilterException(detail="ids can only be compared with a string by eq and ne")
+    def equal(self, value: str) -> Q:
         number = id_from_text(value)
-        equal = _NOTHING if number is None else Q(**{self.path: number})
-        return equal if operator == CompareOperator.eq else ~equal
+        return _NOTHING if number is None else Q(**{self.path: number})
 
     def present(self) -> Q:
         return _EVERYTHING if self.is_required else Q(**{f"{self.path}__isnull": False})
 
 
-@dataclass(frozen=True, slots=True)
-class BooleanColumn:
+@dataclass(frozen=True)
+class BooleanColumn(EqualityColumn):
     path: str
+    types, refusal = bool, "a boolean can only be compared with true and false by eq and ne"
 
-    def compare(self, operator: CompareOperator, value: Any) -> Q:
-        if operator not in (CompareOperator.eq, CompareOperator.ne) or not isinstance(value, bool):
-            raise InvalidFilterException(
-                detail="a boolean can only be compared with true and false by eq and ne"
-            )
-        return Q(**{self.path: value == (operator == CompareOperator.eq)})
+    def equal(self, value: bool) -> Q:
+        return Q(**{self.path: value})
 
     def present(self) -> Q:
         return _EVERYTHING
 
 
-@dataclass(frozen=True, slots=True)
-class ConstantColumn:
+@dataclass(frozen=True)
+class ConstantColumn(EqualityColumn):
     """An attribute with the same value everywhere. condition: whether the attribute is present."""
 
     value: str | bool
     condition: Q = _EVERYTHING
+    refusal = "this attribute can only be compared by eq and ne"
 
-    def compare(self, operator: CompareOperator, value: Any) -> Q:
-        if operator not in (CompareOperator.eq, CompareOperator.ne):
-            raise InvalidFilterException(detail="this attribute can only be compared by eq and ne")
+    def equal(self, value: Any) -> Q:
         is_same = str(value).casefold() == str(self.value).casefold()
-        if operator == CompareOperator.eq:
-            return self.condition if is_same else _NOTHING
-        return ~self.condition if is_same else _EVERYTHING
+        return self.condition if is_same else _NOTHING
 
     def present(self) -> Q:
         return self.condition
@@ -294,7 +302,3 @@ def sort_order(model: type, text: str, column_map: ColumnMap, *, is_descending: 
     can_be_missing = isinstance(column_map.columns.get(key), TextColumn) and column not in REQUIRED
     value = NullIf(F(column), Value("")) if can_be_missing else F(column)
     return value.desc(nulls_first=True) if is_descending else value.asc(nulls_last=True)
-
-
-def outer_key() -> OuterRef:
-    return OuterRef("pk")

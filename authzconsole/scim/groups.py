@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from django.contrib.auth.models import Group
-from django.db.models import QuerySet
+from django.db.models import OuterRef, QuerySet
 from django.http import HttpRequest, HttpResponse
 from scim2_models import (
     Context,
@@ -30,7 +30,6 @@ from authzconsole.scim.filters import (
     TextColumn,
     id_from_text,
     member_condition,
-    outer_key,
 )
 from authzconsole.scim.payloads import (
     POLICY,
@@ -77,7 +76,7 @@ COLUMNS = ColumnMap(
         ("external_id", None): TextColumn("provisioned__external_id"),
         ("meta", "resource_type"): ConstantColumn("Group"),
     },
-    related={"members": RelatedRows(lambda: _members().filter(group=outer_key()), _MEMBER_COLUMNS)},
+    related={"members": RelatedRows(lambda: _members().filter(group=OuterRef("pk")), _MEMBER_COLUMNS)},
     sortable={
         ("id", None): "pk",
         ("display_name", None): "name",

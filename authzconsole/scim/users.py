@@ -6,7 +6,7 @@ from typing import Any
 
 from django.conf import settings
 from django.contrib.auth.hashers import make_password
-from django.db.models import QuerySet
+from django.db.models import OuterRef, QuerySet
 from django.db.models.functions import Abs
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
@@ -23,7 +23,6 @@ from authzconsole.scim.filters import (
     RelatedRows,
     TextColumn,
     id_from_text,
-    outer_key,
 )
 from authzconsole.scim.payloads import (
     ENTERPRISE,
@@ -82,7 +81,7 @@ COLUMNS = ColumnMap(
     },
     related={
         "groups": RelatedRows(
-            lambda: memberships().filter(in_force_condition(), user=outer_key()),
+            lambda: memberships().filter(in_force_condition(), user=OuterRef("pk")),
             {"value": IdColumn("group_id"), "display": TextColumn("group__name")},
         )
     },
