@@ -5,7 +5,7 @@ entities that they strand.
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import NamedTuple, TypeVar, cast
+from typing import TypeVar, cast
 
 from django.db import transaction
 from rest_framework import serializers
@@ -16,7 +16,7 @@ from authzconsole.lists.plans import MAX_STRANDED, PlanEffectSerializer, Strande
 from authzconsole.rest.framework.endpoint import Endpoint
 from authzconsole.rest.framework.problems import Problem
 from grants.administrators import Stranded, Strandings
-from grants.change_set import Grant, Join, Leave, Revoke, principals_of
+from grants.change_set import principals_of
 from grants.changes import Change, ChangeSet, Outcome, Preview, Shown, apply, check_shown, preview
 from grants.effects.changes import MAX_TIMES, changes_at, evaluable_changes
 from grants.effects.consequences import Consequences
@@ -26,7 +26,7 @@ from grants.errors import EffectChanged
 from grants.journal import current_revision, lock_journal
 from grants.plans.effect import VERB_COUNTS
 from grants.policies.times import format_time
-from grants.validity import Validity, at_time
+from grants.validity import at_time
 
 MAX_LISTED = 20
 
@@ -257,27 +257,6 @@ class ForecastQuery(StrictSerializer):
 
 
 NO_FORECAST = {"dry_run": False, "effect": None, "stranded": []}
-
-
-class ShownChange(NamedTuple):
-    """A grant or a membership that was changed. validity: the period to show."""
-
-    change: Grant | Revoke | Join | Leave
-    validity: Validity
-
-
-def with_periods(name: str) -> Callable[[Outcome], list[ShownChange]]:
-    """Return a function that returns these changes of an outcome. Those that ended have their earlier period."""
-
-    def shown(outcome: Outcome) -> list[ShownChange]:
-        return [
-            ShownChange(
-                change, outcome.before[change.key] if isinstance(change, Revoke | Leave) else change.validity
-            )
-            for change in getattr(outcome, name)
-        ]
-
-    return shown
 
 
 class ChangeEndpoint(Endpoint):

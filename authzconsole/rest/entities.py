@@ -28,7 +28,6 @@ from authzconsole.rest.dry_runs import (
     ChangeForecastSerializer,
     ForecastQuery,
     ForecastRequestSerializer,
-    ShownChange,
     forecast_as_json,
 )
 from authzconsole.rest.framework.callers import (
@@ -360,7 +359,6 @@ class DeletionMembers(output.Output):
     heirs_groups = output.Integer()
     ghosts = GrantedSerializer(
         many=True,
-        get=lambda forecast: [ShownChange(grant, grant.validity) for grant in forecast.ghosts],
         help_text="The first remaining grants, by address.",
     )
     missing = output.Integer(help_text="Live entities that the user may not delete.")

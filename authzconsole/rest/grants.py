@@ -18,7 +18,7 @@ from authzconsole.common.fields import (
 )
 from authzconsole.common.periods import VALID_FROM, VALID_UNTIL, PeriodSerializer
 from authzconsole.lists.grants import PRIVILEGES, Grants
-from authzconsole.rest.dry_runs import ChangeEndpoint, ChangeSetOptions, DryRunSerializer, with_periods
+from authzconsole.rest.dry_runs import ChangeEndpoint, ChangeSetOptions, DryRunSerializer
 from authzconsole.rest.framework.callers import check_grant_changer
 from authzconsole.rest.framework.endpoint import validated_data
 from authzconsole.rest.framework.lists import ListEndpoint
@@ -37,9 +37,9 @@ LISTS = ("grant", "revoke")
 
 
 class GrantedSerializer(output.Output):
-    principal = output.Text(source="change.principal")
-    entity = output.Text(source="change.address")
-    privilege = output.Choice(PRIVILEGES, source="change.privilege")
+    principal = output.Text()
+    entity = output.Text(source="address")
+    privilege = output.Choice(PRIVILEGES)
     valid_from, valid_until = VALID_FROM, VALID_UNTIL
 
 
@@ -73,11 +73,17 @@ class ChangeSetEnvelope(ChangeSetSerializer):
 
 
 class GrantChanges(output.Output):
-    granted = GrantedSerializer(many=True, get=with_periods("granted"))
-    revoked = GrantedSerializer(many=True, get=with_periods("revoked"))
+    granted = GrantedSerializer(many=True)
+    revoked = GrantedSerializer(
+        many=True,
+        # with their earlier periods
+        get=lambda outcome: [
+            Grant(change.principal, change.address, change.privilege, outcome.before[change.key])
+            for change in outcome.revoked
+        ],
+    )
     changed_periods = GrantedSerializer(
         many=True,
-        get=with_periods("changed_periods"),
         help_text="Existing grants that got another period.",
     )
     planned = output.Texts(help_text="Addresses that were registered as planned for a grant.")

@@ -30,7 +30,6 @@ from authzconsole.rest.dry_runs import (
     ForecastQuery,
     ForecastRequestSerializer,
     ResourceForecastSerializer,
-    with_periods,
 )
 from authzconsole.rest.framework.callers import (
     any_account,
@@ -442,17 +441,22 @@ class MembershipChangesSerializer(ChangeSetOptions):
 
 
 class ChangedMembershipSerializer(output.Output):
-    user = output.Text(source="change.user")
-    group = output.Text(source="change.group")
+    user = output.Text()
+    group = output.Text()
     valid_from, valid_until = VALID_FROM, VALID_UNTIL
 
 
 class MembershipChanges(output.Output):
-    joined = ChangedMembershipSerializer(many=True, get=with_periods("joined"))
-    left = ChangedMembershipSerializer(many=True, get=with_periods("left"))
+    joined = ChangedMembershipSerializer(many=True)
+    left = ChangedMembershipSerializer(
+        many=True,
+        # with their earlier periods
+        get=lambda outcome: [
+            Join(change.user, change.group, outcome.before[change.key]) for change in outcome.left
+        ],
+    )
     changed_periods = ChangedMembershipSerializer(
         many=True,
-        get=with_periods("changed_periods"),
         help_text="Existing memberships that got another period.",
     )
 

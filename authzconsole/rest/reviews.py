@@ -39,7 +39,6 @@ from authzconsole.lists.reviews import (
     ReviewItems,
     Reviews,
     ReviewSerializer,
-    ShownReview,
 )
 from authzconsole.rest.framework.callers import any_account, check_administrator, check_can_see_all
 from authzconsole.rest.framework.endpoint import Endpoint, Resource
@@ -223,7 +222,7 @@ class ReviewList(ListEndpoint):
         author = author_of(self.request, data.pop("reason"))
         data["recurrence"] = RECURRENCES[data["recurrence"]].value
         campaign = create_campaign(author=author, options=CampaignOptions(**data))
-        return self.created(_shown(self.request, campaign), "reviews", campaign.pk)
+        return self.created(_shown(self.request, campaign), "reviews")
 
 
 class ReviewDetail(Endpoint):
@@ -332,8 +331,8 @@ def bundle_response(campaign: Campaign) -> StreamingHttpResponse:
     return zip_response(chunks, f"review-{campaign.pk}")
 
 
-def _shown(request: Request, campaign: Campaign) -> ShownReview:
-    """Return a review as the caller sees it."""
+def _shown(request: Request, campaign: Campaign) -> Campaign:
+    """Return the review with what the caller sees of it."""
     return Reviews(request.user).shown([campaign])[0]
 
 
