@@ -1,9 +1,12 @@
 """Strict serializers and fields. Fields do not convert types, and serializers refuse unknown members."""
 
+from collections.abc import Callable
+
 from django.core.validators import RegexValidator
 from rest_framework import serializers
 
-from entities.address import AddressError, parse_address
+from entities.address import parse_address
+from entities.errors import Refusal
 from entities.text import storage_fault
 from entities.vocabulary import KINDS, Privilege, clip
 from grants.errors import PrincipalError
@@ -118,21 +121,29 @@ class QueryInteger(Integer):
         return super().to_internal_value(int(data))
 
 
-class AddressText(Text):
-    """The address of an entity; the validated value is an `Address`."""
+class ParsedText(Text):
+    """A string. The validated value is what `parse` returns, which raises Refusal or ValidationError."""
 
-    def __init__(self, **options):
-        options.setdefault("help_text", "An address, written `KIND:NAME`, such as `dataset:sales.orders`.")
-        super().__init__(max_length=MAX_ADDRESS_CHARACTERS, pattern=r"^[A-Za-z][A-Za-z0-9_]*:\S+$", **options)
+    parse: Callable[[str], object]
 
     def run_validation(self, data=serializers.empty):
         text = super().run_validation(data)
         if not isinstance(text, str) or not text:
             return text
         try:
-            return parse_address(text)
-        except AddressError as error:
+            return self.parse(text)
+        except Refusal as error:
             raise serializers.ValidationError(str(error)) from None
+
+
+class AddressText(ParsedText):
+    """The address of an entity; the validated value is an `Address`."""
+
+    parse = staticmethod(parse_address)
+
+    def __init__(self, **options):
+        options.setdefault("help_text", "An address, written `KIND:NAME`, such as `dataset:sales.orders`.")
+        super().__init__(max_length=MAX_ADDRESS_CHARACTERS, pattern=r"^[A-Za-z][A-Za-z0-9_]*:\S+$", **options)
 
 
 class PrincipalText(Text):
@@ -216,16 +227,13 @@ class Time(ErrorMessages, serializers.DateTimeField):
         return super().to_internal_value(value)
 
 
-class TimeOrRevision(Text):
+class TimeOrRevision(ParsedText):
     """A time, or a revision of the journal; the validated value is a `datetime` or an `int`."""
 
     def __init__(self, **options):
         super().__init__(max_length=40, **options)
 
-    def run_validation(self, data=serializers.empty):
-        text = super().run_validation(data)
-        if not isinstance(text, str):
-            return text
+    def parse(self, text):
         if text.isascii() and text.isdigit() and len(text) < 19:
             return int(text)
         try:

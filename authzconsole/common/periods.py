@@ -2,15 +2,14 @@
 and the state that a read is about.
 """
 
-from collections.abc import Callable, Mapping
-from datetime import datetime
+from collections.abc import Mapping
 
 from django.db.models import Q
 from rest_framework import serializers
 
 from authzconsole.common import output
-from authzconsole.common.fields import Choice, StrictSerializer, Text, Time
-from grants.history import AsOfError, Moment, parse_as_of, parse_at
+from authzconsole.common.fields import Choice, ParsedText, StrictSerializer, Time
+from grants.history import Moment, parse_as_of, parse_at
 from grants.history.moments import time_of_as_of
 from grants.policies.times import TimeError, parse_time
 from grants.validity import (
@@ -22,31 +21,16 @@ from grants.validity import (
 )
 
 
-class _MomentField(Text):
-    """A text that `parse` turns into a time or a revision."""
-
-    parse: Callable[[str], datetime | int]
-
-    def __init__(self, **options):
-        super().__init__(max_length=40, **options)
-
-    def run_validation(self, data=serializers.empty):
-        text = super().run_validation(data)
-        if not isinstance(text, str):
-            return text
-        try:
-            return self.parse(text)
-        except AsOfError as error:
-            raise serializers.ValidationError(str(error)) from None
-
-
-class AtTime(_MomentField):
+class AtTime(ParsedText):
     """The time that a question is about: an RFC 3339 time with a zone."""
 
     parse = staticmethod(parse_at)
 
+    def __init__(self, **options):
+        super().__init__(max_length=40, **options)
 
-class AsOf(_MomentField):
+
+class AsOf(AtTime):
     """A revision of the journal, or a time in the past; the validated value is a revision."""
 
     parse = staticmethod(parse_as_of)

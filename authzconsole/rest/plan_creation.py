@@ -37,6 +37,7 @@ from authzconsole.rest.framework.callers import check_administrator
 from authzconsole.rest.framework.endpoint import Endpoint
 from authzconsole.rest.framework.operations import operation
 from authzconsole.rest.framework.problems import Problem
+from entities.address import parse_address
 from grants.models import GRANT_VERBS, JobState, PlanVerb
 from grants.plans.create import MAX_TITLE_LENGTH
 from grants.plans.regrants.compute import Prefer
@@ -343,8 +344,8 @@ class CloseGapSerializer(StrictSerializer):
 class NamespaceText(AddressText):
     """The address of a namespace; the validated value is its name."""
 
-    def run_validation(self, data=serializers.empty):
-        address = super().run_validation(data)
+    def parse(self, text):
+        address = parse_address(text)
         if address.kind != "namespace":
             raise serializers.ValidationError(
                 "this must be the address of a namespace, such as namespace:sales"
