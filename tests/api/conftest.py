@@ -1,8 +1,5 @@
 """A client of the AuthZEN API, and a small tenant with two users."""
 
-import json
-from dataclasses import dataclass
-
 import pytest
 from django.test import Client
 
@@ -11,6 +8,7 @@ from entities.services import ensure_entities
 from entities.vocabulary import Privilege
 from grants.models import Role, User
 from tests.support.changes import add_group, add_member, add_user, change_grants, issue_token
+from tests.support.json_client import JsonClient
 
 PASSWORD = "correct horse battery"
 SUBJECT_SEARCH = {
@@ -25,19 +23,7 @@ RESOURCE_SEARCH = {
 }
 
 
-@dataclass
-class Api:
-    """A client that sends POST requests with the headers of a caller: JSON, or bytes unchanged."""
-
-    client: object
-    headers: dict
-
-    def post(self, path, body, *, content_type="application/json", **headers):
-        data = body if isinstance(body, bytes | str) else json.dumps(body)
-        # set again because the test client sends no content type with an empty body
-        headers = self.headers | {"Content-Type": content_type} | headers
-        return self.client.post(path, data, content_type=content_type, headers=headers)
-
+class Api(JsonClient):
     def evaluate(self, body):
         return self.post("/access/v1/evaluation", body)
 

@@ -1,13 +1,10 @@
 """REST clients of the users of `tests.support.cast`, by session and by token."""
 
-import json
-from dataclasses import dataclass, field
-
 import pytest
-from django.test import Client
 
 from tests.support.cast import create_sample_tenant
 from tests.support.changes import bearer
+from tests.support.json_client import JsonClient
 
 ROOT = "/api/v1"
 QUESTION = {
@@ -17,24 +14,14 @@ QUESTION = {
 }
 
 
-@dataclass
-class Rest:
-    """A caller. Sends `body` as JSON, and bytes and text unchanged."""
-
-    client: Client = field(default_factory=Client)
-    headers: dict = field(default_factory=dict)
-
-    def get(self, path, **query):
-        return self.client.get(f"{ROOT}{path}", query, headers=self.headers)
-
-    def post(self, path, body=None, **headers):
-        return self._send("post", path, body, headers)
+class Rest(JsonClient):
+    root = ROOT
 
     def put(self, path, body=None, **headers):
-        return self._send("put", path, body, headers)
+        return self.send("put", path, body, **headers)
 
     def patch(self, path, body=None, **headers):
-        return self._send("patch", path, body, headers)
+        return self.send("patch", path, body, **headers)
 
     def delete(self, path, *, query="", **headers):
         return self.client.delete(f"{ROOT}{path}{query}", headers=self.headers | headers)
@@ -49,15 +36,6 @@ class Rest:
             cursor = answer.json()["next"]
             if cursor is None:
                 return items
-
-    def _send(self, method, path, body, headers):
-        data = body if isinstance(body, bytes | str) else json.dumps(body if body is not None else {})
-        headers = self.headers | {name.replace("_", "-"): value for name, value in headers.items()}
-        content_type = headers.pop("Content-Type", "application/json")
-        # set again because the test client sends no content type with an empty body
-        return getattr(self.client, method)(
-            f"{ROOT}{path}", data, content_type=content_type, headers=headers | {"Content-Type": content_type}
-        )
 
 
 @pytest.fixture

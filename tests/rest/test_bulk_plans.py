@@ -130,4 +130,4 @@ def test_every_invalid_line_of_a_change_file_is_reported(ada):
         and database_state() == before
     )
     assert "no changes" in problem(ada.post("/plans/import", {"document": HEADER}), 409)["detail"]
-    problem(ada.post("/plans/import", GOOD, Content_Type="text/csv"), 415)
+    problem(ada.post("/plans/import", GOOD, content_type="text/csv"), 415)

@@ -1,13 +1,10 @@
 """A provisioning service that calls the SCIM API with its token."""
 
-import json
-from dataclasses import dataclass, field
-
 import pytest
-from django.test import Client
 
 from tests.support.cast import create_sample_tenant
 from tests.support.changes import add_user, issue_token
+from tests.support.json_client import JsonClient
 
 ROOT = "/scim/v2"
 USER = "urn:ietf:params:scim:schemas:core:2.0:User"
@@ -16,21 +13,9 @@ PATCH = "urn:ietf:params:scim:api:messages:2.0:PatchOp"
 ERROR = "urn:ietf:params:scim:api:messages:2.0:Error"
 
 
-@dataclass
-class Scim:
-    """A caller of the SCIM API."""
-
-    headers: dict = field(default_factory=dict)
-    client: Client = field(default_factory=Client)
-
-    def get(self, path, **query):
-        return self.client.get(f"{ROOT}{path}", query, headers=self.headers)
-
-    def send(self, method, path, body=None, content_type="application/scim+json"):
-        data = body if isinstance(body, bytes) else json.dumps(body if body is not None else {})
-        # set again because the test client sends no content type with an empty body
-        headers = self.headers | {"Content-Type": content_type}
-        return getattr(self.client, method)(f"{ROOT}{path}", data, content_type=content_type, headers=headers)
+class Scim(JsonClient):
+    root = ROOT
+    content_type = "application/scim+json"
 
     def create_user(self, user_name, **attributes):
         return self.send("post", "/Users", {"schemas": [USER], "userName": user_name, **attributes})
@@ -89,4 +74,4 @@ def issued_token(cast):
 @pytest.fixture
 def scim(issued_token, settings):
     settings.SCIM_ENABLED = True
-    return Scim({"Authorization": f"Bearer {issued_token.secret}"})
+    return Scim(headers={"Authorization": f"Bearer {issued_token.secret}"})

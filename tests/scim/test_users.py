@@ -485,7 +485,7 @@ def test_the_number_of_queries_is_bounded(scim, ids, django_assert_num_queries):
 @pytest.mark.django_db
 def test_the_journal_and_the_tables_agree(settings):
     settings.SCIM_ENABLED = True
-    scim = Scim({"Authorization": f"Bearer {provisioning_token().secret}"})
+    scim = Scim(headers={"Authorization": f"Bearer {provisioning_token().secret}"})
     first, second = (scim.create_user(name).json()["id"] for name in ("nina", "olaf"))
     groups = [scim.create_group(name, [first, second]).json()["id"] for name in ("readers", "writers")]
     scim.patch(f"/Groups/{groups[0]}", {"op": "remove", "path": f'members[value eq "{first}"]'})
