@@ -8,7 +8,6 @@ command and schedule follow from the registry.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from types import MappingProxyType
 
 from analytics.tables import (
     GHOST_KINDS,
@@ -154,18 +153,16 @@ ANALYSES: dict[str, Analysis] = {
                 "Which grants does each user lack?",
             ),
             detail_rows="missing",
-            figures=MappingProxyType(
-                {
-                    "namespaces": ("namespaces", "count(*)"),
-                    "namespaces_somebody_can_delete": (
-                        "namespaces",
-                        "count(*) filter (not nobody_can_delete)",
-                    ),
-                    "namespaces_nobody_can_delete": ("namespaces", "count(*) filter (nobody_can_delete)"),
-                    "pairs": ("rows", "count(*)"),
-                    "pairs_ready": ("rows", "count(*) filter (ready)"),
-                }
-            ),
+            figures={
+                "namespaces": ("namespaces", "count(*)"),
+                "namespaces_somebody_can_delete": (
+                    "namespaces",
+                    "count(*) filter (not nobody_can_delete)",
+                ),
+                "namespaces_nobody_can_delete": ("namespaces", "count(*) filter (nobody_can_delete)"),
+                "pairs": ("rows", "count(*)"),
+                "pairs_ready": ("rows", "count(*) filter (ready)"),
+            },
         ),
         Analysis(
             name=AnalysisName.VISIBILITY,
@@ -190,16 +187,14 @@ ANALYSES: dict[str, Analysis] = {
                 "Which entities does each user see?",
             ),
             detail_rows="visible",
-            figures=MappingProxyType(
-                {
-                    "users_who_see_something": ("namespaces", 'count(DISTINCT "user")'),
-                    "namespaces_with_something_visible": (
-                        "namespaces",
-                        "count(DISTINCT namespace) filter (namespace <> '')",
-                    ),
-                    "pairs_visible": ("namespaces", "coalesce(sum(visible), 0)::BIGINT"),
-                }
-            ),
+            figures={
+                "users_who_see_something": ("namespaces", 'count(DISTINCT "user")'),
+                "namespaces_with_something_visible": (
+                    "namespaces",
+                    "count(DISTINCT namespace) filter (namespace <> '')",
+                ),
+                "pairs_visible": ("namespaces", "coalesce(sum(visible), 0)::BIGINT"),
+            },
         ),
         Analysis(
             name=AnalysisName.POLICY_IMPACT,
@@ -222,14 +217,12 @@ ANALYSES: dict[str, Analysis] = {
                 IMPACT_DETAIL, "analytics.spark.analyses.policy_impact:detail", "Which decisions change?"
             ),
             detail_rows="gained + lost",
-            figures=MappingProxyType(
-                {
-                    "answers_gained": ("operations", "coalesce(sum(gained), 0)::BIGINT"),
-                    "answers_lost": ("operations", "coalesce(sum(lost), 0)::BIGINT"),
-                    "operations_affected": ("operations", "count(*)"),
-                    "users_affected": ("rows", 'count(DISTINCT "user")'),
-                }
-            ),
+            figures={
+                "answers_gained": ("operations", "coalesce(sum(gained), 0)::BIGINT"),
+                "answers_lost": ("operations", "coalesce(sum(lost), 0)::BIGINT"),
+                "operations_affected": ("operations", "count(*)"),
+                "users_affected": ("rows", 'count(DISTINCT "user")'),
+            },
         ),
         Analysis(
             name=AnalysisName.GHOST_GRANTS,
@@ -249,19 +242,17 @@ ANALYSES: dict[str, Analysis] = {
                     "Which kinds of addresses have ghost grants?",
                 ),
             ),
-            figures=MappingProxyType(
-                {
-                    "grants_on_planned_addresses": (
-                        "kinds",
-                        "coalesce(sum(grants) filter (state = 'planned'), 0)::BIGINT",
-                    ),
-                    "grants_on_deleted_addresses": (
-                        "kinds",
-                        "coalesce(sum(grants) filter (state = 'deleted'), 0)::BIGINT",
-                    ),
-                    "addresses_with_ghost_grants": ("kinds", "coalesce(sum(entities), 0)::BIGINT"),
-                }
-            ),
+            figures={
+                "grants_on_planned_addresses": (
+                    "kinds",
+                    "coalesce(sum(grants) filter (state = 'planned'), 0)::BIGINT",
+                ),
+                "grants_on_deleted_addresses": (
+                    "kinds",
+                    "coalesce(sum(grants) filter (state = 'deleted'), 0)::BIGINT",
+                ),
+                "addresses_with_ghost_grants": ("kinds", "coalesce(sum(entities), 0)::BIGINT"),
+            },
         ),
         Analysis(
             name=AnalysisName.STRANDED,
@@ -283,13 +274,11 @@ ANALYSES: dict[str, Analysis] = {
                     "How many entities of each kind need another administrator?",
                 ),
             ),
-            figures=MappingProxyType(
-                {
-                    "live_entities": ("kinds", "coalesce(sum(live), 0)::BIGINT"),
-                    "entities_nobody_administers": ("kinds", "coalesce(sum(nobody), 0)::BIGINT"),
-                    "entities_one_user_administers": ("kinds", "coalesce(sum(one), 0)::BIGINT"),
-                }
-            ),
+            figures={
+                "live_entities": ("kinds", "coalesce(sum(live), 0)::BIGINT"),
+                "entities_nobody_administers": ("kinds", "coalesce(sum(nobody), 0)::BIGINT"),
+                "entities_one_user_administers": ("kinds", "coalesce(sum(one), 0)::BIGINT"),
+            },
         ),
     )
 }

@@ -13,11 +13,7 @@ def clean_results():
     retention.clean_results()
 
 
-@shared_task(name=schedules.TASK, ignore_result=True)
-def request_scheduled_run(analysis):
-    schedules.request_scheduled_run(analysis=analysis)
-
-
-@shared_task(name="analytics.first_runs", ignore_result=True)
-def request_first_runs():
+@shared_task(name="analytics.scheduled_runs", ignore_result=True)
+def request_scheduled_runs():
+    schedules.request_scheduled_runs()
     schedules.request_first_runs()

@@ -15,7 +15,7 @@ if "CONSOLE_TEST_STATE" not in os.environ:
 os.environ["STATE_DIR"] = os.environ["CONSOLE_TEST_STATE"]
 
 from authzconsole.settings import *  # noqa: F403 -- only now does STATE_DIR name the right folder
-from authzconsole.settings import CACHES, CELERY_BEAT_SCHEDULE, DATABASES, STATE_DIR, STORAGES
+from authzconsole.settings import CACHES, DATABASES, STATE_DIR, STORAGES
 
 if DATABASES["default"]["ENGINE"] == "django.db.backends.sqlite3":
     # a file, as in the product: threads and processes share an in-memory database differently, or not at all
@@ -32,4 +32,3 @@ PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 RECORD_USAGE = False
 # only the tests of the first runs switch them on, because they take the worker for half a minute
 FIRST_ANALYSES = False
-CELERY_BEAT_SCHEDULE.pop("first_runs")

@@ -75,15 +75,9 @@ class ReportManifest:
 
         Hashes only unknown files.
         """
-        if len(paths) == 1:
-            self._check_file(filesystem, filesystem.get_file_info(paths[0]))
-        elif paths:
-            with ThreadPoolExecutor(HASHES_AT_ONCE) as threads:
-                list(
-                    threads.map(
-                        lambda info: self._check_file(filesystem, info), filesystem.get_file_info(list(paths))
-                    )
-                )
+        with ThreadPoolExecutor(HASHES_AT_ONCE) as threads:
+            infos = filesystem.get_file_info(list(paths))
+            list(threads.map(lambda info: self._check_file(filesystem, info), infos))
 
     def _check_file(self, filesystem: FileSystem, info: FileInfo) -> None:
         path = info.path.removeprefix(f"{self.folder}/")

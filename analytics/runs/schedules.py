@@ -2,9 +2,8 @@
 
 Each nightly schedule is off until an administrator switches it on.
 
-The table of django-celery-beat is kept in line with the schedules. `analytics.runs.beat` sends a message at
-the scheduled time, and `request_scheduled_run` decides whether that moment still needs a run. So a repeated
-message or a late scheduler causes only one run.
+A periodic task requests the runs of all moments that have passed. A moment is stored with its run, under the lock
+of the journal, so a repeated message or a late scheduler causes only one run.
 """
 
 import logging
@@ -14,9 +13,7 @@ from datetime import datetime, time, timedelta
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Q
 from django.utils import timezone
-from django_celery_beat.models import CrontabSchedule, PeriodicTask
 
 from analytics.analyses import ANALYSES, Analysis, AnalysisError, analysis_by_name
 from analytics.models import AnalysisRun, Schedule
@@ -33,7 +30,6 @@ from grants.roles.capabilities import Capability
 
 logger = logging.getLogger(__name__)
 
-TASK = "analytics.schedule_run"
 # in the journal lines of scheduled runs; `grants.author_names` reserves it
 SCHEDULE_AUTHOR = "schedule_run"
 # the largest expected difference between the clocks of two machines
@@ -64,7 +60,6 @@ def change_schedule(
         # the next moment is the first; moments that passed while the schedule was off are not run
         schedule.last_moment = _newest_moment(at)
         schedule.save()
-        write_periodic_task(schedule)
         detail = f"{known_analysis.name}, nightly at {at:%H:%M} UTC{_options_text(non_empty_options)}"
         verb = ("schedule-off", "schedule-on")[is_on] if before[0] != is_on else "schedule-change"
         revision = append_to_journal(head, [JournalEntry(verb, detail=detail)], author=author)
@@ -95,11 +90,9 @@ def request_scheduled_run(*, analysis: str) -> AnalysisRun | None:
     """Request the run of the newest moment, unless it has one. A schedule with invalid options causes a
     failed run.
 
-    While the console is read-only, the moment is not claimed, because the journal could not contain the start
+    While the console is read-only, the moment is not stored, because the journal could not contain the start
     of the run.
     """
-    if not Schedule.objects.filter(analysis=analysis, is_on=True).exists():
-        return None
     try:
         with transaction.atomic():
             # before the row of the schedule, as `change_schedule` does
@@ -112,8 +105,10 @@ def request_scheduled_run(*, analysis: str) -> AnalysisRun | None:
 
 def _request_newest_moment(analysis: str) -> AnalysisRun | None:
     schedule = Schedule.objects.filter(analysis=analysis, is_on=True).first()
-    if schedule is None or not _claim_moment(schedule):
+    if schedule is None or not _is_due(schedule):
         return None
+    schedule.last_moment = _newest_moment(schedule.at)
+    schedule.save(update_fields=["last_moment"])
     waiting = AnalysisRun.objects.filter(type=analysis, is_scheduled=True, state=JobState.WAITING).first()
     if waiting is not None:
         logger.info("%s is still waiting; it also counts for this night", waiting)
@@ -141,10 +136,11 @@ def _request_or_record_failure(schedule: Schedule) -> AnalysisRun:
         )
 
 
-def run_missed_schedules() -> None:
-    """Request the runs that were missed while no scheduler was running."""
-    for analysis in Schedule.objects.filter(is_on=True).order_by("pk").values_list("analysis", flat=True):
-        request_scheduled_run(analysis=analysis)
+def request_scheduled_runs() -> None:
+    """Request the runs of all moments that have passed and have no run. Runs one query if there are none."""
+    for schedule in Schedule.objects.filter(is_on=True).order_by("pk"):
+        if _is_due(schedule):
+            request_scheduled_run(analysis=schedule.analysis)
 
 
 def all_schedules() -> list[Schedule]:
@@ -165,43 +161,9 @@ def schedule_by_name(analysis: str) -> Schedule:
     return Schedule.objects.filter(analysis=name).first() or Schedule(analysis=name)
 
 
-def periodic_task_name(analysis: str) -> str:
-    return f"nightly {analysis}"
-
-
-def write_periodic_task(schedule: Schedule) -> None:
-    """Write the scheduler's entry for a schedule."""
-    crontab, _ = CrontabSchedule.objects.get_or_create(
-        minute=str(schedule.at.minute),
-        hour=str(schedule.at.hour),
-        day_of_week="*",
-        day_of_month="*",
-        month_of_year="*",
-        timezone="UTC",
-    )
-    PeriodicTask.objects.update_or_create(
-        name=periodic_task_name(schedule.analysis),
-        defaults={
-            "task": TASK,
-            "args": f'["{schedule.analysis}"]',
-            "crontab": crontab,
-            "enabled": schedule.is_on,
-        },
-    )
-
-
-def _claim_moment(schedule: Schedule) -> bool:
-    """Claim the newest scheduled moment. Return False if it was already claimed.
-
-    Uses one statement, so only one of several parallel calls succeeds.
-    """
-    moment = _newest_moment(schedule.at)
-    is_unclaimed = Q(last_moment=None) | Q(last_moment__lt=moment)
-    return bool(
-        Schedule.objects.filter(is_unclaimed, pk=schedule.pk, is_on=True, at=schedule.at).update(
-            last_moment=moment
-        )
-    )
+def _is_due(schedule: Schedule) -> bool:
+    """Return whether the newest scheduled moment needs a run."""
+    return schedule.last_moment is None or schedule.last_moment < _newest_moment(schedule.at)
 
 
 def _newest_moment(at: time) -> datetime:

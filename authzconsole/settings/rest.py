@@ -37,12 +37,15 @@ SPECTACULAR_SETTINGS = {
     "COMPONENT_SPLIT_PATCH": False,
     "ENUM_GENERATE_CHOICE_DESCRIPTION": False,
     "ENUM_NAME_OVERRIDES": {
-        "EntityState": [(name, name) for name in ("planned", "live", "deleted")],
-        "Privilege": [(privilege.value, privilege.value) for privilege in Privilege],
-        "GenerationName": [(name, name) for name in GENERATIONS],
-        "PlanState": [(name, name) for name in ("proposed", "applied", "discarded")],
-        "RequestState": [(name, name) for name in ("pending", "approved", "denied", "cancelled", "expired")],
-        "RunState": [(name, name) for name in ("waiting", "running", "done", "failed", "cancelled")],
-        "ReviewItemSource": [(name, name) for name in ("user", "group", "membership")],
+        name: [(value, value) for value in values]
+        for name, values in {
+            "EntityState": ("planned", "live", "deleted"),
+            "Privilege": Privilege.__members__,
+            "GenerationName": GENERATIONS,
+            "PlanState": ("proposed", "applied", "discarded"),
+            "RequestState": ("pending", "approved", "denied", "cancelled", "expired"),
+            "RunState": ("waiting", "running", "done", "failed", "cancelled"),
+            "ReviewItemSource": ("user", "group", "membership"),
+        }.items()
     },
 }

@@ -6,7 +6,6 @@ from django.core.exceptions import ImproperlyConfigured
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from .analyses import FIRST_ANALYSES
 from .authorization import JOURNAL_ANCHOR
 from .environment import env
 
@@ -84,6 +83,8 @@ CELERY_BEAT_SCHEDULER = "analytics.runs.beat:Scheduler"
 CELERY_BEAT_SCHEDULE = {
     "jobs_sweep": every(5, "grants.sweep_jobs"),
     "results_clean": every(3_600, "analytics.results_clean"),
+    # the nightly runs whose time has come, and the first run of each analysis
+    "scheduled_runs": every(30, "analytics.scheduled_runs"),
     # verifies the journal once a day; at other times it does nothing
     "journal_verify": every(600, "authzconsole.journal_verify"),
     "evidence_sweep": every(3_600, "authzconsole.evidence_sweep"),
@@ -97,8 +98,5 @@ CELERY_BEAT_SCHEDULE = {
     "history_catch_up": every(60, "authzconsole.history_catch_up"),
 }
 
-if FIRST_ANALYSES:
-    # a tenant may be imported long after the start; there is nothing to do once each analysis had a run
-    CELERY_BEAT_SCHEDULE["first_runs"] = every(60, "analytics.first_runs")
 if JOURNAL_ANCHOR:
     CELERY_BEAT_SCHEDULE["journal_anchor"] = every(60, "authzconsole.journal_anchor")

@@ -36,12 +36,6 @@ def other_session():
     process.communicate()
 
 
-def test_a_folder_is_removed_with_its_session():
-    folder = create_scratch_folder()
-    remove_scratch_folder(folder)
-    assert not Path(folder).exists()
-
-
 def test_the_folder_of_a_killed_session_is_removed_by_the_next_session(other_session):
     process, folder = other_session
     process.kill()

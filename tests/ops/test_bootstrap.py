@@ -54,13 +54,6 @@ def test_the_first_password_must_be_changed_at_the_first_sign_in(client):
     assert client.get("/password").status_code == 200 and client.get("/ask").status_code == 200
 
 
-def test_the_first_password_expires(client, settings):
-    settings.FIRST_PASSWORD_HOURS = 0
-    name, password = first_account()
-    response = client.post("/sign-in", {"username": name, "password": password})
-    assert response.status_code == 200 and "This first password has expired" in response.content.decode()
-
-
 def test_the_password_is_printed_once():
     assert "password" in run_bootstrap()
     assert run_bootstrap() == ""

@@ -219,7 +219,7 @@ def test_either_format_names_the_level_the_logger_and_the_context(log_format):
         ("celery.worker.strategy", "Task %(name)s received", {"name": "grants.sweep_jobs"}, False),
         ("celery.app.trace", "Task %(name)s succeeded", {"name": "authzconsole.webhooks_dispatch"}, False),
         ("celery.app.trace", "Task %(name)s succeeded", {"name": "grants.run_job"}, True),
-        ("celery.worker.strategy", "Task %(name)s received", {"name": "analytics.schedule_run"}, True),
+        ("celery.worker.strategy", "Task %(name)s received", {"name": "authzconsole.another_task"}, True),
         ("celery.beat", "beat: Starting...", (), True),
     ],
 )

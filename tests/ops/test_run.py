@@ -70,10 +70,6 @@ def test_a_second_console_of_a_checkout_is_refused_and_the_first_one_is_named(tm
     assert occupied.value.errno == errno.EWOULDBLOCK
 
 
-def test_a_closed_port_has_no_status():
-    assert health_status(ListenAddress("127.0.0.1", free_port(), "")) is None
-
-
 class Console:
     """Run `make run` with a separate state folder and port."""
 

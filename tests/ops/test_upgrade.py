@@ -29,7 +29,6 @@ from django.core.management import call_command
 call_command("migrate", verbosity=0)
 
 from django.test import Client
-from django_celery_beat.models import PeriodicTask
 from analytics.models import Schedule
 from authzconsole.models import ApiToken
 from entities.address import parse_address
@@ -64,7 +63,6 @@ report = {
     "tokens": [[token.name, token.scopes, token.revoked_at is not None, token.issued_by]
                for token in ApiToken.objects.order_by("pk")],
     "schedules": [[row.analysis, row.is_on, str(row.at), row.options] for row in Schedule.objects.all()],
-    "periodic": PeriodicTask.objects.filter(enabled=True, task="analytics.schedule_run").count(),
 }
 def verification():
     out = io.StringIO()
@@ -150,4 +148,3 @@ def test_plans_of_an_old_database_are_read_and_applied(report):
 
 def test_a_schedule_of_an_old_database_is_kept(report):
     assert report["schedules"] == [["delete-readiness", True, "02:30:00", {"generation": "final"}]]
-    assert report["periodic"] == 1

@@ -134,15 +134,6 @@ def test_a_run_finishes_at_its_first_attempt_while_postgresql_ends_connections(r
 
 
 @only_postgresql
-def test_connections_to_a_server_that_disappeared_are_noticed():
-    options = connection.get_connection_params()
-    assert (
-        options["tcp_user_timeout"] == 60_000
-        and options["keepalives_idle"] + 3 * options["keepalives_interval"] <= 60
-    )
-
-
-@only_postgresql
 def test_the_watch_connects_again_and_notices_a_cancellation(replace_computation):
     def wait_for_the_end(progress):
         first = reload_run(run).heartbeat_at

@@ -34,6 +34,7 @@ FIXED_ENTRIES = {
     "reviews_sweep",
     "jobs_sweep",
     "results_clean",
+    "scheduled_runs",
     "security_events_clean",
     "sessions_clean",
     "webhooks_dispatch",
@@ -143,11 +144,7 @@ def test_an_invalid_scheduled_run_is_stored_as_failed_with_the_reason():
 def test_a_schedule_with_invalid_options_is_refused(analysis, options, message):
     with pytest.raises(AnalysisError, match=message):
         switch(analysis=analysis, **options)
-    assert (
-        not Schedule.objects.exists()
-        and not PeriodicTask.objects.exists()
-        and not JournalLine.objects.exists()
-    )
+    assert not Schedule.objects.exists() and not JournalLine.objects.exists()
 
 
 def test_schedule_changes_are_journaled_and_repetitions_are_not():
@@ -195,19 +192,14 @@ def scheduler():
     return Scheduler(app=app)
 
 
-def test_the_scheduler_sends_active_schedules_and_the_tasks_of_the_settings_only():
-    switch(at=time(hour=datetime.now(UTC).hour))
-    switch(False, analysis="visibility")
+def test_the_scheduler_sends_the_tasks_of_the_settings_only():
     interval = IntervalSchedule.objects.create(every=3, period="seconds")
     PeriodicTask.objects.create(name="of an older version", task="gone", interval=interval)
     entries = scheduler().schedule
-    assert set(entries) == {*FIXED_ENTRIES, f"nightly {READINESS}"}
+    assert set(entries) == set(PeriodicTask.objects.values_list("name", flat=True)) == FIXED_ENTRIES
     assert entries["jobs_sweep"].schedule.run_every == timedelta(seconds=5)
     # a sweep that waited behind a long run is outdated
     assert entries["jobs_sweep"].options["expires"] == 5
-    nightly = entries[f"nightly {READINESS}"]
-    assert (nightly.task, nightly.args) == ("analytics.schedule_run", [READINESS])
-    assert set(PeriodicTask.objects.values_list("name", flat=True)) == {*entries, "nightly visibility"}
 
 
 def test_the_scheduler_recovers_after_its_table_was_emptied():
@@ -224,17 +216,12 @@ def test_a_changed_interval_takes_effect_at_the_next_start(monkeypatch):
     assert scheduler().schedule["jobs_sweep"].schedule.run_every == timedelta(seconds=7)
 
 
-def test_a_missed_run_is_sent_once_at_the_start():
+def test_the_periodic_task_requests_each_run_once_when_its_time_has_come(django_assert_num_queries):
     switch()
+    switch(False, analysis="visibility")
+    with django_assert_num_queries(1):
+        schedules.request_scheduled_runs()
     move_back_one_day()
-    scheduler()
-    scheduler()
-    assert AnalysisRun.objects.count() == 1
-
-
-def test_the_scheduler_is_due_at_the_configured_minute():
-    soon = datetime.now(UTC) + timedelta(minutes=30)
-    switch(at=soon.time())
-    entry = scheduler().schedule[f"nightly {READINESS}"]
-    due, seconds = entry.is_due()
-    assert not due and 25 * 60 < seconds <= 30 * 60
+    for _ in range(2):
+        schedules.request_scheduled_runs()
+    assert [run.type for run in AnalysisRun.objects.all()] == [READINESS]
