@@ -11,8 +11,13 @@ def oidc_server():
 
 @pytest.fixture
 def oidc(oidc_server, settings):
-    """A running provider, which the settings name `corp`; `oidc.configure(option=...)` changes its options."""
+    """A running provider, which the settings name `corp` and permit to link accounts.
+
+    `oidc.configure(option=...)` changes its options.
+    """
     oidc_server.reset()
-    oidc_server.configure = lambda **options: configure_oidc(settings, oidc_server.issuer, **options)
+    oidc_server.configure = lambda **options: configure_oidc(
+        settings, oidc_server.issuer, **{"link_existing": "always", **options}
+    )
     oidc_server.configure()
     return oidc_server

@@ -68,7 +68,6 @@ def test_a_refused_password_confirms_no_sensitive_change(browse, settings):
 
 def test_no_identity_is_linked_to_a_break_glass_account(browse, settings, oidc):
     settings.BREAK_GLASS_ACCOUNTS = ["ned"]
-    oidc.configure(link_existing="always")
     assert oidc.sign_in(browse(), "s-ned").status_code == 403
 
 

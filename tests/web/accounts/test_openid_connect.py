@@ -35,12 +35,6 @@ def lines_since(revision: int) -> list[tuple]:
     return [(line.actor, line.action, line.principal, line.detail) for line in lines]
 
 
-@pytest.fixture
-def passwordless(cast):
-    """ned without a password, such as a user of an imported tenant."""
-    User.objects.filter(username="ned").update(password=make_password(None))
-
-
 def test_the_sign_in_page_has_a_link_for_each_provider_and_keeps_the_form(browse, oidc):
     text = browse().html("/sign-in?next=/ask")
     assert (
@@ -56,7 +50,9 @@ def test_without_providers_nothing_changes(browse):
     )
 
 
-def test_a_sign_in_uses_pkce_state_and_nonce_and_continues_to_the_requested_page(browse, oidc, passwordless):
+def test_a_sign_in_uses_pkce_state_and_nonce_and_continues_to_the_requested_page(browse, oidc):
+    # such as a user of an imported tenant
+    User.objects.filter(username="ned").update(password=make_password(None))
     oidc.configure(link_existing="without-password")
     client = browse()
     url = oidc.callback_url(client, "s-ned", path="/sign-in/corp?next=/search?q=orders")
@@ -76,14 +72,12 @@ def test_a_sign_in_uses_pkce_state_and_nonce_and_continues_to_the_requested_page
 @pytest.mark.parametrize(
     "next_url", ["https://elsewhere.example/", "//elsewhere.example/", "javascript:alert(1)"]
 )
-def test_a_sign_in_never_leads_to_another_host(browse, oidc, passwordless, next_url):
-    oidc.configure(link_existing="without-password")
+def test_a_sign_in_never_leads_to_another_host(browse, oidc, next_url):
     response = oidc.sign_in(browse(), "s-ned", path=f"/sign-in/corp?next={next_url}")
     assert response["Location"] == "/"
 
 
-def test_a_linked_account_is_found_by_its_subject_not_by_its_name(browse, oidc, passwordless):
-    oidc.configure(link_existing="always")
+def test_a_linked_account_is_found_by_its_subject_not_by_its_name(browse, oidc):
     client = browse()
     oidc.sign_in(browse(), "s-ned")
     oidc.sign_in(client, "s-ned", {"preferred_username": "ada"})
@@ -102,7 +96,6 @@ def test_an_identity_cannot_take_over_an_account_by_sending_its_name(browse, oid
 
 
 def test_linking_leaves_a_journal_line_of_the_sign_in_service(browse, oidc):
-    oidc.configure(link_existing="always")
     revision = current_revision()
     oidc.sign_in(browse(), "s-ned")
     assert lines_since(revision) == [
@@ -131,21 +124,11 @@ def test_a_created_account_is_no_principal_and_needs_no_email(browse, oidc):
 
 def test_only_a_verified_email_is_stored(browse, oidc):
     oidc.configure(unknown_users="create")
-    oidc.sign_in(
-        browse(),
-        "s-1",
-        {"preferred_username": "first", "email": "first@corp.example", "email_verified": True},
-    )
-    oidc.sign_in(
-        browse(),
-        "s-2",
-        {"preferred_username": "second", "email": "first@corp.example", "email_verified": False},
-    )
-    assert list(
-        User.objects.filter(username__in=("first", "second"))
-        .order_by("username")
-        .values_list("email", flat=True)
-    ) == ["first@corp.example", ""]
+    email = "first@corp.example"
+    for name, is_verified, stored in (("first", True, email), ("second", False, "")):
+        claims = {"preferred_username": name, "email": email, "email_verified": is_verified}
+        oidc.sign_in(browse(), f"s-{name}", claims)
+        assert User.objects.get(username=name).email == stored
 
 
 @pytest.mark.parametrize(
@@ -170,7 +153,7 @@ def test_an_unknown_invalid_or_ambiguous_name_creates_no_account(browse, oidc, u
 
 def test_role_and_groups_follow_the_claims_at_each_sign_in(browse, oidc, cast):
     Group.objects.create(name="data")
-    oidc.configure(link_existing="always", **ROLE_OPTIONS | GROUP_OPTIONS)
+    oidc.configure(**ROLE_OPTIONS | GROUP_OPTIONS)
     revision = current_revision()
     oidc.sign_in(
         browse(),
@@ -190,13 +173,13 @@ def test_role_and_groups_follow_the_claims_at_each_sign_in(browse, oidc, cast):
 
 
 def test_roles_are_read_from_inside_an_object(browse, oidc, cast):
-    oidc.configure(link_existing="always", role_claim="realm_access.roles", roles={"audit": "auditor"})
+    oidc.configure(role_claim="realm_access.roles", roles={"audit": "auditor"})
     oidc.sign_in(browse(), "s-dee", {"preferred_username": "dee", "realm_access": {"roles": ["audit"]}})
     assert User.objects.get(username="dee").role == Role.AUDITOR
 
 
 def test_the_last_administrator_who_lost_the_role_may_not_sign_in(browse, oidc):
-    oidc.configure(link_existing="always", **ROLE_OPTIONS)
+    oidc.configure(**ROLE_OPTIONS)
     client = browse()
     response = oidc.sign_in(client, "s-ada", {"preferred_username": "ada", "groups": []})
     assert (
@@ -207,14 +190,13 @@ def test_the_last_administrator_who_lost_the_role_may_not_sign_in(browse, oidc):
 
 
 def test_groups_that_no_mapping_names_are_kept_and_missing_ones_are_skipped(browse, oidc):
-    oidc.configure(link_existing="always", group_claim="groups", groups={"x": "no-such-group"})
+    oidc.configure(group_claim="groups", groups={"x": "no-such-group"})
     assert oidc.sign_in(browse(), "s-grp", {"preferred_username": "grp", "groups": ["x"]}).status_code == 302
     assert list(User.objects.get(username="grp").groups.values_list("name", flat=True)) == ["operators"]
 
 
 @pytest.mark.parametrize("change", [{"is_active": False}, {"is_service": True}])
 def test_inactive_and_service_accounts_cannot_sign_in(browse, oidc, change):
-    oidc.configure(link_existing="always")
     oidc.sign_in(browse(), "s-ned")
     User.objects.filter(username="ned").update(**change)
     client = browse()
@@ -245,7 +227,6 @@ def test_denied_consent_is_explained(browse, oidc):
 
 
 def test_a_state_is_used_once_and_only_in_its_own_browser(browse, oidc):
-    oidc.configure(link_existing="always")
     client = browse()
     url = oidc.callback_url(client, "s-ned")
     victim = browse()
@@ -279,7 +260,6 @@ LIES = {
 
 @pytest.mark.parametrize("lie", LIES)
 def test_a_false_id_token_is_refused(browse, oidc, lie):
-    oidc.configure(link_existing="always")
     oidc.change_token = LIES[lie]
     client = browse()
     response = oidc.sign_in(client, "s-ned")
@@ -290,7 +270,6 @@ def test_a_false_id_token_is_refused(browse, oidc, lie):
 def test_an_id_token_with_the_signature_of_another_key_is_refused(browse, oidc):
     from cryptography.hazmat.primitives.asymmetric import rsa
 
-    oidc.configure(link_existing="always")
     oidc.change_token = lambda claims: {"key": rsa.generate_private_key(65537, 2048)}
     assert oidc.sign_in(browse(), "s-ned").status_code == 502
 
@@ -321,7 +300,6 @@ def test_a_provider_that_names_another_issuer_is_refused_before_and_after_the_re
     ],
 )
 def test_a_malformed_answer_gets_a_page(browse, oidc, path, answer):
-    oidc.configure(link_existing="always")
     client = browse()
     url = oidc.callback_url(client, "s-ned")
     oidc.change_answer = lambda requested, value: value.update(answer) if requested == path else None
@@ -339,7 +317,6 @@ def test_neither_tokens_nor_claims_are_stored(browse, oidc):
 
 def test_a_password_set_by_an_administrator_does_not_stop_a_sign_in_without_password(browse, oidc):
     User.objects.filter(username="ned").update(must_change_password=True)
-    oidc.configure(link_existing="always")
     client = browse()
     oidc.sign_in(client, "s-ned")
     assert client.get("/").status_code == client.get("/api/v1/entities").status_code == 200
@@ -369,7 +346,6 @@ def test_the_account_page_of_allauth_have_no_url(browse):
 def stale(browse, oidc):
     """The session of ada, who has no password and authenticated at the provider long ago."""
     User.objects.filter(username="ada").update(password=make_password(None))
-    oidc.configure(link_existing="always")
     oidc.change_token = _set(auth_time=1_000_000_000)
     client = browse()
     oidc.sign_in(client, "s-ada")

@@ -337,7 +337,6 @@ def test_the_second_factor_is_asked_after_a_provider_unless_the_provider_asks(
     browse, oidc, factor_of_ned, settings
 ):
     settings.MFA_REQUIRED_ROLES = ["auditor", "ordinary"]
-    oidc.configure(link_existing="always")
     client = browse()
     response = oidc.sign_in(client, "s-ned", path="/sign-in/corp?next=/ask")
     assert response["Location"] == "/sign-in/second-factor" and not is_signed_in(client)
@@ -347,7 +346,7 @@ def test_the_second_factor_is_asked_after_a_provider_unless_the_provider_asks(
         send_code(client, code_at(factor_of_ned[0]))["Location"] == "/ask"
         and client.session["sign_in_provider"] == "corp"
     )
-    oidc.configure(link_existing="always", second_factor="provider")
+    oidc.configure(second_factor="provider")
     for name in ("ned", "dee"):
         client = browse()
         oidc.sign_in(client, f"s-{name}", {"preferred_username": name})
