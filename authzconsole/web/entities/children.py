@@ -10,7 +10,7 @@ from django.http import HttpRequest
 from authzconsole.web.shared.entity_counts import holder_counts
 from authzconsole.web.shared.paging import ADDRESS_ORDER, Page, keyset_page
 from authzconsole.web.shared.parameters import choice_parameter, text_parameter
-from authzconsole.web.shared.privilege_cells import held_privileges, privilege_cells
+from authzconsole.web.shared.privilege_cells import privilege_cells
 from authzconsole.web.shared.visible_entities import list_visibility_inside
 from entities.address import AddressError, parse_address
 from entities.models import Entity, State
@@ -147,9 +147,8 @@ def _filter_by_name(rows: QuerySet, entity: Entity, find: str) -> QuerySet:
 
 
 def _rows(request: HttpRequest, entities: list[Entity], selected: Collection[str]) -> list[dict]:
-    ids = [entity.pk for entity in entities]
     if request.user.can_see_all:
-        counts = holder_counts("id", ids)
+        counts = holder_counts("id", [entity.pk for entity in entities])
         return [
             {
                 "entity": entity,
@@ -158,11 +157,8 @@ def _rows(request: HttpRequest, entities: list[Entity], selected: Collection[str
             }
             for entity in entities
         ]
-    privileges = held_privileges(request.user, ids)
-    return [
-        {"entity": entity, "cells": privilege_cells(privileges[entity.pk], entity.state)}
-        for entity in entities
-    ]
+    cells = privilege_cells(request.user, entities)
+    return [{"entity": entity, "cells": cells[entity.pk]} for entity in entities]
 
 
 def _total(counts: Counter[tuple[str, str]], kind: str, state: str) -> int:

@@ -9,9 +9,8 @@ from authzconsole.web.shared.links import principal_link
 from authzconsole.web.shared.paging import paginate_sequence
 from authzconsole.web.shared.parameters import choice_parameter, text_parameter
 from authzconsole.web.shared.privilege_cells import (
-    HeldPrivileges,
     group_privileges,
-    held_privileges,
+    groups_of_user,
     holder_cells,
     period_rows,
     privilege_cells,
@@ -77,10 +76,10 @@ def _row(holder: Holder, entity: Entity, groups_by_user: dict, can_change: bool,
 
 
 def _own_privileges(user, entity: Entity) -> dict:
-    privileges: HeldPrivileges = held_privileges(user, [entity.pk])[entity.pk]
-    groups = sorted({f"group:{name}" for names in dict(privileges.groups).values() for name in names})
+    cells = privilege_cells(user, [entity])[entity.pk]
+    groups = groups_of_user(user, [entity]).get(entity.pk, {})
     return {
-        "cells": privilege_cells(privileges, entity.state),
-        "has_any": bool(privileges.direct or groups),
-        "groups": groups,
+        "cells": cells,
+        "has_any": any(cell.status != "none" for cell in cells),
+        "groups": sorted({f"group:{name}" for names in groups.values() for name in names}),
     }

@@ -19,7 +19,7 @@ from authzconsole.web.shared.entity_counts import holder_counts, kind_counts_ins
 from authzconsole.web.shared.links import entity_url
 from authzconsole.web.shared.paging import ADDRESS_ORDER, keyset_page
 from authzconsole.web.shared.parameters import choice_parameter, text_parameter
-from authzconsole.web.shared.privilege_cells import held_privileges, privilege_cells
+from authzconsole.web.shared.privilege_cells import privilege_cells
 from authzconsole.web.shared.rendering import render_page, requested_section
 from authzconsole.web.shared.row_estimates import RowEstimate, estimated_rows
 from entities.address import instance_address
@@ -152,16 +152,14 @@ def _rows_with_own_privileges(
     request: HttpRequest, entities: list[Entity], is_visible: Q, *, has_counts: bool
 ) -> dict:
     ids = [entity.pk for entity in entities]
-    inside, held = (
-        kind_counts_inside(ids, is_visible) if has_counts else {},
-        held_privileges(request.user, ids),
-    )
+    inside = kind_counts_inside(ids, is_visible) if has_counts else {}
+    cells = privilege_cells(request.user, entities)
     return {
         "rows": [
             {
                 "entity": entity,
                 "inside": inside.get(entity.pk, []),
-                "cells": privilege_cells(held[entity.pk], entity.state),
+                "cells": cells[entity.pk],
             }
             for entity in entities
         ]

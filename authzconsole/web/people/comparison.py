@@ -7,7 +7,7 @@ from authzconsole.web.shared.guard import capability_required
 from authzconsole.web.shared.paging import ADDRESS_ORDER, keyset_page
 from authzconsole.web.shared.parameters import name_parameter
 from authzconsole.web.shared.principal_input import name_from_input
-from authzconsole.web.shared.privilege_cells import held_privileges, privilege_cells
+from authzconsole.web.shared.privilege_cells import privilege_cells
 from authzconsole.web.shared.rendering import render_page, requested_section
 from grants.models import User
 from grants.principals.principal_lists import MAX_COUNTED, capped_count
@@ -48,8 +48,7 @@ def _differences(request: HttpRequest, one: User, other: User) -> dict:
     page = keyset_page(
         request, differences.entities, *ADDRESS_ORDER, max_rows=ROWS_PER_PAGE, total=total_rows
     )
-    entity_ids = [entity.pk for entity in page.rows]
-    privileges_by_user = [held_privileges(user, entity_ids) for user in (one, other)]
+    cells_by_user = [privilege_cells(user, page.rows) for user in (one, other)]
     return {
         "users": [one, other],
         "page": page,
@@ -58,9 +57,7 @@ def _differences(request: HttpRequest, one: User, other: User) -> dict:
         "rows": [
             {
                 "entity": entity,
-                "cells": [
-                    privilege_cells(privileges[entity.pk], entity.state) for privileges in privileges_by_user
-                ],
+                "cells": [cells[entity.pk] for cells in cells_by_user],
             }
             for entity in page.rows
         ],

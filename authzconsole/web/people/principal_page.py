@@ -26,7 +26,7 @@ from authzconsole.web.shared.parameters import name_parameter, text_parameter
 from authzconsole.web.shared.past import shows_past
 from authzconsole.web.shared.principal_input import principal_or_404
 from authzconsole.web.shared.privilege_cells import (
-    held_privileges,
+    groups_of_user,
     holder_cells,
     period_rows,
     privilege_cells,
@@ -209,8 +209,7 @@ def _grant_rows(profile: Profile, holder: User | Group, entities: list[Entity]) 
     for grant in direct.select_related("granted_by"):
         grants.setdefault(grant.content_object_id, {})[grant.privilege] = grant
     # a group holds nothing through groups
-    privileges = held_privileges(holder, [entity.pk for entity in entities]) if kind == "user" else {}
-    groups = {entity_id: dict(held.groups) for entity_id, held in privileges.items()}
+    groups = groups_of_user(holder, entities) if isinstance(holder, User) else {}
     return [
         {
             "entity": entity,
@@ -233,10 +232,8 @@ def _grant_rows(profile: Profile, holder: User | Group, entities: list[Entity]) 
 
 def _own_rows(profile: Profile, entities: list[Entity]) -> list[dict]:
     """Return rows without authors and reasons. Only entities that the account can see are linked."""
-    privileges = held_privileges(profile.principal, [entity.pk for entity in entities])
-    visible = Entity.objects.filter(
-        visibility_condition(profile.principal, profile.generation), pk__in=privileges
-    )
+    cells = privilege_cells(profile.principal, entities)
+    visible = Entity.objects.filter(visibility_condition(profile.principal, profile.generation), pk__in=cells)
     visible_ids = set(visible.values_list("pk", flat=True))
     limited: dict[int, dict] = {}
     own_grants = UserGrant.objects.filter(IS_LIMITED, user=profile.principal, content_object__in=entities)
@@ -247,7 +244,7 @@ def _own_rows(profile: Profile, entities: list[Entity]) -> list[dict]:
             "entity": entity,
             "is_linked": entity.pk in visible_ids,
             "periods": period_rows(entity, "", limited.get(entity.pk, {}), can_change=False),
-            "cells": privilege_cells(privileges[entity.pk], entity.state),
+            "cells": cells[entity.pk],
         }
         for entity in entities
     ]
