@@ -20,7 +20,7 @@ from django.utils import timezone
 from authzconsole.common.mail import send_due_rows, send_message
 from authzconsole.common.monitoring.maintenance import record_maintenance
 from authzconsole.models import MaintenanceRecord, MaintenanceTask
-from authzconsole.web.shared.times.zones import abbreviation
+from authzconsole.web.shared.times import abbreviation
 from entities.vocabulary import quantity
 from grants.changes.period_lines import EXPIRE_ACTION
 from grants.journal import current_revision

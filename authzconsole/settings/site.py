@@ -83,7 +83,7 @@ MIDDLEWARE = [
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
     "authzconsole.web.people.impersonation.SeeAsMiddleware",
-    "authzconsole.web.shared.times.zones.TimeZoneMiddleware",
+    "authzconsole.web.middleware.TimeZoneMiddleware",
     "authzconsole.web.middleware.PageQueryPlanMiddleware",
     "authzconsole.web.middleware.ProblemMiddleware",
     "authzconsole.web.middleware.WrongMethodMiddleware",

@@ -27,8 +27,14 @@ from authzconsole.web.shared.links import (
 )
 from authzconsole.web.shared.paging import url_with
 from authzconsole.web.shared.privilege_cells import LETTERS
-from authzconsole.web.shared.times.periods import exact_time, period_badge, period_words
-from authzconsole.web.shared.times.zones import abbreviation, reader_localtime, zone_name
+from authzconsole.web.shared.times import (
+    abbreviation,
+    exact_time,
+    period_badge,
+    period_words,
+    reader_localtime,
+    zone_name,
+)
 from entities.address import Address
 from entities.models import Entity
 from entities.vocabulary import Privilege, quantity

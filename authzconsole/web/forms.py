@@ -23,12 +23,18 @@ from authzconsole.common.messages import as_sentence
 from authzconsole.lists.base import List
 from authzconsole.lists.files import download_links
 from authzconsole.web.shared.guard import check_page_access
-from authzconsole.web.shared.parameters import parse_time, start_of_day
 from authzconsole.web.shared.principal_input import name_from_input, principal_from_input
 from authzconsole.web.shared.rendering import render_page
-from authzconsole.web.shared.times.periods import FIELDS as PERIOD_FIELDS
-from authzconsole.web.shared.times.periods import NO_END, period_of_form, presets, reader_time
-from authzconsole.web.shared.times.zones import reader_localtime
+from authzconsole.web.shared.times import (
+    NO_END,
+    PERIOD_FIELDS,
+    parse_time,
+    period_of_form,
+    presets,
+    reader_localtime,
+    reader_time,
+    start_of_day,
+)
 from entities.address import Address, AddressError, parse_address
 from entities.errors import Refusal
 from entities.vocabulary import Privilege, clip

@@ -1,10 +1,13 @@
-"""Middleware of the pages: caching, sign-in, required password changes, errors, wrong methods and query plans."""
+"""Middleware of the pages: caching, sign-in, required password changes, errors, wrong methods, query plans
+and time zones.
+"""
 
 from django.contrib import messages
 from django.contrib.auth import REDIRECT_FIELD_NAME
 from django.contrib.auth.middleware import LoginRequiredMiddleware
 from django.http import HttpResponseNotAllowed
 from django.urls import reverse
+from django.utils import timezone
 from django.utils.cache import patch_cache_control
 from django.utils.deprecation import MiddlewareMixin
 from django_htmx.http import HttpResponseClientRedirect
@@ -15,6 +18,10 @@ from authzconsole.common.request_id import bind_account
 from authzconsole.web.error_pages import method_not_allowed, problem_page
 from authzconsole.web.people.impersonation import NON_PAGE_PREFIXES, SAFE_METHODS
 from authzconsole.web.shared.rendering import referring_page, see_other
+from authzconsole.web.shared.times import time_zone_of
+
+# APIs and documents of protocols have times in UTC
+_API_PATHS = ("/api/", "/access/", "/scim/", "/.well-known/")
 
 
 def _url_with_next(url_name, next_page):
@@ -120,3 +127,13 @@ class PageQueryPlanMiddleware(MiddlewareMixin):
 
     def process_request(self, request):
         set_prepare_threshold(is_page=not request.path.startswith(NON_PAGE_PREFIXES))
+
+
+class TimeZoneMiddleware(MiddlewareMixin):
+    """Activate the time zone of the reader for pages."""
+
+    def __call__(self, request):
+        if request.path.startswith(_API_PATHS):
+            return self.get_response(request)
+        with timezone.override(time_zone_of(request)):
+            return self.get_response(request)

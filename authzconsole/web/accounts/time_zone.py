@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from authzconsole.web.forms import ConsoleForm, FormPage
 from authzconsole.web.shared.rendering import see_other
-from authzconsole.web.shared.times.zones import COOKIE, COOKIE_SECONDS, time_zone_names, time_zone_of
+from authzconsole.web.shared.times import COOKIE, COOKIE_SECONDS, time_zone_names, time_zone_of
 
 
 class TimeZoneForm(ConsoleForm):

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from authzconsole.web.shared.times.periods import exact_time
+from authzconsole.web.shared.times import exact_time
 from entities.vocabulary import quantity
 from grants.effects.consequences import Consequences
 from grants.effects.effect import KnownEffect, Tally

@@ -21,7 +21,7 @@ from authzconsole.web.shared.guard import entity_or_404, grantable_address_or_40
 from authzconsole.web.shared.links import address_url, entity_tab_url
 from authzconsole.web.shared.principal_input import principal_from_input
 from authzconsole.web.shared.rendering import render_page, requested_section, see_other
-from authzconsole.web.shared.times.periods import fields_of_period, period_words
+from authzconsole.web.shared.times import fields_of_period, period_words
 from entities.address import Address
 from entities.selectors import entity_at
 from entities.vocabulary import Privilege, VocabularyError, privilege_by_name

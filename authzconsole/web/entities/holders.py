@@ -5,6 +5,7 @@ from dataclasses import replace
 from django.http import HttpRequest
 
 from authzconsole.web.entities.grant_views import GrantForm
+from authzconsole.web.shared.limited_lists import expired_link
 from authzconsole.web.shared.links import principal_link
 from authzconsole.web.shared.paging import paginate_sequence
 from authzconsole.web.shared.parameters import choice_parameter, text_parameter
@@ -15,7 +16,6 @@ from authzconsole.web.shared.privilege_cells import (
     period_rows,
     privilege_cells,
 )
-from authzconsole.web.shared.times.limited_lists import expired_link
 from entities.models import Entity
 from entities.vocabulary import Privilege
 from grants.authority.rights import can_change_some_grants, can_see_holders

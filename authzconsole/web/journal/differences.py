@@ -16,7 +16,7 @@ from authzconsole.web.shared.guard import capability_required
 from authzconsole.web.shared.parameters import text_parameter
 from authzconsole.web.shared.past import revision_from_input
 from authzconsole.web.shared.rendering import render_page
-from authzconsole.web.shared.times.zones import zone_name
+from authzconsole.web.shared.times import zone_name
 from entities.address import Address, AddressError, parse_address
 from grants.errors import PrincipalError
 from grants.history import HistoryError, known_since, revision_time

@@ -21,7 +21,7 @@ from authzconsole.web.forms import AddressField, ConsoleForm, FlagField, FormPag
 from authzconsole.web.shared.guard import capability_required
 from authzconsole.web.shared.paging import paginate_sequence
 from authzconsole.web.shared.rendering import render_page, requested_section, see_other
-from authzconsole.web.shared.times.zones import zone_name
+from authzconsole.web.shared.times import zone_name
 from entities.address import ancestor_kinds
 from entities.vocabulary import KINDS
 from grants.evidence.contents import CONTAINERS

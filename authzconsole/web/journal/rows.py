@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from django.http import HttpRequest
 from django.urls import reverse
 
-from authzconsole.web.shared.times.periods import period_words
+from authzconsole.web.shared.times import period_words
 from entities.models import Entity
 from grants.authority.rights import can_read_history
 from grants.journal import ACTIONS

@@ -16,7 +16,7 @@ from authzconsole.web.forms import (
 from authzconsole.web.shared.links import principal_link_from_text, principal_url
 from authzconsole.web.shared.principal_input import name_from_input
 from authzconsole.web.shared.rendering import requested_section, see_other, show_outcome
-from authzconsole.web.shared.times.periods import fields_of_period
+from authzconsole.web.shared.times import fields_of_period
 from grants.change_set import Join, Leave
 from grants.changes import ChangeSet, Outcome
 from grants.models import GroupGrant

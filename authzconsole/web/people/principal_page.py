@@ -20,6 +20,7 @@ from authzconsole.web.people.managers import manager_of
 from authzconsole.web.people.profile import Profile
 from authzconsole.web.people.visibility_tree import visibility_section
 from authzconsole.web.shared.guard import capability_required
+from authzconsole.web.shared.limited_lists import expired_link
 from authzconsole.web.shared.links import principal_link, principal_url
 from authzconsole.web.shared.paging import ADDRESS_ORDER, keyset_page
 from authzconsole.web.shared.parameters import name_parameter, text_parameter
@@ -32,7 +33,6 @@ from authzconsole.web.shared.privilege_cells import (
     privilege_cells,
 )
 from authzconsole.web.shared.rendering import render_page, requested_section
-from authzconsole.web.shared.times.limited_lists import expired_link
 from entities.models import Entity
 from grants.active_generation import active_generation
 from grants.errors import PrincipalError

@@ -12,13 +12,8 @@ from django.http import HttpRequest
 from authzconsole.web.people.profile import Profile
 from authzconsole.web.shared.paging import ADDRESS_ORDER, keyset_page
 from authzconsole.web.shared.parameters import text_parameter
-<<<<<<< HEAD
-from authzconsole.web.shared.privilege_cells import held_privileges, privilege_cells
-from entities.address import AddressError, instance_address, parse_address
-=======
 from authzconsole.web.shared.privilege_cells import privilege_cells
-from entities.address import Address, AddressError, instance_address, parse_address
->>>>>>> 1b5209d6 (Return the privilege cells of entities in one step)
+from entities.address import AddressError, instance_address, parse_address
 from entities.models import Entity
 from entities.selectors import children_of, entity_at
 from entities.vocabulary import child_kinds
@@ -70,21 +65,11 @@ def _container(request: HttpRequest, profile: Profile) -> Entity | None:
     return entity if is_visible else None
 
 
-<<<<<<< HEAD
 def _rows(profile: Profile, container: Entity, entities: list[Entity]) -> list[dict]:
-    principal = profile.principal
-    privileges = held_privileges(principal, [entity.pk for entity in entities])
-=======
-def _rows(
-    request, principal: User | Group, generation: Generation, container: Entity | None, entities: list[Entity]
-) -> list[dict]:
-    if not entities:
-        return []
-    cells = privilege_cells(principal, entities)
->>>>>>> 1b5209d6 (Return the privilege cells of entities in one step)
+    cells = privilege_cells(profile.principal, entities)
     inner_kind = CHILD_CONTAINERS.get(container.kind)
     inner_ids = [entity.pk for entity in entities if entity.kind == inner_kind]
-    grant_counts = grant_counts_inside(principal, inner_kind, inner_ids) if inner_kind else {}
+    grant_counts = grant_counts_inside(profile.principal, inner_kind, inner_ids) if inner_kind else {}
     questions = [
         Question(*parse_principal(profile.address), operation, entity.address, profile.generation.name)
         for entity in entities

@@ -17,7 +17,7 @@ from analytics.runs.schedules import first_runs_progress
 from analytics.runs.selectors import changes_since, latest_finished_runs, latest_run
 from authzconsole.common.monitoring.maintenance import maintenance_records
 from authzconsole.web.reports.cell_links import rows_url
-from authzconsole.web.shared.times.limited_lists import MAX_COUNTED, counted_rows
+from authzconsole.web.shared.limited_lists import MAX_COUNTED, counted_rows
 from entities.models import State
 from entities.vocabulary import quantity
 from grants.journal import read_only_reason

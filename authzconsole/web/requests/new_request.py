@@ -19,7 +19,7 @@ from authzconsole.web.forms import (
 )
 from authzconsole.web.shared.guard import request_author
 from authzconsole.web.shared.rendering import see_other
-from authzconsole.web.shared.times.zones import zone_name
+from authzconsole.web.shared.times import zone_name
 from entities.address import AddressError, parse_address
 from entities.vocabulary import KINDS, Privilege
 from grants.requests.create import RequestDraft, WantedAccess, create_request

@@ -41,7 +41,7 @@ from authzconsole.web.shared.guard import capability_required, request_author
 from authzconsole.web.shared.paging import keyset_page, paginate_sequence
 from authzconsole.web.shared.parameters import choice_parameter, text_parameter
 from authzconsole.web.shared.rendering import render_page, requested_section, see_other
-from authzconsole.web.shared.times.periods import exact_time, time_input, zone_hint
+from authzconsole.web.shared.times import exact_time, time_input, zone_hint
 from entities.vocabulary import KINDS, Privilege
 from grants.errors import GrantError
 from grants.evidence.signing import public_key

@@ -14,8 +14,9 @@ from django.utils import timezone
 from django.utils.dateparse import parse_date, parse_datetime
 
 from authzconsole.web.shared.paging import url_with
-from authzconsole.web.shared.parameters import in_reader_zone, start_of_day, text_parameter
+from authzconsole.web.shared.parameters import text_parameter
 from authzconsole.web.shared.rendering import render_page
+from authzconsole.web.shared.times import in_reader_zone, start_of_day
 from entities.address import Address
 from entities.vocabulary import clip
 from grants.history import (

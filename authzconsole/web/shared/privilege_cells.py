@@ -10,7 +10,7 @@ from django.urls import reverse
 from django.utils.timezone import localtime
 
 from authzconsole.web.shared.links import address_url
-from authzconsole.web.shared.times.periods import fields_of_period, period_badge, privilege_periods
+from authzconsole.web.shared.times import fields_of_period, period_badge, privilege_periods
 from entities.models import Entity, State
 from entities.vocabulary import Privilege
 from grants.models import THROUGH_GROUPS, GroupGrant, User, UserGrant, privilege_of, type_of

@@ -9,8 +9,8 @@ import pytest
 from django.conf import settings
 from django.utils import timezone
 
-from authzconsole.web.shared.times.periods import (
-    FIELDS,
+from authzconsole.web.shared.times import (
+    PERIOD_FIELDS,
     fields_of_period,
     period_badge,
     period_of_form,
@@ -33,7 +33,7 @@ SOON, LATER = Validity(None, NOW + timedelta(days=2)), Validity(None, NOW + time
 
 
 def fields(**values) -> dict:
-    return dict.fromkeys(FIELDS, "") | values
+    return dict.fromkeys(PERIOD_FIELDS, "") | values
 
 
 @pytest.fixture

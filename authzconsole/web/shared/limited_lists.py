@@ -4,7 +4,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from authzconsole.web.shared.paging import url_with_query
-from authzconsole.web.shared.times.periods import SOON
+from authzconsole.web.shared.times import SOON
 from grants.plans.sources.expired import PeriodScope
 
 MAX_COUNTED = 1_000

@@ -1,9 +1,13 @@
-"""Read validity periods from forms, and show them."""
+"""Times and validity periods in the time zone of the reader, which a cookie names: read and show them."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
+from functools import cache
+from zoneinfo import ZoneInfo, available_timezones
 
+from django.conf import settings
+from django.http import HttpRequest
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.dateparse import parse_date, parse_datetime
@@ -11,15 +15,62 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.timezone import get_current_timezone, localtime
 
-from authzconsole.web.shared.parameters import in_reader_zone
-from authzconsole.web.shared.times.zones import abbreviation, reader_localtime, zone_name
 from entities.vocabulary import Privilege, clip
 from grants.models import GroupGrant, UserGrant
 from grants.validity import Validity, ValidityError
 
+COOKIE = "time_zone"
+COOKIE_SECONDS = 365 * 24 * 3600
+
+
+@cache
+def time_zone_names() -> tuple[str, ...]:
+    """Return the names of the time zones in regions, and UTC."""
+    regions = {
+        "Africa",
+        "America",
+        "Antarctica",
+        "Asia",
+        "Atlantic",
+        "Australia",
+        "Europe",
+        "Indian",
+        "Pacific",
+    }
+    return ("UTC", *sorted(name for name in available_timezones() if name.partition("/")[0] in regions))
+
+
+def time_zone_of(request: HttpRequest) -> ZoneInfo:
+    """Return the time zone that the cookie names; that of the setting DISPLAY_TIME_ZONE for a missing or
+    unknown name.
+    """
+    name = request.COOKIES.get(COOKIE, "")
+    return ZoneInfo(name if name in time_zone_names() else settings.DISPLAY_TIME_ZONE)
+
+
+def zone_name() -> str:
+    """Return the name of the active time zone, such as `Europe/Berlin`."""
+    return str(timezone.get_current_timezone())
+
+
+def reader_localtime(at: datetime) -> datetime:
+    """Return a time in the active time zone. Times in the first and last hours of the calendar stay in UTC,
+    because the time zone may not have them."""
+    try:
+        return timezone.localtime(at)
+    except OverflowError:
+        return at.astimezone(UTC)
+
+
+def abbreviation(at: datetime) -> str:
+    """Return the abbreviation of the active time zone at a time, such as `CET` or `UTC-03`."""
+    text = f"{reader_localtime(at):%Z}"
+    return f"UTC{text}" if text.startswith(("+", "-")) else text
+
+
 SOON = timedelta(days=7)
 NO_END, EXTENSION = "none", "30-days"
-FIELDS = ("valid_from", "valid_until", "until_preset")
+PERIOD_FIELDS = ("valid_from", "valid_until", "until_preset")
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,13 +171,13 @@ def presets() -> Iterable[tuple[str, str, datetime]]:
     local = localtime().replace(second=0, microsecond=0)
     midnight = local.replace(hour=0, minute=0)
     if local.hour < 18:
-        yield "today", "Today, 18:00", _in_utc(midnight.replace(hour=18))
+        yield "today", "Today, 18:00", in_reader_zone(midnight.replace(hour=18))
     yield (
         "week",
         "End of this week (Sunday, 24:00)",
-        _in_utc(midnight + timedelta(days=7 - midnight.weekday())),
+        in_reader_zone(midnight + timedelta(days=7 - midnight.weekday())),
     )
-    yield EXTENSION, "In 30 days", _in_utc(local + timedelta(days=30))
+    yield EXTENSION, "In 30 days", in_reader_zone(local + timedelta(days=30))
 
 
 def reader_time(field: str, text: str, *, is_end: bool = False) -> datetime | None:
@@ -155,5 +206,32 @@ def reader_time(field: str, text: str, *, is_end: bool = False) -> datetime | No
     return at
 
 
-def _in_utc(local: datetime) -> datetime:
-    return local.astimezone(UTC)
+def parse_time(text: str, *, is_end: bool) -> datetime | None:
+    """Parse a date or time of the reader's time zone; return None for empty text.
+
+    Raise ValueError or OverflowError if it is invalid. A time can name another zone.
+    is_end: return the end of a date instead of its start.
+    """
+    if not text:
+        return None
+    if (day := parse_date(text)) is not None:
+        return start_of_day(day + timedelta(days=is_end))
+    if (moment := parse_datetime(text)) is None:
+        raise ValueError(text)
+    return in_reader_zone(moment)
+
+
+def start_of_day(day: date) -> datetime:
+    """Return the beginning of a day in the active time zone, in UTC.
+
+    Raise OverflowError for the first and the last days.
+    """
+    return in_reader_zone(datetime.combine(day, time()))
+
+
+def in_reader_zone(local: datetime) -> datetime:
+    """Return a time in UTC.
+
+    A time without a zone is one of the active time zone. Raise OverflowError like `start_of_day`.
+    """
+    return (local if local.tzinfo else local.replace(tzinfo=timezone.get_current_timezone())).astimezone(UTC)
