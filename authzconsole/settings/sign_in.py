@@ -328,7 +328,7 @@ ACCOUNT_EMAIL_VERIFICATION = "none"
 ACCOUNT_LOGIN_METHODS = {"username"}
 ACCOUNT_SIGNUP_FIELDS = ["username*"]
 
-# which accounts may sign in with a password of the console; see authzconsole/web/accounts/passwords.py
+# which accounts may sign in with a password of the console; see authzconsole/web/accounts/sign_in.py
 LOCAL_SIGN_IN = env.str("LOCAL_SIGN_IN", default="all")
 BREAK_GLASS_ACCOUNTS = env.list("BREAK_GLASS_ACCOUNTS", default=[])
 check_local_sign_in(

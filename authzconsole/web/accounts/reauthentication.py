@@ -31,7 +31,7 @@ from authzconsole.common.recent_authentication import (
     record_authentication,
 )
 from authzconsole.settings.user_directory import LDAP_BACKEND
-from authzconsole.web.accounts.passwords import PasswordAttemptForm, is_password_accepted
+from authzconsole.web.accounts.sign_in import PasswordAttemptForm, is_password_accepted
 from authzconsole.web.shared.rendering import referring_page, render_page, see_other
 
 # form fields with this prefix belong to the proof, and are not repeated in the form

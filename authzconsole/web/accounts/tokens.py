@@ -13,7 +13,7 @@ from django.views.decorators.http import require_safe
 
 from authzconsole.common.tokens import create_token, revoke_token
 from authzconsole.models import ApiToken, TokenScope
-from authzconsole.web.accounts.confirmation import ConfirmationPage, Forecast
+from authzconsole.web.accounts.account_pages import ConfirmationPage, Forecast
 from authzconsole.web.accounts.reauthentication import recent_authentication_required
 from authzconsole.web.forms import (
     ConsoleForm,

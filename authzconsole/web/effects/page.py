@@ -15,8 +15,7 @@ from analytics.runs.services import cancel_run
 from authzconsole.common.messages import read_only_message
 from authzconsole.lists.files import list_file
 from authzconsole.lists.plans import EffectRows
-from authzconsole.web.effects.forms import effect_context
-from authzconsole.web.effects.runs import change_run_context, effect_parameters
+from authzconsole.web.effects.forms import change_run_context, effect_context, effect_parameters
 from authzconsole.web.effects.section import (
     DOWNLOAD_TITLES,
     effect_at,

@@ -16,7 +16,7 @@ from django.views.decorators.http import require_safe
 
 from analytics.analyses import AnalysisName
 from analytics.runs.services import cancel_run
-from authzconsole.web.effects.runs import effect_run_context, effect_url
+from authzconsole.web.effects.forms import effect_run_context, effect_url
 from authzconsole.web.effects.section import DOWNLOAD_TITLES, filter_query, section_context
 from authzconsole.web.effects.wording import button_numbers, effect_sentence, sentence_part
 from authzconsole.web.forms import (

@@ -28,7 +28,7 @@ from authzconsole.common import login_throttle
 from authzconsole.common.login_throttle import FailureCounter
 from authzconsole.common.security_events.record import EventKind, record_event
 from authzconsole.settings.accounts import LOCAL_BACKEND
-from authzconsole.web.accounts.passwords import ThrottledForm, is_password_accepted
+from authzconsole.web.accounts.sign_in import ThrottledForm, is_password_accepted
 from grants.models import User
 from grants.principal_names import control_character_fault
 from grants.strict_json import json_from_bytes

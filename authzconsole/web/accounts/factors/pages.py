@@ -39,9 +39,9 @@ from authzconsole.web.accounts.factors.forms import (
     PasskeySignInForm,
     fault_of,
 )
-from authzconsole.web.accounts.passwords import record_break_glass
 from authzconsole.web.accounts.providers.adapters import is_factor_verified_by_provider
 from authzconsole.web.accounts.reauthentication import recent_authentication_required
+from authzconsole.web.accounts.sign_in import record_break_glass
 from authzconsole.web.shared.guard import request_author
 from authzconsole.web.shared.rendering import render_page, see_other
 
