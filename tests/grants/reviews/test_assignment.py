@@ -2,69 +2,64 @@
 access.
 """
 
-import pytest
+import random
 
-from entities.address import parse_address
+import pytest
+from django.utils import timezone
+
+from entities.address import instance_address, parse_address
 from entities.models import Entity, State
 from entities.vocabulary import Privilege
 from grants.authority.delegation import is_delegate
-from grants.models import Membership, User, UserGrant
-from grants.models.reviews import Campaign, ItemSource
+from grants.models import User
+from grants.models.reviews import Campaign
 from grants.reviews.items_sql import MAX_CANDIDATES
 from grants.reviews.reviewers import concern_condition
 from grants.roles.capabilities import DELEGATE_ROLES, Role
+from grants.validity import Validity
 from tests.grants.reviews.support import item_of, open_campaign
-from tests.grants.reviews.test_preparation import Reference, store_random_tenant
 from tests.support.cast import create_sample_tenant
-from tests.support.changes import add_group, add_member, add_user, change_grants
+from tests.support.changes import add_group, add_member, change_grants
+from tests.support.random_tenants import TimedTenant, random_timed_tenant, store_tenant
 
 pytestmark = pytest.mark.django_db
 ORDERS, SHOP, DAILY = "dataset:sales.orders", "application:sales.shop", "program:sales.shop.workflow.daily"
 
 
-class ReviewerReference(Reference):
+class Reference:
     """Find the reviewers of grants under the rule of ADMIN holders, with loops."""
 
-    def __init__(self, *, delegation: bool):
-        super().__init__()
-        self.delegation = delegation
-        self.people = set(User.objects.filter(is_service=False).values_list("pk", flat=True)) & self.active
-        self.delegates = (
-            set(User.objects.filter(role__in=DELEGATE_ROLES).values_list("pk", flat=True)) & self.people
-        )
-        self.every_member = set(Membership.objects.values_list("group_id", "user_id"))
-        self.entities = Entity.objects.in_bulk()
-        self.keys = {entity.address: pk for pk, entity in self.entities.items()}
+    def __init__(self, timed: TimedTenant, *, delegation: bool):
+        self.all, self.now, self.delegation = timed.tenant, timed.at(timezone.now()), delegation
+        people = User.objects.filter(is_service=False, is_active=True, is_principal=True).order_by("pk")
+        self.people = list(people.values_list("username", flat=True))
+        delegates = people.filter(role__in=DELEGATE_ROLES)
+        self.delegates = list(delegates.values_list("username", flat=True))
 
-    def candidates(self, entity: int, people: set[int]) -> list[int]:
-        on_entity = (entity, self.admin)
-        direct = {
-            row.user_id for row in self.user_grants if (row.content_object_id, row.permission_id) == on_entity
-        } & people
+    def candidates(self, address, people: list[str]) -> list[str]:
+        def holds_admin(principal):
+            return (principal, address, Privilege.ADMIN) in self.now.grants
+
+        direct = [user for user in people if holds_admin(f"user:{user}")]
         through = set()
-        for row in self.group_grants:
-            if (row.content_object_id, row.permission_id) == on_entity:
-                through.update(sorted(self.members(row.group_id) & people)[:MAX_CANDIDATES])
-        return [*sorted(direct), *sorted(through - direct)][:MAX_CANDIDATES]
+        for group, members in self.now.groups.items():
+            if holds_admin(f"group:{group}"):
+                through.update([user for user in people if user in members][:MAX_CANDIDATES])
+        return [*direct, *(user for user in people if user in through.difference(direct))][:MAX_CANDIDATES]
 
-    def reviewer(self, source: ItemSource, principal: int, entity: int) -> tuple[int | None, int]:
+    def reviewer(self, principal: str, address) -> tuple[str | None, int]:
         """Return the reviewer, and how many containers above the entity their grant is."""
-        address = self.entities[entity].address
-        places = [(entity, self.people)]
+        kind, _, name = principal.partition(":")
+        places = [(address, self.people)]
         if self.delegation:
-            containers = [self.keys[container] for container in reversed(address.ancestors)]
             places += [
                 (container, self.delegates)
-                for container in containers
-                if self.states[container] == State.LIVE
+                for container in reversed(address.ancestors)
+                if self.all.entities[container] == State.LIVE
             ]
         for distance, (place, people) in enumerate(places):
             for user in self.candidates(place, people):
-                if (
-                    user != principal
-                    if source == ItemSource.USER
-                    else (principal, user) not in self.every_member
-                ):
+                if user != name if kind == "user" else user not in self.all.groups[name]:
                     return user, distance
         return None, 0
 
@@ -72,28 +67,31 @@ class ReviewerReference(Reference):
 @pytest.mark.parametrize(("seed", "delegation"), [(1, True), (2, True), (4, True), (2, False)])
 def test_the_reviewers_agree_with_a_plain_computation(settings, seed, delegation):
     settings.DELEGATION = delegation
-    dice = store_random_tenant(seed)
-    for user in User.objects.all():
+    timed, dice = random_timed_tenant(seed), random.Random(seed)
+    tenant = timed.tenant
+    # half of the grants to users, and a person who holds ADMIN on a container in every random tenant
+    tenant.grants = {
+        grant
+        for grant in sorted(tenant.grants, key=str)
+        if dice.random() < 0.5 or grant[0].startswith("group:")
+    }
+    tenant.users["owner"] = (True, True)
+    owned = ("user:owner", instance_address(), Privilege.ADMIN)
+    tenant.grants.add(owned)
+    timed.periods[owned] = Validity()
+    store_tenant(tenant, timed.periods)
+    for user in User.objects.exclude(username="owner"):
         user.is_service, user.role = (
             dice.random() < 0.2,
             dice.choice([Role.ORDINARY, Role.ORDINARY, Role.AUDITOR]),
         )
         user.save(update_fields=["is_service", "role"])
-    UserGrant.objects.filter(
-        pk__in=[pk for pk in UserGrant.objects.values_list("pk", flat=True) if dice.random() < 0.5]
-    ).delete()
-    # some random tenants have no person who could hold ADMIN on a container
-    add_user("owner")
-    grant_admin("user:owner", "instance:cdap")
     campaign = open_campaign(
         reviewer_rule="admin-holders", rows_per_batch=9, scope={"sources": ["user", "group"]}
     )
-    reference = ReviewerReference(delegation=delegation)
-    expected = {
-        item.pk: reference.reviewer(ItemSource(item.source), item.principal_id, item.entity_id)
-        for item in campaign.items.all()
-    }
-    assert dict(campaign.items.values_list("pk", "reviewer")) == {
+    reference = Reference(timed, delegation=delegation)
+    expected = {item.pk: reference.reviewer(item.principal, item.address) for item in campaign.items.all()}
+    assert dict(campaign.items.values_list("pk", "reviewer__username")) == {
         pk: user for pk, (user, _) in expected.items()
     }
     assert set(campaign.items.filter(escalated=True)) == set(campaign.items.filter(reviewer=None))

@@ -9,175 +9,100 @@ import pytest
 from django.contrib.auth.models import Group
 from django.utils import timezone
 
-from entities.models import Entity, State
-from entities.vocabulary import Privilege
-from grants.models import GroupGrant, Membership, User, UserGrant, permission_ids
+from entities.address import Address
+from entities.models import Entity
+from grants.change_set import Leave, Revoke
+from grants.models import Membership, User, UserGrant, privilege_of
 from grants.models.reviews import CampaignState, ItemSource, ReviewItem, UsageDay
 from grants.reviews.errors import ReviewError
 from grants.reviews.reviewers import concern_condition, set_manager
 from tests.grants.reviews.support import item_of, new_campaign, open_campaign, prepare
 from tests.support.authors import COMMAND, account
 from tests.support.changes import add_grant, add_group, add_member, set_user_active
-from tests.support.random_tenants import random_tenant, store_tenant
+from tests.support.random_tenants import (
+    TimedTenant,
+    administrator_counts,
+    changed_tenant,
+    random_tenant,
+    random_timed_tenant,
+    store_tenant,
+)
 
 pytestmark = pytest.mark.django_db
 DAY = timedelta(days=1)
 
 
-def store_random_tenant(seed: int) -> random.Random:
-    """Store a tenant in which some grants and memberships have ended or have not begun, and some entities
-    were used.
-    """
-    dice = random.Random(seed)
-    store_tenant(random_tenant(seed))
-    now = timezone.now().replace(microsecond=0)
-    for model in (UserGrant, GroupGrant, Membership):
-        for row in model.objects.all():
-            if dice.random() < 0.3:
-                row.valid_from, row.valid_until = dice.choice(
-                    [(None, now - DAY), (now + DAY, None), (now - DAY, now + DAY)]
-                )
-                row.save(update_fields=["valid_from", "valid_until"])
-    entities = list(Entity.objects.values_list("pk", flat=True))
+class Reference:
+    """Compute the evidence of items with loops. now: the tenant without what is not in force."""
+
+    def __init__(self, timed: TimedTenant):
+        self.all, self.now = timed.tenant, timed.at(timezone.now())
+        self.active = {name for name, status in self.all.users.items() if status == (True, True)}
+        rows = UsageDay.objects.values_list("user__username", "entity__kind", "entity__key", "day")
+        self.usage = [(user, Address(kind, key), day) for user, kind, key, day in rows]
+        self.admin_counts = administrator_counts(self.now)
+
+    def last_used(self, users, addresses):
+        return max(
+            (day for user, used, day in self.usage if user in users and used in addresses), default=None
+        )
+
+    def admins_left(self, change: Revoke | Leave) -> int | None:
+        """Return the smallest number of administrators that an entity has after it loses one, if it is too few."""
+        after = administrator_counts(changed_tenant(self.now, [change]))
+        return min(
+            (n for address, n in after.items() if n < min(2, self.admin_counts[address])), default=None
+        )
+
+    def evidence(self, key: tuple) -> tuple:
+        """Return the evidence of a grant or membership. key: as in the periods of the tenant."""
+        if len(key) == 2:
+            user, group = key
+            inside = {address for principal, address, _ in self.all.grants if principal == f"group:{group}"}
+            return "", self.admins_left(Leave(*key)), 0, 0, "", self.last_used([user], inside)
+        principal, address, privilege = key
+        kind, _, name = principal.partition(":")
+        admins_left = self.admins_left(Revoke(*key))
+        if kind == "group":
+            return "", admins_left, 0, 0, "", self.last_used(self.all.groups[name], [address])
+        groups = [group for group, members in self.now.groups.items() if name in members]
+        through = [group for group in groups if (f"group:{group}", address, privilege) in self.now.grants]
+        shares = []
+        for group in groups:
+            if peers := self.active.intersection(self.now.groups[group]) - {name}:
+                holders = sum((f"user:{peer}", address, privilege) in self.now.grants for peer in peers)
+                shares.append((-holders / len(peers), -len(peers), group, len(peers), holders))
+        _, _, group, peer_count, holders = min(shares, default=(0, 0, "", 0, 0))
+        last_used = self.last_used([name], [address])
+        return min(through, default=""), admins_left, peer_count, holders, group, last_used
+
+
+def store_usage(dice: random.Random) -> None:
+    entities, today = list(Entity.objects.values_list("pk", flat=True)), timezone.now().date()
     UsageDay.objects.bulk_create(
-        UsageDay(user_id=pk, entity_id=entity, day=(now - dice.randint(0, 200) * DAY).date(), count=1)
+        UsageDay(user_id=pk, entity_id=entity, day=today - dice.randint(0, 200) * DAY, count=1)
         for pk in User.objects.values_list("pk", flat=True)
         for entity in dice.sample(entities, len(entities) // 3)
     )
-    return dice
 
 
-class Reference:
-    """Compute the evidence of items from all rows, with loops."""
-
-    def __init__(self):
-        now = timezone.now()
-        self.active = set(User.objects.active_principals().values_list("pk", flat=True))
-        counting = [
-            [
-                row
-                for row in model.objects.all()
-                if (row.valid_from or now) <= now and (row.valid_until or now + DAY) > now
-            ]
-            for model in (UserGrant, GroupGrant, Membership)
-        ]
-        self.user_grants, self.group_grants, self.memberships = counting
-        self.states = dict(Entity.objects.values_list("pk", "state"))
-        self.names = dict(Group.objects.values_list("pk", "name"))
-        self.usage = list(UsageDay.objects.values_list("user_id", "entity_id", "day"))
-        self.admin = permission_ids()[Privilege.ADMIN]
-
-    def members(self, group: int) -> set[int]:
-        return {row.user_id for row in self.memberships if row.group_id == group} & self.active
-
-    def administrators(self, entity: int, without=None) -> set[int]:
-        """Return the active administrators of an entity. without: a row that does not count."""
-        direct = {
-            row.user_id
-            for row in self.user_grants
-            if (row.content_object_id, row.permission_id) == (entity, self.admin) and row != without
-        } & self.active
-        groups = {
-            row.group_id
-            for row in self.group_grants
-            if (row.content_object_id, row.permission_id) == (entity, self.admin) and row != without
-        }
-        return direct.union(
-            *(
-                {row.user_id for row in self.memberships if row.group_id == group and row != without}
-                & self.active
-                for group in groups
-            )
-        )
-
-    def admins_left(self, row, entities) -> int | None:
-        lost = []
-        for entity in entities:
-            if self.states[entity] == State.LIVE:
-                before, after = self.administrators(entity), self.administrators(entity, without=row)
-                lost += [len(after)] if len(after) < 2 and after < before else []
-        return min(lost, default=None)
-
-    def of_user_grant(self, row: UserGrant) -> tuple:
-        same = (row.content_object_id, row.permission_id)
-        groups = [m.group_id for m in self.memberships if m.user_id == row.user_id]
-        through = [
-            g.group_id
-            for g in self.group_grants
-            if g.group_id in groups and (g.content_object_id, g.permission_id) == same
-        ]
-        shares = []
-        for group in groups:
-            if peers := self.members(group) - {row.user_id}:
-                holders = {
-                    g.user_id for g in self.user_grants if (g.content_object_id, g.permission_id) == same
-                } & peers
-                shares.append((-len(holders) / len(peers), -len(peers), group, len(peers), len(holders)))
-        best = min(shares, default=(0, 0, 0, 0, 0))
-        is_admin = row.permission_id == self.admin
-        days = [
-            day
-            for user_, entity, day in self.usage
-            if (user_, entity) == (row.user_id, row.content_object_id)
-        ]
-        return (
-            self.names.get(min(through, default=0), ""),
-            self.admins_left(row, [row.content_object_id]) if is_admin else None,
-            best[3],
-            best[4],
-            self.names.get(best[2], ""),
-            max(days, default=None),
-        )
-
-    def of_group_grant(self, row: GroupGrant) -> tuple:
-        is_admin = row.permission_id == self.admin
-        members = {m.user_id for m in Membership.objects.filter(group=row.group_id)}
-        days = [
-            day for user_, entity, day in self.usage if user_ in members and entity == row.content_object_id
-        ]
-        return (
-            "",
-            self.admins_left(row, [row.content_object_id]) if is_admin else None,
-            0,
-            0,
-            "",
-            max(days, default=None),
-        )
-
-    def of_membership(self, row: Membership) -> tuple:
-        grants = list(GroupGrant.objects.filter(group=row.group_id))
-        decided = {
-            g.content_object_id
-            for g in self.group_grants
-            if g.group_id == row.group_id and g.permission_id == self.admin
-        }
-        entities = {g.content_object_id for g in grants}
-        days = [day for user_, entity, day in self.usage if user_ == row.user_id and entity in entities]
-        return ("", self.admins_left(row, decided), 0, 0, "", max(days, default=None))
+def key_of(item: ReviewItem) -> tuple:
+    """Return the key of an item in the periods of the tenant."""
+    if item.source == ItemSource.MEMBERSHIP:
+        return item.principal_name, item.target.removeprefix("group:")
+    return item.principal, item.address, privilege_of(item.permission_id)
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_the_evidence_agrees_with_a_plain_computation(seed):
-    store_random_tenant(seed)
+    timed = random_timed_tenant(seed)
+    store_tenant(timed.tenant, timed.periods)
+    store_usage(random.Random(seed))
     campaign = open_campaign(rows_per_batch=7)
-    reference, now = Reference(), timezone.now()
-    computations = {
-        ItemSource.USER: (UserGrant, reference.of_user_grant),
-        ItemSource.GROUP: (GroupGrant, reference.of_group_grant),
-        ItemSource.MEMBERSHIP: (Membership, reference.of_membership),
-    }
-    expected = {
-        (source.value, row.pk): compute(row)
-        for source, (model, compute) in computations.items()
-        for row in model.objects.all()
-    }
-    has_ended = {
-        (source.value, row.pk)
-        for source, (model, _) in computations.items()
-        for row in model.objects.filter(valid_until__lte=now)
-    }
-    actual = {
-        (item.source, item.grant_id): (
+    reference, now = Reference(timed), timezone.now()
+    items = {key_of(item): item for item in campaign.items.all()}
+    evidence = {
+        key: (
             item.redundant_through,
             item.admins_left,
             item.peers,
@@ -185,18 +110,18 @@ def test_the_evidence_agrees_with_a_plain_computation(seed):
             item.peer_group,
             item.last_used_on,
         )
-        for item in campaign.items.all()
+        for key, item in items.items()
     }
-    assert actual == expected
-    assert (
-        {(item.source, item.grant_id) for item in campaign.items.filter(is_ended=True)} == has_ended != set()
-    )
-    assert campaign.item_count == len(expected) == sum(share.item_count for share in campaign.shares.all())
+    assert evidence == {key: reference.evidence(key) for key in timed.periods}
+    ended = {key for key, validity in timed.periods.items() if (validity.valid_until or now + DAY) <= now}
+    assert {key for key, item in items.items() if item.is_ended} == ended != set()
+    assert campaign.item_count == len(items) == sum(share.item_count for share in campaign.shares.all())
 
 
 @pytest.mark.parametrize("rule", ["manager", "group"])
 def test_the_rules_assign_items_to_others_than_the_people_they_are_about(rule):
-    dice = store_random_tenant(1)
+    dice = random.Random(1)
+    store_tenant(random_tenant(1))
     User.objects.update(is_active=True, is_principal=True)
     Membership.objects.update(valid_from=None, valid_until=None)
     users = list(User.objects.order_by("pk"))
