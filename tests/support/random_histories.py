@@ -1,7 +1,5 @@
 """Change a small tenant at random through the services, as people, programs and imports do."""
 
-import io
-import json
 import random
 from datetime import timedelta
 
@@ -13,17 +11,18 @@ from entities.vocabulary import Privilege
 from grants.changes.entities import describe_entity
 from grants.changes.memberships import remove_all_memberships
 from grants.errors import GrantError
-from grants.journal import Author, current_revision
-from grants.models import GroupGrant, Role, User, UserGrant
+from grants.journal import current_revision
+from grants.models import Role, User
 from grants.policies.catalogue import GENERATIONS
-from grants.principal_names import format_principal
 from grants.principals.renaming import rename_group, rename_user
-from grants.principals.services import add_group, add_user, set_user_role
-from grants.tenant.import_document import import_tenant
+from grants.principals.services import set_user_role
 from grants.validity import Validity
+from tests.support.authors import COMMAND, all_grants
 from tests.support.changes import (
     activate_generation,
+    add_group,
     add_member,
+    add_user,
     change_grants,
     change_members,
     delete_entity,
@@ -34,8 +33,8 @@ from tests.support.changes import (
     remove_user,
     set_user_active,
 )
+from tests.support.tenant_documents import entity, grant, group, import_lines, user
 
-OPERATOR = Author("the tests", reason="at random")
 USERS = [f"user {number}" for number in range(5)]
 GROUPS = [f"group {number}" for number in range(3)]
 ADDRESSES = [
@@ -54,12 +53,12 @@ ADDRESSES = [
 def begin_history(dice: random.Random) -> None:
     """Add most of the users, groups and entities, so that the random changes are not refused too often."""
     for name in USERS[:4]:
-        add_user(author=OPERATOR, name=name)
+        add_user(name)
     for name in GROUPS[:2]:
-        add_group(author=OPERATOR, name=name)
-        add_member(author=OPERATOR, user=dice.choice(USERS[:4]), group=name)
+        add_group(name)
+        add_member(dice.choice(USERS[:4]), name)
     for address in ADDRESSES[:4]:
-        register_entity(author=OPERATOR, address=parse_address(address))
+        register_entity(address)
 
 
 def change_at_random(dice: random.Random) -> None:
@@ -94,7 +93,7 @@ def _principal(dice: random.Random) -> str:
 
 def _items(dice: random.Random) -> list:
     return [
-        (_principal(dice), parse_address(dice.choice(ADDRESSES)), dice.choice(list(Privilege)))
+        (_principal(dice), dice.choice(ADDRESSES), dice.choice(list(Privilege)))
         for _ in range(dice.randint(0, 4))
     ]
 
@@ -110,67 +109,47 @@ def _validity(item: object) -> Validity:
     return Validity(valid_from, dice.choice([None, now + 2 * hour]))
 
 
-def _stored_grants() -> list:
-    rows = [
-        *UserGrant.objects.select_related("user", "content_object"),
-        *GroupGrant.objects.select_related("group", "content_object"),
-    ]
-    grants = [
-        (
-            format_principal(row.user if isinstance(row, UserGrant) else row.group),
-            row.content_object.address,
-            row.privilege,
-        )
-        for row in rows
-    ]
-    return sorted(grants, key=str)
-
-
 def _grant(dice):
-    stored = _stored_grants()
+    stored = sorted(all_grants())
     granted = [(*item, _validity(item)) for item in _items(dice)]
-    change_grants(
-        author=OPERATOR, grant=granted, revoke=[*_items(dice), *dice.sample(stored, len(stored) // 5)]
-    )
+    change_grants(grant=granted, revoke=[*_items(dice), *dice.sample(stored, len(stored) // 5)])
 
 
 def _add_principals(dice):
     # an account that is not a principal can become one later
     add_user(
-        author=OPERATOR,
-        name=dice.choice(USERS),
+        dice.choice(USERS),
         active=dice.random() < 0.8,
         is_principal=dice.random() < 0.6,
         role=dice.choice([Role.ORDINARY, Role.AUDITOR]),
     )
-    add_group(author=OPERATOR, name=dice.choice(GROUPS))
+    add_group(dice.choice(GROUPS))
 
 
 def _set_active(dice):
-    set_user_active(author=OPERATOR, name=dice.choice(USERS), active=dice.random() < 0.5)
+    set_user_active(dice.choice(USERS), active=dice.random() < 0.5)
 
 
 def _set_members(dice):
     user, group = dice.choice(USERS), dice.choice(GROUPS)
     match dice.randint(0, 3):
         case 0:
-            add_member(author=OPERATOR, user=user, group=group, validity=_validity(user))
+            add_member(user, group, _validity(user))
         case 1:
-            remove_member(author=OPERATOR, user=user, group=group)
+            remove_member(user, group)
         case 2:
             pks = list(User.objects.order_by("username").values_list("pk", flat=True))
             dice.shuffle(pks)
-            change_members(author=OPERATOR, group=group, added=pks[:2], removed=pks[2:3])
+            change_members(group, added=pks[:2], removed=pks[2:3])
         case 3:
             if member := User.objects.filter(username=user).first():
-                remove_all_memberships(author=OPERATOR, user=member)
+                remove_all_memberships(author=COMMAND, user=member)
 
 
 def _register(dice):
     creator = f"user:{dice.choice(USERS)}" if dice.random() < 0.5 else None
     register_entity(
-        author=OPERATOR,
-        address=parse_address(dice.choice(ADDRESSES)),
+        dice.choice(ADDRESSES),
         creator=creator,
         description="new",
         generation=dice.choice([None, *GENERATIONS]),
@@ -178,61 +157,46 @@ def _register(dice):
 
 
 def _delete(dice):
-    delete_entity(
-        author=OPERATOR,
-        address=parse_address(dice.choice(ADDRESSES)),
-        generation=dice.choice([None, *GENERATIONS]),
-    )
+    delete_entity(dice.choice(ADDRESSES), generation=dice.choice([None, *GENERATIONS]))
 
 
 def _recreate(dice):
     deleted = Entity.objects.filter(state=State.DELETED).order_by("kind", "key").first()
-    recreate_entity(author=OPERATOR, address=deleted.address if deleted else parse_address("dataset:a.one"))
+    recreate_entity(deleted.address if deleted else "dataset:a.one")
 
 
 def _activate_generation(dice):
-    activate_generation(author=OPERATOR, name=dice.choice(list(GENERATIONS)))
+    activate_generation(dice.choice(list(GENERATIONS)))
 
 
 def _remove_group(dice):
-    name = dice.choice(GROUPS)
-    change_grants(
-        author=OPERATOR, revoke=[grant for grant in _stored_grants() if grant[0] == f"group:{name}"]
-    )
-    remove_group(author=OPERATOR, name=name)
+    remove_group(dice.choice(GROUPS), revokes_grants=True)
 
 
 def _rename(dice):
     # also to a name that another principal had before
     if dice.random() < 0.7:
-        rename_user(author=OPERATOR, name=dice.choice(USERS), new_name=dice.choice(USERS))
+        rename_user(author=COMMAND, name=dice.choice(USERS), new_name=dice.choice(USERS))
     else:
-        rename_group(author=OPERATOR, name=dice.choice(GROUPS), new_name=dice.choice(GROUPS))
+        rename_group(author=COMMAND, name=dice.choice(GROUPS), new_name=dice.choice(GROUPS))
 
 
 def _remove_user(dice):
-    remove_user(author=OPERATOR, name=dice.choice(USERS), revokes_grants=True)
+    remove_user(dice.choice(USERS), revokes_grants=True)
 
 
 def _change_account(dice):
-    set_user_role(author=OPERATOR, name=dice.choice(USERS), role=dice.choice([Role.ORDINARY, Role.AUDITOR]))
+    set_user_role(author=COMMAND, name=dice.choice(USERS), role=dice.choice([Role.ORDINARY, Role.AUDITOR]))
     describe_entity(
-        author=OPERATOR, address=parse_address(dice.choice(ADDRESSES)), description=str(dice.random())
+        author=COMMAND, address=parse_address(dice.choice(ADDRESSES)), description=str(dice.random())
     )
 
 
 def _import(dice):
-    lines = [{"type": "user", "name": name, "active": dice.random() < 0.7} for name in dice.sample(USERS, 2)]
-    lines += [
-        {"type": "entity", "id": address, "state": dice.choice(State.values)}
-        for address in dice.sample(ADDRESSES, 2)
-    ]
-    group = {"type": "group", "name": dice.choice(GROUPS), "members": [line["name"] for line in lines[:2]]}
-    grant = {
-        "type": "grant",
-        "principal": f"group:{group['name']}",
-        "entity": dice.choice(ADDRESSES),
-        "privileges": ["READ"],
-    }
-    document = "\n".join(map(json.dumps, [*lines, group, grant]))
-    import_tenant(stream=io.BytesIO(document.encode()), author=Author("import_tenant"))
+    names, name = dice.sample(USERS, 2), dice.choice(GROUPS)
+    import_lines(
+        *(user(each, active=dice.random() < 0.7) for each in names),
+        *(entity(address, dice.choice(State.values)) for address in dice.sample(ADDRESSES, 2)),
+        group(name, *names),
+        grant(f"group:{name}", dice.choice(ADDRESSES), "READ"),
+    )

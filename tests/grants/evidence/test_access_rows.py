@@ -24,6 +24,15 @@ from tests.support.random_histories import ADDRESSES, begin_history, change_at_r
 pytestmark = pytest.mark.django_db
 
 
+def make_history(seed):
+    rng = random.Random(seed)
+    begin_history(rng)
+    for _ in range(40):
+        change_at_random(rng)
+    catch_up()
+    return rng
+
+
 def last_names(bounds):
     """Return the last name in the period of each user, by revision and the name at that revision."""
     periods = list(
@@ -57,10 +66,7 @@ def permitted_now(addresses):
 
 @pytest.mark.parametrize("seed", range(8))
 def test_the_rows_agree_with_the_decisions_at_every_revision(seed):
-    rng = random.Random(seed)
-    for _ in range(40):
-        change_at_random(rng)
-    catch_up()
+    rng = make_history(seed)
     newest = current_revision()
     addresses = [*ADDRESSES, "instance:cdap"]
     start = rng.randint(1, newest // 2)
@@ -80,10 +86,7 @@ def test_the_rows_agree_with_the_decisions_at_every_revision(seed):
 
 
 def test_each_path_is_a_grant_that_existed_in_the_range():
-    rng = random.Random(7)
-    for _ in range(40):
-        change_at_random(rng)
-    catch_up()
+    make_history(7)
     bounds = (1, current_revision() + 1)
     for of_entity in access_periods(map(parse_address, ADDRESSES), bounds, settings.DEFAULT_GENERATION):
         for rows in of_entity.rows_by_user():
@@ -95,10 +98,7 @@ def test_each_path_is_a_grant_that_existed_in_the_range():
 
 
 def test_a_period_with_too_many_grants_is_refused(monkeypatch):
-    rng = random.Random(1)
-    for _ in range(30):
-        change_at_random(rng)
-    catch_up()
+    make_history(1)
     monkeypatch.setattr("grants.evidence.grant_periods.MAX_PERIODS", 0)
     with pytest.raises(TooMuchEvidence, match="choose a shorter time"):
         next(
@@ -112,11 +112,7 @@ def test_a_period_with_too_many_grants_is_refused(monkeypatch):
 def test_entities_that_are_read_together_have_the_rows_of_each_of_them(
     seed, monkeypatch, django_assert_max_num_queries
 ):
-    rng = random.Random(seed)
-    begin_history(rng)
-    for _ in range(40):
-        change_at_random(rng)
-    catch_up()
+    rng = make_history(seed)
     bounds = (rng.randint(1, 5), current_revision() + 1)
     addresses = sorted(map(parse_address, ADDRESSES), key=str)
     expected = [rows_of([address], bounds) for address in addresses]

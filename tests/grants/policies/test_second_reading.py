@@ -6,7 +6,6 @@ table over all facts proves that it is logically equivalent to the expression in
 
 import re
 import tomllib
-from functools import cache
 from itertools import product
 from pathlib import Path
 
@@ -14,16 +13,23 @@ import pytest
 
 from entities.vocabulary import KINDS, Privilege
 from grants.policies.catalogue import GENERATIONS
-from grants.policies.grammar import AllOf, Always, AnyOf, Given, Has, HasAtOrBelow, HasOnAllLive
+from grants.policies.grammar import (
+    AllOf,
+    Always,
+    AnyOf,
+    Given,
+    Has,
+    HasAtOrBelow,
+    HasOnAllLive,
+    Parameter,
+    Scope,
+)
 from tests.support.expected_generations import EXPECTED
 
 TRANSCRIPTION = tomllib.loads(
     (Path(__file__).parents[2] / "cases" / "second_reading.toml").read_text(encoding="utf-8")
 )
 
-PRIVILEGES = tuple(map(str, Privilege))
-SCOPES = ("self", "parent", "application", "namespace", "instance", "artifact", "dataset_type", "owner")
-PARAMETERS = ("new artifact", "existing artifact", "dataset type", "owner")
 
 # The published list of operations, word for word. Each generation of the transcription lists all of them, in
 # this order.
@@ -36,47 +42,11 @@ OPERATIONS = {
 PARENTS = {"namespace": "instance", "kerberosprincipal": "instance", "program": "application"}
 LEAVES = set(OPERATIONS) - {"namespace", "application"}
 
-# A formula is ("atom", name) | ("and", parts) | ("or", parts) | ("not", part); this one is always true.
-TRUE = ("and", ())
-
-
-def any_of_privileges(kind, privileges, scope):
-    """Return the formula that one of the privileges is held at the scope.
-
-    Scopes that mean the same entity for this kind get the same name.
-    """
-    if scope == "parent":
-        scope = PARENTS.get(kind, "namespace")
-    if scope == kind and kind in ("namespace", "application"):
-        scope = "self"
-    return ("or", tuple(("atom", f"{privilege}@{scope}") for privilege in privileges))
-
-
-def any_privilege_at_or_below(kind):
-    """Return the formula that any privilege is held on the target or inside it.
-
-    A leaf kind contains nothing.
-    """
-    on_target = any_of_privileges(kind, PRIVILEGES, "self")
-    return on_target if kind in LEAVES else ("or", (on_target, ("atom", "any privilege inside")))
-
-
-def privilege_on_all_live(privilege, kind=None):
-    return ("atom", f"{privilege} on all live {kind or 'descendants'}")
-
-
-def if_given(parameter, then):
-    return ("or", (("not", ("atom", f"question names {parameter}")), then))
-
-
 # The notation
 # ---------------------------------------------------------------------------------------------------------
 
+
 TOKEN = re.compile(r"\s*(?:(?P<mark>[()])|\[(?P<given>[a-z ]+)\]|(?P<word>[A-Za-z|]+(?:@[a-z_:-]+)?))")
-
-
-class NotationError(ValueError):
-    pass
 
 
 def tokens(text):
@@ -84,91 +54,93 @@ def tokens(text):
     while position < len(text):
         match = TOKEN.match(text, position)
         if not match:
-            raise NotationError(f"cannot read {text[position:]!r}")
+            raise ValueError(f"cannot read {text[position:]!r}")
         result.append((match.lastgroup, match[match.lastgroup]))
         position = match.end()
     return result
 
 
-def formula_of_text(kind, text):
-    """Return the formula for a text in the notation, for a target of that kind; None for no rule."""
+def parse(text):
+    """Return the expression for a text in the notation; None for no rule. Raise ValueError for another text."""
     if text == "none":
         return None
     rest = tokens(text)
 
-    def chain(word, part):
+    def chain(word, part, node):
         parts = [part()]
         while rest and rest[0] == ("word", word):
             rest.pop(0)
             parts.append(part())
-        return (word, tuple(parts))
+        return node(tuple(parts))
 
     def alternatives():
-        return chain("or", conjunction)
+        return chain("or", conjunction, AnyOf)
 
     def conjunction():
-        return chain("and", term)
+        return chain("and", term, AllOf)
 
     def term():
         if not rest:
-            raise NotationError(f"{text!r} ends too early")
+            raise ValueError(f"{text!r} ends too early")
         group, value = rest.pop(0)
         if group == "given":
-            if value not in PARAMETERS:
-                raise NotationError(f"{value!r} is not a parameter of a question")
-            return if_given(value, term())
+            return Given(Parameter(value), term())
         if (group, value) == ("mark", "("):
             inner = alternatives()
             if not rest or rest.pop(0) != ("mark", ")"):
-                raise NotationError(f"{text!r} lacks a closing parenthesis")
+                raise ValueError(f"{text!r} lacks a closing parenthesis")
             return inner
         return leaf(value)
 
     def leaf(value):
         if value == "always":
-            return TRUE
-        names, at, scope = value.partition("@")
-        privileges = PRIVILEGES if names == "ANY" else tuple(names.split("|"))
-        if not at or not set(privileges) <= set(PRIVILEGES):
-            raise NotationError(f"{value!r} is no requirement")
+            return Always()
+        names, _, scope = value.partition("@")
+        privileges = tuple(Privilege) if names == "ANY" else tuple(map(Privilege, names.split("|")))
         if scope == "self-or-below" and names == "ANY":
-            return any_privilege_at_or_below(kind)
-        where, _, entity_kind = scope.partition(":")
-        if where == "all-live" and len(privileges) == 1 and entity_kind in ("", *OPERATIONS):
-            return privilege_on_all_live(privileges[0], entity_kind)
-        if scope not in SCOPES:
-            raise NotationError(f"{scope!r} is no scope")
-        return any_of_privileges(kind, privileges, scope)
+            return HasAtOrBelow()
+        where, _, kind = scope.partition(":")
+        if where == "all-live" and len(privileges) == 1 and kind in ("", *OPERATIONS):
+            return HasOnAllLive(privileges[0], kind or None)
+        return Has(privileges, Scope(scope))
 
-    formula = alternatives()
+    expression = alternatives()
     if rest:
-        raise NotationError(f"{text!r} goes on after its end")
-    return formula
+        raise ValueError(f"{text!r} goes on after its end")
+    return expression
 
 
-# The catalogue's expressions
+# The formulas
 # ------------------------------------------------------------------------------------------
 
 
-def formula_of_expression(kind, expression):
-    """Return the formula for an expression of the catalogue, for a target of that kind; None for no rule."""
+def formula_of(kind, expression):
+    """Return the formula for an expression, for a target of that kind.
+
+    A formula is ("atom", name) | ("and", parts) | ("or", parts) | ("not", part). Scopes that mean the same
+    entity for this kind get the same name.
+    """
     match expression:
-        case None:
-            return None
         case Always():
-            return TRUE
+            return ("and", ())
         case Has(privileges, scope):
-            return any_of_privileges(kind, [str(privilege) for privilege in privileges], str(scope))
+            if scope == "parent":
+                scope = PARENTS.get(kind, "namespace")
+            if scope == kind and kind in ("namespace", "application"):
+                scope = "self"
+            return ("or", tuple(("atom", f"{privilege}@{scope}") for privilege in privileges))
         case HasAtOrBelow():
-            return any_privilege_at_or_below(kind)
+            on_target = formula_of(kind, Has(tuple(Privilege)))
+            # a leaf kind contains nothing
+            return on_target if kind in LEAVES else ("or", (on_target, ("atom", "any privilege inside")))
         case HasOnAllLive(privilege, entity_kind):
-            return privilege_on_all_live(str(privilege), entity_kind)
+            return ("atom", f"{privilege} on all live {entity_kind or 'descendants'}")
         case AllOf(parts):
-            return ("and", tuple(formula_of_expression(kind, part) for part in parts))
+            return ("and", tuple(formula_of(kind, part) for part in parts))
         case AnyOf(parts):
-            return ("or", tuple(formula_of_expression(kind, part) for part in parts))
+            return ("or", tuple(formula_of(kind, part) for part in parts))
         case Given(parameter, then):
-            return if_given(str(parameter), formula_of_expression(kind, then))
+            return ("or", (("not", ("atom", f"question names {parameter}")), formula_of(kind, then)))
     raise AssertionError(f"this test does not handle {expression!r}")
 
 
@@ -210,14 +182,15 @@ def differing_facts(first, second):
 @pytest.mark.parametrize("generation", TRANSCRIPTION)
 def test_the_catalogue_and_the_second_transcription_require_the_same(generation, kind, operation):
     text = TRANSCRIPTION[generation][f"{kind}.{operation}"]
-    second = formula_of_text(kind, text)
+    second = parse(text)
     policy = GENERATIONS[generation].policies[kind, operation]
-    first = formula_of_expression(kind, policy.requirement)
 
     assert (policy.kind, policy.operation) == (kind, operation)
-    assert (first is None) == (second is None), f"only one of them has a rule: {text!r}, {policy.requirement}"
-    if first is not None:
-        facts = differing_facts(first, second)
+    assert (policy.requirement is None) == (second is None), (
+        f"only one of them has a rule: {text!r}, {policy.requirement}"
+    )
+    if second is not None:
+        facts = differing_facts(formula_of(kind, policy.requirement), formula_of(kind, second))
         assert facts is None, f"they differ if only {facts} are true: {text!r}, {policy.requirement}"
 
 
@@ -262,9 +235,8 @@ def test_creating_and_deleting_have_the_expected_effects_on_grants(generation):
 # --------------------------------------------------------------------------------------
 
 
-@cache
 def example(text, kind="dataset"):
-    return formula_of_text(kind, text)
+    return formula_of(kind, parse(text))
 
 
 @pytest.mark.parametrize(
@@ -292,41 +264,33 @@ def example(text, kind="dataset"):
     ],
 )
 def test_an_invalid_text_in_the_notation_is_refused(text):
-    with pytest.raises(NotationError):
-        formula_of_text("dataset", text)
+    with pytest.raises(ValueError):
+        parse(text)
 
 
 @pytest.mark.parametrize(
-    ("first", "second"),
+    ("kind", "first", "second"),
     [
-        ("READ@self", "WRITE@self"),
-        ("READ@self", "READ@namespace"),
-        ("READ@self", "always"),
-        ("ANY@self", "READ|WRITE|ADMIN@self"),
-        ("READ@self and READ@namespace", "READ@self or READ@namespace"),
-        ("ADMIN@self", "ADMIN@self and [owner] ADMIN@owner"),
-        ("[new artifact] ADMIN@artifact", "[existing artifact] ADMIN@artifact"),
+        ("dataset", "READ@self", "WRITE@self"),
+        ("dataset", "READ@self", "READ@namespace"),
+        ("dataset", "READ@self", "always"),
+        ("dataset", "ANY@self", "READ|WRITE|ADMIN@self"),
+        ("dataset", "READ@self and READ@namespace", "READ@self or READ@namespace"),
+        ("dataset", "ADMIN@self", "ADMIN@self and [owner] ADMIN@owner"),
+        ("dataset", "[new artifact] ADMIN@artifact", "[existing artifact] ADMIN@artifact"),
         (
+            "dataset",
             "READ@self or READ@namespace and WRITE@namespace",
             "(READ@self or READ@namespace) and WRITE@namespace",
         ),
+        ("namespace", "ADMIN@all-live", "ADMIN@all-live:stream"),
+        ("namespace", "ADMIN@all-live:stream", "ADMIN@all-live:dataset_module"),
+        ("namespace", "ANY@self-or-below", "ANY@self"),
+        ("namespace", "ADMIN@instance", "ADMIN@self"),
     ],
 )
-def test_different_requirements_are_not_equivalent(first, second):
-    assert differing_facts(example(first), example(second)) is not None
-
-
-@pytest.mark.parametrize(
-    ("first", "second"),
-    [
-        ("ADMIN@all-live", "ADMIN@all-live:stream"),
-        ("ADMIN@all-live:stream", "ADMIN@all-live:dataset_module"),
-        ("ANY@self-or-below", "ANY@self"),
-        ("ADMIN@instance", "ADMIN@self"),
-    ],
-)
-def test_different_requirements_on_a_namespace_are_not_equivalent(first, second):
-    assert differing_facts(example(first, "namespace"), example(second, "namespace")) is not None
+def test_different_requirements_are_not_equivalent(kind, first, second):
+    assert differing_facts(example(first, kind), example(second, kind)) is not None
 
 
 @pytest.mark.parametrize(
@@ -334,7 +298,7 @@ def test_different_requirements_on_a_namespace_are_not_equivalent(first, second)
     [
         ("dataset", "(READ@self and READ@namespace) or READ@namespace", "READ@namespace"),
         ("dataset", "READ@parent", "READ@namespace"),
-        ("dataset", "ANY@self-or-below", f"{'|'.join(reversed(PRIVILEGES))}@self"),
+        ("dataset", "ANY@self-or-below", f"{'|'.join(reversed(Privilege))}@self"),
         ("program", "READ@parent", "READ@application"),
         ("namespace", "READ@parent", "READ@instance"),
         ("namespace", "READ@namespace", "READ@self"),
@@ -349,7 +313,7 @@ def test_two_texts_for_the_same_requirement_are_equivalent(kind, first, second):
 def test_a_wrong_expression_is_detected():
     wrong = AllOf((Has((Privilege.READ,)), HasOnAllLive(Privilege.ADMIN, "stream")))
     right = example("READ@self and ADMIN@all-live", "namespace")
-    assert differing_facts(formula_of_expression("namespace", wrong), right) == [
+    assert differing_facts(formula_of("namespace", wrong), right) == [
         "ADMIN on all live stream",
         "READ@self",
     ]

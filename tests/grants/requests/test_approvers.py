@@ -5,7 +5,12 @@ import pytest
 from entities.address import parse_address
 from grants.errors import NotApprover
 from grants.models import RequestState, User, UserGrant
-from grants.requests.approvers import approver_accounts, decidable_requests, requests_to_decide
+from grants.requests.approvers import (
+    approver_accounts,
+    decidable_requests,
+    requests_to_decide,
+    visible_requests,
+)
 from grants.requests.disclosure import view_of
 from grants.stewards.services import add_steward
 from tests.grants.requests.test_requests import approve, request_access
@@ -32,12 +37,13 @@ def test_the_role_approver_decides_about_everything():
     assert approve(request, "grp").state == RequestState.APPROVED
 
 
-@pytest.mark.parametrize("role", ["auditor", "security-administrator", "operator"])
+@pytest.mark.parametrize("role", ["ordinary", "auditor", "security-administrator", "operator"])
 def test_other_roles_decide_about_nothing(role):
     User.objects.filter(username="grp").update(role=role)
     request = request_access()
     assert not decidable_requests(account("grp")).exists()
-    with pytest.raises(NotApprover):
+    assert visible_requests(account("grp")).exists() is (role == "auditor")
+    with pytest.raises(NotApprover, match="may not decide"):
         approve(request, "grp")
 
 
