@@ -114,21 +114,6 @@ def test_a_late_response_does_not_replace_a_newer_one(page):
     expect(page).to_have_url(re.compile("kind=artifact"))
 
 
-def test_the_keyboard_reaches_the_search_and_leaves_a_dialog(page):
-    page.goto("/entities/dataset:sales.orders")
-    page.keyboard.press("/")
-    page.keyboard.type("salaries")
-    page.keyboard.press("Enter")
-    expect(page.get_by_role("link", name="dataset:hr.salaries")).to_be_visible()
-    page.go_back()
-    page.get_by_role("link", name="Revoke READ from user:dee").focus()
-    page.keyboard.press("Enter")
-    expect(page.get_by_role("dialog").get_by_label("Reason", exact=True)).to_be_focused()
-    page.keyboard.press("Escape")
-    expect(page.get_by_role("dialog")).to_be_hidden()
-    expect(page.get_by_role("link", name="Revoke READ from user:dee")).to_be_focused()
-
-
 def test_back_returns_to_the_previous_content(page):
     page.goto("/entities/namespace:sales")
     page.locator("#children").get_by_role("link", name="datasets").click()

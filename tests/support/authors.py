@@ -3,9 +3,12 @@
 from analytics.models import AnalysisRun
 from authzconsole.common.tokens import create_token
 from authzconsole.models import ApiToken
+from entities.address import Address, parse_address
 from entities.models import Entity
+from grants.evaluation.engine import check
 from grants.journal import Author, current_revision
 from grants.models import GroupGrant, JournalLine, Plan, Role, User, UserGrant
+from grants.policies.question import Question
 
 COMMAND = Author("a command", reason="because")
 
@@ -78,3 +81,8 @@ def all_grants() -> set[tuple[str, str, str]]:
         )
         for g in grants
     }
+
+
+def is_permitted(user: str, operation: str, address: Address | str, generation: str = "final") -> bool:
+    target = parse_address(address) if isinstance(address, str) else address
+    return check(Question("user", user, operation, target, generation)).is_permitted

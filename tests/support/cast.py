@@ -81,15 +81,15 @@ def create_sample_tenant() -> dict[str, User]:
             grants_and_revocations(
                 [
                     *ned_grants,
-                    ("user:dee", parse_address("dataset:sales.orders"), Privilege.READ),
+                    ("user:dee", "dataset:sales.orders", Privilege.READ),
                     (
                         "group:operators",
-                        parse_address("program:sales.shop.workflow.daily"),
+                        "program:sales.shop.workflow.daily",
                         Privilege.EXECUTE,
                     ),
-                    ("user:ina", parse_address("dataset:sales.orders"), Privilege.READ),
-                    ("group:operators", parse_address(PLANNED), Privilege.READ),
-                    ("user:dee", parse_address(DELETED), Privilege.WRITE),
+                    ("user:ina", "dataset:sales.orders", Privilege.READ),
+                    ("group:operators", PLANNED, Privilege.READ),
+                    ("user:dee", DELETED, Privilege.WRITE),
                 ]
             ),
         )

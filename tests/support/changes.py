@@ -116,6 +116,14 @@ def create_plan_from_changes(
     return change_set_plan.create(author, ChangeSet.of(*changes), **options)
 
 
+def items_of(plan: Plan) -> list[tuple[str, str, str, str]]:
+    """Return (verb, principal, address, privilege) of each item about a grant, in order."""
+    return [
+        (row.verb, row.principal, str(row.address), str(row.privilege))
+        for row in plan.items.filter(permission__isnull=False).order_by("position")
+    ]
+
+
 def apply_plan(plan: Plan, *, author: Author = COMMAND, shown: Shown | None = None) -> Plan:
     return plan_services.apply_plan(author=author, plan_id=plan.pk, shown=shown)
 

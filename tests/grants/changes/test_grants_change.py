@@ -11,16 +11,15 @@ from entities.services import ensure_entities
 from entities.vocabulary import ADMIN, READ, WRITE
 from grants.bulk_rows import ROWS_PER_STATEMENT
 from grants.errors import ChangeRefused, GrantError, NotAdministrator, StaleBase
-from grants.evaluation.engine import check
 from grants.journal import Author, current_revision, first_break
 from grants.models import JournalLine, Role, User, UserGrant
-from grants.policies.question import Question
 from tests.support.authors import (
     administrator,
     all_grants,
     author_with,
     database_state,
     entity_states,
+    is_permitted,
     lines_after,
 )
 from tests.support.changes import add_grant, change_grants, revoke_grant
@@ -39,7 +38,7 @@ def people():
 
 
 def can_write(name: str) -> bool:
-    return check(Question("user", name, "write", parse_address(ORDERS), "final")).is_permitted
+    return is_permitted(name, "write", ORDERS)
 
 
 def test_a_grant_records_author_time_and_reason_and_changes_the_decision():

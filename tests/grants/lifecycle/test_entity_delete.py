@@ -10,13 +10,18 @@ from entities.models import Entity, State
 from entities.services import ensure_entities
 from entities.vocabulary import Privilege
 from grants.errors import LifecycleError
-from grants.evaluation.engine import check
 from grants.journal import LINES_PER_BATCH, current_revision, first_break
 from grants.lifecycle.forecast import lifecycle_forecast
 from grants.models import GroupGrant, User, UserGrant
 from grants.policies.catalogue import GENERATIONS
-from grants.policies.question import Question
-from tests.support.authors import account, all_grants, database_state, entity_states, lines_after
+from tests.support.authors import (
+    account,
+    all_grants,
+    database_state,
+    entity_states,
+    is_permitted,
+    lines_after,
+)
 from tests.support.changes import active, change_grants, delete_entity, recreate_entity
 from tests.support.expected_generations import EXPECTED
 
@@ -110,14 +115,14 @@ def test_deleting_an_application_deletes_only_its_programs(sales):
 
 @pytest.mark.parametrize("generation", GENERATIONS)
 def test_grants_apply_again_after_recreating_if_the_deletion_kept_them(sales, generation):
-    question = Question(
-        "user", "alice", "EXECUTE", parse_address("program:sales.orders.spark.daily"), generation
-    )
+    program = "program:sales.orders.spark.daily"
     Group.objects.get(name="analysts").user_set.add(account("alice"))
-    assert check(question).is_permitted
-    delete_entity("program:sales.orders.spark.daily", generation=generation)
-    recreate_entity("program:sales.orders.spark.daily", generation=generation)
-    assert check(question).is_permitted is not EXPECTED[generation].deleting_removes_grants
+    assert is_permitted("alice", "EXECUTE", program, generation)
+    delete_entity(program, generation=generation)
+    recreate_entity(program, generation=generation)
+    assert is_permitted("alice", "EXECUTE", program, generation) is not (
+        EXPECTED[generation].deleting_removes_grants
+    )
 
 
 def test_recreating_a_namespace_does_not_recreate_the_entities_inside(sales):

@@ -11,7 +11,6 @@ from entities.models import State
 from entities.selectors import entity_at
 from entities.vocabulary import KINDS, Privilege
 from grants.errors import LifecycleError
-from grants.evaluation.engine import check
 from grants.lifecycle.namespace_deletion import (
     DeletionVerdict,
     StepOutcome,
@@ -20,8 +19,7 @@ from grants.lifecycle.namespace_deletion import (
 )
 from grants.models import GroupGrant, UserGrant
 from grants.policies.catalogue import GENERATIONS
-from grants.policies.question import Question
-from tests.support.authors import all_grants
+from tests.support.authors import all_grants, is_permitted
 from tests.support.cast import create_sample_tenant
 from tests.support.changes import delete_entity
 from tests.support.expected_generations import EXPECTED, Deletion
@@ -126,7 +124,7 @@ def test_deletion_is_complete_exactly_where_it_is_permitted(tenant, generation):
     """
     for namespace in live_namespaces(tenant):
         for user in tenant.users:
-            allowed = check(Question("user", user, "delete", namespace, generation)).is_permitted
+            allowed = is_permitted(user, "delete", namespace, generation)
             assert (
                 deletion_forecast(namespace, user, generation).verdict == DeletionVerdict.COMPLETE
             ) is allowed

@@ -26,6 +26,7 @@ from tests.support.changes import (
     change_grants,
     create_inverse,
     delete_entity,
+    items_of,
     register_entity,
     renew_plan,
     revoke_grant,
@@ -49,13 +50,6 @@ def create_selection_plan(*addresses, change=None, author=COMMAND):
     return selection_plan.create(
         author=author, change=change or bulk_change(), addresses=map(parse_address, addresses)
     )
-
-
-def items(plan):
-    return [
-        (row.verb, row.principal, str(row.address), str(row.privilege))
-        for row in plan.items.order_by("position")
-    ]
 
 
 def addresses_of(plan):
@@ -95,7 +89,7 @@ def test_a_subtree_plan_covers_only_the_selected_kinds_and_the_container_only_on
 def test_existing_grants_are_skipped():
     both = bulk_change(principals=["user:dee", "group:operators"], privileges=["WRITE", "READ"])
     plan = create_subtree_plan(both, kinds=["dataset"], itself=False)
-    assert items(plan) == [
+    assert items_of(plan) == [
         ("grant", "user:dee", CUSTOMERS, "READ"),
         ("grant", "user:dee", CUSTOMERS, "WRITE"),
         ("grant", "user:dee", ORDERS, "WRITE"),
@@ -114,7 +108,7 @@ def test_existing_grants_are_skipped():
 def test_a_revoking_plan_covers_grants_on_deleted_and_planned_addresses():
     revocation = bulk_change("revoke", ["user:ned", "user:dee", "group:operators"], list(Privilege))
     plan = create_subtree_plan(revocation)
-    assert {(principal, address) for _, principal, address, _ in items(plan)} == {
+    assert {(principal, address) for _, principal, address, _ in items_of(plan)} == {
         *(("user:ned", address) for address in SALES),
         ("user:dee", ORDERS),
         ("user:dee", "dataset:sales.legacy"),
@@ -135,7 +129,7 @@ def test_a_selection_plan_has_each_selected_entity_once():
     plan = create_selection_plan(
         CUSTOMERS, "dataset:hr.salaries", CUSTOMERS, change=bulk_change(principals=["user:dee", "user:dee"])
     )
-    assert items(plan) == [
+    assert items_of(plan) == [
         ("grant", "user:dee", "dataset:hr.salaries", "READ"),
         ("grant", "user:dee", CUSTOMERS, "READ"),
     ]

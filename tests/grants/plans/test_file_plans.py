@@ -9,7 +9,7 @@ from grants.models import Plan, User
 from grants.plans.sources import change_file
 from grants.plans.sources.change_file import COLUMNS, SAMPLES, BadChangeFile, file_plan
 from tests.support.authors import COMMAND, all_grants, database_state, entity_states
-from tests.support.changes import apply_plan, renew_plan
+from tests.support.changes import apply_plan, items_of, renew_plan
 
 pytestmark = pytest.mark.usefixtures("cast")
 
@@ -26,13 +26,6 @@ ITEMS = [
 def create(text, **options):
     raw = text if isinstance(text, bytes) else text.encode()
     return file_plan.create(author=COMMAND, raw=raw, **options)
-
-
-def items(plan):
-    return [
-        (row.verb, row.principal, str(row.address), str(row.privilege))
-        for row in plan.items.order_by("position")
-    ]
 
 
 def lines(rows=ITEMS):
@@ -75,7 +68,7 @@ def faults(text):
 )
 def test_csv_and_json_lines_create_the_same_plan(text):
     plan = create(text, name="changes.csv")
-    assert items(plan) == ITEMS
+    assert items_of(plan) == ITEMS
     assert (plan.title, plan.recipe) == (
         "Grant 2 and revoke 1 from changes.csv",
         {"file": "changes.csv", "note": ""},
@@ -86,7 +79,7 @@ def test_csv_and_json_lines_create_the_same_plan(text):
 def test_a_plan_from_a_file_can_be_applied_and_renewed():
     plan = create(HEADER + GOOD)
     assert plan.title == "Grant 2 and revoke 1 from pasted text"
-    assert items(renew_plan(plan)) == ITEMS
+    assert items_of(renew_plan(plan)) == ITEMS
     again = Plan.objects.latest("pk")
     apply_plan(again)
     assert ("user:out", ORDERS, "READ") in all_grants() and entity_states()["dataset:sales.new"] == "planned"
@@ -96,7 +89,9 @@ def test_names_may_contain_commas_quotes_and_spaces():
     name = ' a, "b" '
     User.objects.create(username=name)
     quoted = 'grant,"user: a, ""b"" ",dataset:sales.orders,READ\n'
-    assert items(create(HEADER + quoted)) == items(create(lines([("grant", f"user:{name}", ORDERS, "READ")])))
+    assert items_of(create(HEADER + quoted)) == items_of(
+        create(lines([("grant", f"user:{name}", ORDERS, "READ")]))
+    )
 
 
 def test_all_bad_lines_are_reported_and_no_plan_is_created():
@@ -179,7 +174,7 @@ def test_the_first_hundred_bad_lines_are_shown_and_all_are_counted():
 
 def test_a_repeated_line_is_skipped_and_reported():
     plan = create(HEADER + GOOD + GOOD)
-    assert items(plan) == ITEMS
+    assert items_of(plan) == ITEMS
     assert plan.recipe["note"] == "3 lines repeat earlier lines of the file and are skipped: lines 5, 6, 7."
     assert create(HEADER + GOOD + GOOD.split("\n")[0]).recipe["note"].endswith("and is skipped: line 5.")
 

@@ -15,6 +15,7 @@ from tests.support.changes import (
     change_grants,
     create_inverse,
     delete_entity,
+    items_of,
     recreate_entity,
     renew_plan,
 )
@@ -26,7 +27,7 @@ GHOST = ("user:dee", LEGACY, "WRITE")
 
 
 def items(plan):
-    return [(row.principal, str(row.address), str(row.privilege)) for row in plan.items.order_by("position")]
+    return [item[1:] for item in items_of(plan)]
 
 
 def add_ghost_grants():

@@ -19,6 +19,7 @@ from tests.support.changes import (
     apply_plan,
     change_grants,
     create_inverse,
+    items_of,
     renew_plan,
 )
 
@@ -65,10 +66,7 @@ def test_one_plan_hands_over_revokes_everything_leaves_groups_and_deactivates_an
 
 def test_grants_on_planned_and_deleted_addresses_are_revoked_and_planned_ones_are_handed_over_by_namespace():
     plan = off_board(namespace_heirs={"namespace:sales": ["user:out"]}, stranded_heirs=["user:dee"])
-    items = {
-        (item.verb, item.principal, str(item.address), item.privilege.value)
-        for item in plan.items.filter(permission__isnull=False)
-    }
+    items = set(items_of(plan))
     assert {
         ("revoke", "user:ned", PLANNED, "READ"),
         ("revoke", "user:ned", DELETED, "READ"),

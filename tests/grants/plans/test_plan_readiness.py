@@ -15,7 +15,7 @@ from grants.lifecycle.readiness import active_user_by_name, missing_grants_to_de
 from grants.plans.sources.readiness import readiness_plan
 from grants.policies.catalogue import GENERATIONS
 from grants.policies.question import Question
-from tests.support.authors import COMMAND, account
+from tests.support.authors import COMMAND, account, is_permitted
 from tests.support.changes import apply_plan
 from tests.support.random_tenants import random_tenant, reference_is_permitted, seeds, store_tenant
 
@@ -108,7 +108,7 @@ def test_an_account_that_was_not_a_principal_can_delete_the_namespace_afterwards
     )
     apply_plan(plan)
     assert account("ada").is_principal
-    assert check(Question("user", "ada", "delete", parse_address("namespace:hr"), "final")).is_permitted
+    assert is_permitted("ada", "delete", "namespace:hr")
 
 
 def test_the_number_of_statements_grows_by_batch_not_by_entity(cast):

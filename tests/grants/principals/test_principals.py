@@ -8,11 +8,17 @@ from entities.models import State
 from entities.services import ensure_entities
 from entities.vocabulary import Privilege
 from grants.errors import GrantError, NotAdministrator, PrincipalError
-from grants.evaluation.engine import check
 from grants.models import Role, User
-from grants.policies.question import Question
 from grants.principals.services import set_user_role
-from tests.support.authors import COMMAND, account, administrator, author_with, database_state, lines_after
+from tests.support.authors import (
+    COMMAND,
+    account,
+    administrator,
+    author_with,
+    database_state,
+    is_permitted,
+    lines_after,
+)
 from tests.support.changes import (
     add_grant,
     add_group,
@@ -115,11 +121,10 @@ def test_a_deactivated_user_is_denied_until_activated_again(alice):
     orders = parse_address("dataset:sales.orders")
     ensure_entities(states={orders: State.LIVE})
     add_grant(alice, orders, Privilege.READ)
-    question = Question("user", "alice", "read", orders, "final")
     for active, action in ((False, "user-deactivate"), (True, "user-activate")):
         outcome = set_user_active("alice", active=active)
         assert lines_after(outcome.revision - 1) == [(action, "user:alice", "", "", "")]
-        assert check(question).is_permitted is active
+        assert is_permitted("alice", "read", orders) is active
         assert not set_user_active("alice", active=active).has_changed
 
 

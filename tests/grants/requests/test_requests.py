@@ -36,7 +36,15 @@ from grants.requests.decide import Approval, approve_request, ask_back, deny_req
 from grants.requests.expiry import expire_requests, mark_reminded, requests_to_remind
 from grants.requests.own_steps import answer_question, withdraw_request
 from grants.requests.proposals import effect_of_proposals, proposals_of
-from tests.support.authors import COMMAND, account, all_grants, author_named, database_state, lines_after
+from tests.support.authors import (
+    COMMAND,
+    account,
+    all_grants,
+    author_named,
+    database_state,
+    is_permitted,
+    lines_after,
+)
 from tests.support.changes import activate_generation, add_grant, change_grants, remove_user, set_user_active
 
 pytestmark = pytest.mark.usefixtures("cast")
@@ -69,7 +77,7 @@ def approve(
 
 
 def can_read(name: str, address=ORDERS) -> bool:
-    return check(Question("user", name, "read", address, "final")).is_permitted
+    return is_permitted(name, "read", address)
 
 
 def test_an_approved_request_becomes_an_applied_plan_with_requester_and_approver_in_the_journal():
@@ -386,7 +394,7 @@ def test_an_account_that_is_no_principal_gets_its_first_grant_by_a_request():
     (proposal,) = proposals_of(request.parts.get(), request.subject)
     assert {str(address) for address, _ in proposal.grants} == {"namespace:hr", str(SALARIES)}
     approve(request)
-    assert check(Question("user", "new", "delete", parse_address("namespace:hr"), "final")).is_permitted
+    assert is_permitted("new", "delete", "namespace:hr")
 
 
 def test_too_many_missing_grants_are_refused(monkeypatch):

@@ -6,28 +6,21 @@ import json
 import pytest
 from django.core.management import CommandError, call_command
 
-from entities.address import parse_address
 from entities.vocabulary import ANY
-from grants.evaluation.engine import check
 from grants.models import Plan
-from grants.policies.question import Question
-from tests.support.authors import all_grants
+from tests.support.authors import all_grants, is_permitted
 from tests.support.changes import change_grants
 
 pytestmark = pytest.mark.django_db
 
 MEMBERS = ["plan", "grants", "kept", "beyond_gained", "beyond_lost", "kept_not"]
-SHOP, SALES = parse_address("application:sales.shop"), parse_address("namespace:sales")
+SHOP, SALES = "application:sales.shop", "namespace:sales"
 
 
 def output(name, *arguments):
     out = io.StringIO()
     call_command(name, *arguments, stdout=out)
     return json.loads(out.getvalue())
-
-
-def is_permitted(user, operation, address, generation="final"):
-    return check(Question("user", user, operation, address, generation)).is_permitted
 
 
 def test_a_regrant_keeps_permissions_without_side_effects(cast):
