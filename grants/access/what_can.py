@@ -225,12 +225,12 @@ class AccessibleEntities:
                 counts[kind] = count
         return counts
 
-    def count_of(self, kind: str, operation: str, max_counted: int | None = MAX_COUNTED) -> int:
+    def count_of(self, kind: str, operation: str) -> int:
         """Return the number of entities of this kind on which the operation is permitted, as in `counts`.
 
         Runs one query.
         """
-        return replace(self, where=replace(self.where, operation=operation))._count(kind, max_counted)
+        return replace(self, where=replace(self.where, operation=operation))._count(kind, MAX_COUNTED)
 
     def _count(self, kind: str, max_counted: int | None) -> int:
         if kind in self._few_keys:

@@ -26,7 +26,6 @@ def strandings_of(
     changes: Sequence[EffectChange],
     max_entities: int | None = None,
     affected: AffectedUsers | None = None,
-    number: int = MIN_ADMINISTRATORS,
 ) -> Strandings:
     """Return the entities that the changes strand at the time of the question, before they are made.
 
@@ -36,7 +35,7 @@ def strandings_of(
     counts: dict[int, int] = {}
 
     def counted() -> Iterator[Stranded]:
-        for row in stranded_entities(changes, affected, number):
+        for row in stranded_entities(changes, affected):
             counts[row.admin_count] = counts.get(row.admin_count, 0) + 1
             yield row
 
@@ -51,9 +50,8 @@ def strandings_of(
 def stranded_entities(
     changes: Sequence[EffectChange],
     affected: AffectedUsers | None = None,
-    number: int = MIN_ADMINISTRATORS,
 ) -> Iterator[Stranded]:
-    """Yield the live entities that have fewer than `number` administrators after the changes, and fewer than
+    """Yield the live entities that have fewer than MIN_ADMINISTRATORS administrators after the changes, and fewer than
     before them or than a new entity needs.
 
     changes, affected: see `strandings_of`. Runs up to seven queries for every ENTITIES_PER_CHUNK entities on
@@ -69,16 +67,14 @@ def stranded_entities(
     holders = AffectedHolders(affected, nodes)
     for candidates in _candidates(affected, [nodes.by_address[address] for address in changed]):
         holders.load(node.pk for node in candidates)
-        losses = {
-            node: count
-            for node in candidates
-            if (count := _loss(node, holders, affected, number)) is not None
-        }
+        losses = {node: count for node in candidates if (count := _loss(node, holders, affected)) is not None}
         holders.forget(node.pk for node in candidates)
-        others = admin_sources([node.pk for node in losses], number, except_users=affected.ids("user"))
+        others = admin_sources(
+            [node.pk for node in losses], MIN_ADMINISTRATORS, except_users=affected.ids("user")
+        )
         for node, count in losses.items():
             count += len({source.user for source in others[node.pk]})
-            if count < number:
+            if count < MIN_ADMINISTRATORS:
                 yield Stranded(node.address, count)
 
 
@@ -86,7 +82,7 @@ def _order(row: Stranded) -> tuple[int, str, str]:
     return row.admin_count, row.address.kind, row.address.key
 
 
-def _loss(node: Node, holders: AffectedHolders, affected: AffectedUsers, number: int) -> int | None:
+def _loss(node: Node, holders: AffectedHolders, affected: AffectedUsers) -> int | None:
     """Return how many of the affected users are administrators afterwards; None if the changes cannot strand
     the entity.
     """
@@ -97,7 +93,7 @@ def _loss(node: Node, holders: AffectedHolders, affected: AffectedUsers, number:
         (held[NUMBERS[Privilege.ADMIN]] & situation.known).bit_count()
         for held, situation in zip(holders.holders_on(node.pk), affected.situations[:2], strict=False)
     )
-    return after if after < number and (after < before or not is_live_before) else None
+    return after if after < MIN_ADMINISTRATORS and (after < before or not is_live_before) else None
 
 
 def _addresses_that_can_be_stranded(affected: AffectedUsers) -> set[Address]:

@@ -72,10 +72,10 @@ def delete_restored_strandings(plan: Plan, revision: int) -> None:
         plan.strandings.filter(pk__in=chunk).delete()
 
 
-def stranded_entities(plan: Plan, *, max_rows: int, first_row: int = 0) -> list[Stranded]:
-    """Return a page of the entities that the plan strands.
+def stranded_entities(plan: Plan, *, max_rows: int) -> list[Stranded]:
+    """Return the first entities that the plan strands.
 
     Entities without an administrator come first. Runs one query.
     """
-    rows: QuerySet = plan.strandings.order_by("admins_left", "kind", "key")[first_row : first_row + max_rows]
+    rows: QuerySet = plan.strandings.order_by("admins_left", "kind", "key")[:max_rows]
     return [Stranded(Address(row.kind, row.key), row.admins_left) for row in rows]

@@ -179,7 +179,6 @@ def create_plan_of_regrants(
     before: Generation,
     after: Generation,
     prefer: Prefer = Prefer.NARROWEST,
-    scope: RegrantScope | None = None,
 ) -> tuple[Plan | None, Regrants]:
     """Create the plan, computed from the current data.
 
@@ -187,7 +186,7 @@ def create_plan_of_regrants(
     """
     check_administrator(author)
     revision = current_revision()
-    regrants = compute_regrants(before, after, prefer=prefer, scope=scope, max_grants=MAX_PLAN_ITEMS)
+    regrants = compute_regrants(before, after, prefer=prefer, max_grants=MAX_PLAN_ITEMS)
     if not regrants.grants:
         return None, regrants
     draft = PlanDraft(
