@@ -190,7 +190,7 @@ def _insert_items(plan: Plan, draft: PlanDraft) -> dict[str, int]:
         principals |= _existing_principals(batch, principals)
         _check_periods(plan, batch)
         entities = entities_at(change.address for change in batch if isinstance(change, Grant | Revoke))
-        stored = _stored_periods(batch, principals, entities)
+        stored = stored_periods(batch, principals, entities)
         rows = []
         for change in batch:
             count += 1
@@ -237,7 +237,7 @@ def _item_columns(change: Change) -> tuple:
     return change.verb, *row, *map(database_time, period)
 
 
-def _stored_periods(
+def stored_periods(
     changes: Sequence[Change], principals: Mapping[str, User | Group], entities: Mapping[Address, Entity]
 ) -> dict[Key, Validity]:
     """Return the periods of the grants and memberships that exist, by the keys of the changes."""

@@ -3,14 +3,14 @@
 An approval creates and applies a plan in the same transaction.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from django.db.models import Q
-
+from entities.selectors import entities_at
 from grants.active_generation import active_generation
 from grants.authority.four_eyes import check_approval
+from grants.change_set import Grant, Join, principals_of
 from grants.changes import Shown
 from grants.errors import EffectChanged, NotApprover, RequestError
 from grants.journal import Author
@@ -21,13 +21,10 @@ from grants.models import (
     Plan,
     RequestEventKind,
     RequestState,
-    UserGrant,
-    privilege_of,
 )
 from grants.plans.apply import write_plan
-from grants.plans.create import PlanDraft, PlanOrigin, store_plan
-from grants.principal_names import MAX_REASON_CHARACTERS
-from grants.querysets import memberships
+from grants.plans.create import PlanDraft, PlanOrigin, store_plan, stored_periods
+from grants.principal_names import MAX_REASON_CHARACTERS, principals_by_name
 from grants.requests.approvers import ApproverScope, approver_scope, is_own
 from grants.requests.proposals import Proposal, changes_of, proposals_of, wanted_pairs
 from grants.requests.steps import (
@@ -37,7 +34,7 @@ from grants.requests.steps import (
     request_transaction,
     stored_text,
 )
-from grants.validity import VALIDITY_COLUMNS, Validity, time_in_words
+from grants.validity import Validity, time_in_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,15 +198,14 @@ def _apply(
     chosen = list(chosen)
     if all(proposal.is_empty for _, proposal in chosen):
         return None
-    _check_shortens_nothing(request, [proposal for _, proposal in chosen], valid_until)
+    changes = changes_of(request.subject, [proposal for _, proposal in chosen], Validity(None, valid_until))
+    _check_shortens_nothing(request, changes, valid_until)
     parts = [part for part, _ in chosen]
     wanted = wanted_pairs(parts)
     reason = "; ".join(filter(None, [f"{request} of {request.principal}: {request.reason}", comment]))
     draft = PlanDraft(
         title=f"{request} of {request.principal}: {', '.join(part.title for part in parts)}",
-        changes=changes_of(
-            request.subject, [proposal for _, proposal in chosen], Validity(None, valid_until)
-        ),
+        changes=changes,
         recipe={
             "request": request.pk,
             "subject": request.subject.username,
@@ -223,33 +219,24 @@ def _apply(
 
 
 def _check_shortens_nothing(
-    request: AccessRequest, proposals: Iterable[Proposal], valid_until: datetime | None
+    request: AccessRequest, changes: Sequence[Grant | Join], valid_until: datetime | None
 ) -> None:
     """Raise RequestError if a grant or a membership that begins later would end earlier than now, because it
     gets a new period.
 
-    Runs two queries if the access has an end, otherwise none.
+    Runs the queries of `stored_periods` and three more if the access has an end, otherwise none.
     """
     if valid_until is None:
         return
-    wanted = {f"{privilege} on {address}" for proposal in proposals for address, privilege in proposal.grants}
-    groups = {proposal.group for proposal in proposals if proposal.group}
-    lasts_longer = Q(valid_until=None) | Q(valid_until__gt=valid_until)
-    grants = UserGrant.objects.filter(
-        lasts_longer,
-        user=request.subject,
-        content_object__key__among=[address.key for proposal in proposals for address, _ in proposal.grants],
-    )
-    joined = memberships().filter(lasts_longer, user=request.subject, group__name__in=groups)
-    held = {
-        f"{privilege_of(permission)} on {kind}:{key}": Validity(*period)
-        for kind, key, permission, *period in grants.values_list(
-            "content_object__kind", "content_object__key", "permission_id", *VALIDITY_COLUMNS
-        )
-    }
-    later = {what: period for what, period in held.items() if what in wanted} | {
-        f"a membership in group:{name}": Validity(*period)
-        for name, *period in joined.values_list("group__name", *VALIDITY_COLUMNS)
+    principals = principals_by_name({name for change in changes for name in principals_of(change)})
+    entities = entities_at(change.address for change in changes if isinstance(change, Grant))
+    stored = stored_periods(changes, principals, entities)
+    later = {
+        f"a membership in group:{change.group}"
+        if isinstance(change, Join)
+        else f"{change.privilege} on {change.address}": period
+        for change in changes
+        if (period := stored.get(change.key)) and (not period.valid_until or period.valid_until > valid_until)
     }
     if later:
         what, period = min(later.items())

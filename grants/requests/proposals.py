@@ -4,7 +4,6 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import cast
 
 from django.contrib.auth.models import Group
 
@@ -17,7 +16,8 @@ from grants.errors import EffectTooLarge, RequestError
 from grants.evaluation.engine import check_summary
 from grants.evaluation.missing_summary import summary_facts
 from grants.models import AccessRequestPart, User
-from grants.policies.explain import MissingGrant, grant_order, minimal_grant_sets
+from grants.plans.sources.answer import MAX_GRANTS_TO_COMPARE, narrowness, shortest_ways
+from grants.policies.explain import MissingGrant
 from grants.policies.policy import Generation
 from grants.policies.question import Question, question_from_json
 from grants.querysets import memberships
@@ -26,8 +26,6 @@ from grants.validity import Validity, at_time, in_force_condition
 
 MAX_GRANTS_PER_PART = 1_000
 NO_LIMITS = Validity()
-# only short alternatives are compared
-MAX_GRANTS_TO_COMPARE, MAX_ALTERNATIVES = 20, 16
 _TOO_MANY = (
     "{0} grants are missing to {1}, which is too many for a request: an administrator can plan a bulk change"
 )
@@ -116,14 +114,15 @@ def _current_proposals(part: AccessRequestPart, subject: User, generation: Gener
         raise RequestError(_TOO_MANY.format(f"{total:,}", part.title))
     # of an account that is not a principal yet too, because its first grant makes it one
     facts = summary_facts(question, MAX_GRANTS_PER_PART + 1)
-    sets = sorted(minimal_grant_sets(question.policy.requirement, question, facts), key=len)[
-        :MAX_ALTERNATIVES
-    ]
-    if any(len(grants) > MAX_GRANTS_PER_PART for grants in sets):
+    ways = shortest_ways(question, facts)
+    if any(len(grants) > MAX_GRANTS_PER_PART for grants in ways):
         raise RequestError(_TOO_MANY.format(f"more than {MAX_GRANTS_PER_PART:,}", part.title))
-    # the facts list every missing grant
-    ways = [tuple(sorted(cast(frozenset[MissingGrant], grants), key=grant_order)) for grants in sets]
-    return _narrowest_first(ways, subject, part, generation)
+    is_compared = all(len(grants) <= MAX_GRANTS_TO_COMPARE for grants in ways)
+    proposals = [
+        Proposal(grants, beyond=_beyond(grants, subject, part, generation) if is_compared else None)
+        for grants in ways
+    ]
+    return sorted(proposals, key=narrowness)
 
 
 def _membership_proposals(group: str, subject: User, until: datetime | None) -> list[Proposal]:
@@ -141,20 +140,6 @@ def _membership_proposals(group: str, subject: User, until: datetime | None) -> 
         .exists()
     )
     return [Proposal()] if is_member else [Proposal(group=group)]
-
-
-def _narrowest_first(
-    ways: list[tuple[MissingGrant, ...]], subject: User, part: AccessRequestPart, generation: Generation
-) -> list[Proposal]:
-    is_compared = all(len(grants) <= MAX_GRANTS_TO_COMPARE for grants in ways)
-    proposals = [
-        Proposal(grants, beyond=_beyond(grants, subject, part, generation) if is_compared else None)
-        for grants in ways
-    ]
-    return sorted(
-        proposals,
-        key=lambda way: (way.beyond or 0, len(way.grants), [grant_order(grant) for grant in way.grants]),
-    )
 
 
 def _beyond(

@@ -1,6 +1,6 @@
 """Create plans with the missing grants of a denied question."""
 
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 from grants.change_set import grants_to
 from grants.effects.effect import effect_of
@@ -12,6 +12,7 @@ from grants.lifecycle.readiness import missing_grants_of
 from grants.plans.choices import PlanChoice
 from grants.plans.create import MAX_PLAN_ITEMS, PlanDraft, PlanOrigin, plan_source
 from grants.policies.catalogue import generation_by_name
+from grants.policies.decide import Facts
 from grants.policies.explain import MissingGrant, grant_order, minimal_grant_sets
 from grants.policies.question import Question
 
@@ -97,21 +98,27 @@ def alternatives_of(question: Question) -> list[Alternative]:
     if requirement is None or not 0 < total <= min(MAX_GRANTS_TO_COMPARE, MAX_PLAN_ITEMS):
         return []
     facts = gather_facts([question], explained=True)[0]
-    sets = sorted(minimal_grant_sets(requirement, question, facts), key=len)[:MAX_ALTERNATIVES]
-    if len(sets) < 2:
+    ways = shortest_ways(question, facts)
+    if len(ways) < 2:
         return []
     try:
-        # explained facts list every missing grant
-        alternatives = [
-            _alternative(question, tuple(sorted(cast("GrantsOnly", grants), key=grant_order)))
-            for grants in sets
-        ]
+        return sorted((_alternative(question, grants) for grants in ways), key=narrowness)
     except EffectTooLarge:
         return []
-    return sorted(
-        alternatives,
-        key=lambda way: (way.beyond, len(way.grants), [grant_order(grant) for grant in way.grants]),
-    )
+
+
+def shortest_ways(question: Question, facts: Facts) -> list[tuple[MissingGrant, ...]]:
+    """Return the shortest sets of grants that permit a denied question, at most MAX_ALTERNATIVES.
+
+    The facts list every missing grant.
+    """
+    sets = sorted(minimal_grant_sets(question.policy.requirement, question, facts), key=len)
+    return [tuple(sorted(cast("GrantsOnly", grants), key=grant_order)) for grants in sets[:MAX_ALTERNATIVES]]
+
+
+def narrowness(way: Any) -> tuple:
+    """Return the sort key of ways with `beyond` and `grants`, the narrowest first."""
+    return way.beyond or 0, len(way.grants), [grant_order(grant) for grant in way.grants]
 
 
 def answer_choices(question: Question) -> list[PlanChoice]:
