@@ -27,7 +27,7 @@ from entities.vocabulary import Privilege
 from grants.access.access_lists import AccessList, Target
 from grants.access.paths import Path, Ways
 from grants.access.what_can import AccessibleEntities, EntityFilter, kinds_in_byte_order
-from grants.access.who_can import PATH_KINDS, PeopleFilter
+from grants.access.who_can import PATH_KINDS, PeopleFilter, access_of_users
 from grants.active_generation import active_generation
 from grants.authority.stewards import only_namespace, stewarded_namespaces
 from grants.history import at_moment
@@ -265,20 +265,38 @@ class WhoCan(AccessRows):
         )
 
     def page(self, after, max_rows: int):
-        rows, position = self.access.operation_page(after, max_rows)
-        return [
-            Permission(
-                row.address, row.operation, self.generation, row.access.ways[row.operation], row.access.user
-            )
-            for row in rows
-        ], position
+        """Return a page, and (kind, key, user, operation) of its last row; the operation is None after all those
+        of a user.
+        """
+        rows: list[Permission] = []
+        position = None
+        if after is not None:
+            kind, key, user, operation = after
+            position, people = (kind, key, user), self.access.people(Address(kind, key))
+            if operation is not None:
+                (access,) = access_of_users([user], people.address, self.generation, people.operations)
+                others = self._permitted([(people.address, people.matching(access))])
+                rows += [row for row in others if row.operation > operation]
+        while len(rows) <= max_rows:
+            page = self.access.page(position, max(10, max_rows // 4))
+            rows += self._permitted(page.rows)
+            position = page.next_position
+            if position is None or not page.rows:
+                break
+        if len(rows) > max_rows:
+            last = rows[max_rows - 1]
+            return rows[:max_rows], (last.entity.kind, last.entity.key, last.user, last.operation)
+        return rows, None if position is None else (*position, None)
 
     def permissions(self) -> Iterator[Permission]:
-        access = self.access
+        return self._permitted(self.access.all_rows(self.rows_per_read), is_complete=True)
+
+    def _permitted(self, rows: Iterable, *, is_complete: bool = False) -> Iterator[Permission]:
         return (
-            Permission(address, operation, access.generation, ways, found.user, is_complete=True)
-            for address, found in access.all_rows(self.rows_per_read)
-            for operation, ways in found.ways.items()
+            Permission(address, operation, self.generation, ways, access.user, is_complete=is_complete)
+            for address, access in rows
+            if access is not None
+            for operation, ways in access.ways.items()
         )
 
 

@@ -9,19 +9,16 @@ from entities.address import Address
 from entities.models import State
 from entities.selectors import entity_at, subtree_of
 from grants.access.what_can import kinds_in_byte_order
-from grants.access.who_can import PeopleFilter, PeopleWithAccess, UserAccess, access_of_users
+from grants.access.who_can import PeopleFilter, PeopleWithAccess, UserAccess
 from grants.policies.policy import Generation
 
 # A page of a set ends after this many entities, so that its cost is limited even if no user can access them.
 MAX_ENTITIES_PER_PAGE = 100
 KEYS_PER_QUERY = 100
-USERS_PER_PAGE = 10
 
 # (kind, key, name of the user): the last user of a page. Without a name: the list continues after this
 # entity.
 Position = tuple[str, str, str | None]
-# (kind, key, name of the user, operation): the last row of a page of operations
-OperationPosition = tuple[str, str, str | None, str | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,47 +117,3 @@ class AccessList:
             if page.next_position is None:
                 return
             position = page.next_position
-
-    def operation_page(
-        self, after: OperationPosition | None, max_rows: int
-    ) -> tuple[list["OperationRow"], OperationPosition | None]:
-        """Return a page with a row for each operation of a user, and the position of the next page; None on
-        the last page.
-        """
-        rows: list[OperationRow] = []
-        position: Position | None = None
-        if after is not None:
-            kind, key, user, operation = after
-            position = kind, key, user
-            if user is not None and operation is not None:
-                people = self.people(Address(kind, key))
-                access = people.matching(
-                    access_of_users([user], people.address, self.generation, people.operations)[0]
-                )
-                rows += [row for row in _operation_rows(people.address, access) if row.operation > operation]
-        while len(rows) <= max_rows:
-            page = self.page(position, max(USERS_PER_PAGE, max_rows // 4))
-            rows += [row for address, access in page.rows for row in _operation_rows(address, access)]
-            position = page.next_position
-            if position is None or not page.rows:
-                break
-        if len(rows) > max_rows:
-            return rows[:max_rows], rows[max_rows - 1].position
-        return rows, None if position is None else (*position, None)
-
-
-@dataclass(frozen=True, slots=True)
-class OperationRow:
-    """One operation that a user may perform on an entity."""
-
-    address: Address
-    access: UserAccess
-    operation: str
-
-    @property
-    def position(self) -> OperationPosition:
-        return self.address.kind, self.address.key, self.access.user, self.operation
-
-
-def _operation_rows(address: Address, access: UserAccess | None) -> list[OperationRow]:
-    return [] if access is None else [OperationRow(address, access, operation) for operation in access.ways]

@@ -1,18 +1,17 @@
 """List what a principal can do: the live entities with the operations that are permitted on them.
 
 `all_permissions` yields everything. `AccessibleEntities` lists the entities page by page, and counts them. A page is
-computed in one of two ways: from the grants, if they lead to few entities, or by checking the entities in order, if
-the first ones fill the page. The number of grants of the principal decides which way is tried first.
+computed as for an AuthZEN search (`grants.evaluation.authzen_search`).
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
 from itertools import islice
 
-from django.db.models import CharField, QuerySet, Value
+from django.db.models import Q, QuerySet
 
 from entities.address import Address
 from entities.models import Entity, State
@@ -21,7 +20,7 @@ from entities.vocabulary import ANY, KINDS, Privilege
 from grants.access.loading import permitted_operations
 from grants.access.paths import Ways
 from grants.access.requirements import any_of_requirements, operations_by_requirement
-from grants.evaluation.authzen_search import KeySearch
+from grants.evaluation.authzen_search import FEW_GRANTS, KeySearch
 from grants.evaluation.effective_grants import GrantTable, grant_tables, has_at_most
 from grants.evaluation.entity_filters import VISIBILITY_OPERATIONS, EntityConditions, candidate_queries
 from grants.evaluation.facts import gather_facts
@@ -34,6 +33,8 @@ from grants.validity import at_time
 
 # Entities on which the operations are decided together.
 ENTITIES_PER_BATCH = 500
+# the requirement of a kind without a rule
+NOTHING = AnyOf(())
 
 
 def kinds_in_byte_order() -> list[str]:
@@ -60,7 +61,7 @@ def _permissions_on_kind(
 ) -> Iterator[tuple[str, str]]:
     grouped = operations_by_requirement(generation, kind)
     combined = any_of_requirements(grouped, kind)
-    if combined == AnyOf(()):
+    if combined == NOTHING:
         return
     condition = fold(combined, EntityConditions(tables, [kind]))
     rows = (
@@ -86,12 +87,8 @@ def _permissions_on_kind(
 MAX_COUNTED = 10_000
 # Entities are counted at once for a principal with at most this many effective grants.
 MAX_GRANTS_TO_COUNT = 5_000
-# With at most this many grants, all entities that they lead to are read; limits of keys that are read from
-# grants.
-FEW_GRANTS, MAX_KEYS_OF_FEW_GRANTS, MAX_KEYS = 400, 5_000, 50_000
-# Entities that are checked in order before another way is tried.
-FEW_ENTITIES, MANY_ENTITIES = 500, 20_000
-KEYS_PER_QUERY = 500
+# With few grants, all entities that they lead to are read, up to this number.
+MAX_KEYS_OF_FEW_GRANTS = 5_000
 # Grants inside a container that are loaded for each holder; a page has up to 50 containers.
 PATHS_PER_HOLDER = 10
 ROWS_PER_PAGE = 200
@@ -233,11 +230,16 @@ class AccessibleEntities:
         return replace(self, where=replace(self.where, operation=operation))._count(kind, MAX_COUNTED)
 
     def _count(self, kind: str, max_counted: int | None) -> int:
-        if kind in self._few_keys:
-            return len(self._few_keys[kind])
-        rows = self._rows(kind, row_by_row=False)
-        if rows is None:
+        requirement = self._requirement(kind)
+        if requirement == NOTHING:
             return 0
+        keys = self._few_keys(kind)
+        if keys is not None:
+            return len(keys)
+        conditions = EntityConditions(self.tables or (), [kind])
+        queries = candidate_queries(requirement, conditions)
+        is_listed = fold(requirement, conditions) if queries is None else Q(key__in=union_all(queries))
+        rows = self._live_entities().filter(is_listed, kind=kind)
         return rows.count() if max_counted is None else rows[: max_counted + 1].count()
 
     def _addresses(self, after: Address | None, max_rows: int) -> Iterator[Address]:
@@ -254,90 +256,39 @@ class AccessibleEntities:
                 last = keys[-1]
 
     def _keys(self, kind: str, after: str, max_rows: int) -> list[str]:
-        requirement = self.requirement(kind)
-        if requirement is None:
+        if self._requirement(kind) == NOTHING:
             return []
-        if kind in self._few_keys:
-            return self._few_keys[kind][bisect_right(self._few_keys[kind], after) :][:max_rows]
-        search = KeySearch(requirement, self.tables or (), kind)
+        keys = self._few_keys(kind)
+        if keys is not None:
+            return keys[bisect_right(keys, after) :][:max_rows]
+        if not self.is_quickly_counted and self._is_empty(kind):
+            return []
+        return self._search(kind).first_keys(after, max_rows)[0]
 
-        def from_entities(max_entities: int | None) -> list[str] | None:
-            return search.keys_from_entities(self.live_entities(), after, max_rows, max_entities)
+    def _search(self, kind: str) -> KeySearch:
+        return KeySearch(self._requirement(kind), self.tables or (), kind, self._live_entities())
 
-        def from_grants() -> list[str] | None:
-            keys = search.keys_from_grants(MAX_KEYS)
-            if keys is None:
-                return None
-            return self._matching_keys(kind, keys[bisect_right(keys, after) :], max_rows)
+    def _few_keys(self, kind: str) -> list[str] | None:
+        """Return all keys of a kind, sorted, if there are few grants and these lead to few entities; otherwise
+        None.
 
-        attempts: list[Callable[[], list[str] | None]] = [lambda: from_entities(None)]
+        Runs one query, and one for each KEYS_PER_QUERY keys, once.
+        """
         if not self._has_few_grants:
-            attempts = [from_grants, *attempts]
-            if not self.is_quickly_counted:
-                attempts = [
-                    lambda: [] if self._is_empty(kind) else None,
-                    lambda: from_entities(MANY_ENTITIES),
-                    *attempts,
-                ]
-            attempts = [lambda: from_entities(FEW_ENTITIES), *attempts]
-        return next(keys for attempt in attempts if (keys := attempt()) is not None)
+            return None
+        if kind not in self._known_keys:
+            search = self._search(kind)
+            keys = search.keys_from_grants(MAX_KEYS_OF_FEW_GRANTS)
+            self._known_keys[kind] = None if keys is None else search.listed_keys(keys, len(keys))
+        return self._known_keys[kind]
 
-    def _matching_keys(self, kind: str, keys: list[str], max_rows: int) -> list[str]:
-        """Return the first of these sorted keys that match the filter. Runs one query for each `KEYS_PER_QUERY`."""
-        found: list[str] = []
-        rows = self.entities(kind).order_by("key").values_list("key", flat=True)
-        for start in range(0, len(keys), KEYS_PER_QUERY):
-            found += rows.filter(key__among=keys[start : start + KEYS_PER_QUERY])
-            if len(found) >= max_rows:
-                break
-        return found[:max_rows]
+    @cached_property
+    def _known_keys(self) -> dict[str, list[str] | None]:
+        return {}
 
     @cached_property
     def _has_few_grants(self) -> bool:
         return has_at_most(FEW_GRANTS, self.tables or ())
-
-    @cached_property
-    def _few_keys(self) -> dict[str, list[str]]:
-        """All keys of each kind, sorted, if there are few grants and these lead to few entities.
-
-        Kinds of which the entities cannot be found from the grants are absent. Runs one query, and one for
-        each `KEYS_PER_QUERY`.
-        """
-        if not self._has_few_grants:
-            return {}
-        queries = []
-        keys: dict[str, list[str]] = {}
-        for kind in self.kinds:
-            requirement = self.requirement(kind)
-            found = requirement and candidate_queries(
-                requirement, EntityConditions(self.tables or (), [kind])
-            )
-            if found is not None:
-                keys[kind] = []
-                queries += [
-                    rows.annotate(of_kind=Value(kind, CharField())).values_list(
-                        "key" if rows.model is Entity else f"{kind}__key", "of_kind"
-                    )
-                    for rows in found
-                ]
-        if not queries:
-            return {}
-        candidates = list(
-            (queries[0].union(*queries[1:]) if len(queries) > 1 else queries[0])[: MAX_KEYS_OF_FEW_GRANTS + 1]
-        )
-        if len(candidates) > MAX_KEYS_OF_FEW_GRANTS:
-            return {}
-        addresses = {Address(kind, key) for key, kind in candidates}
-        for start in range(0, len(candidates), KEYS_PER_QUERY):
-            chunk = candidates[start : start + KEYS_PER_QUERY]
-            rows = self.live_entities().filter(
-                kind__in={kind for _, kind in chunk}, key__among=[key for key, _ in chunk]
-            )
-            for kind, key in rows.values_list("kind", "key"):
-                if Address(kind, key) in addresses and kind in keys:
-                    addresses.discard(Address(kind, key))
-                    keys[kind].append(key)
-        return {kind: sorted(found) for kind, found in keys.items()}
 
     def _is_empty(self, kind: str) -> bool:
         """Return whether the principal can do nothing with any entity of this kind, in any state.
@@ -348,14 +299,14 @@ class AccessibleEntities:
         queries = candidate_queries(requirement, EntityConditions(self.tables or (), [kind], by_kind=True))
         return queries is not None and not any(rows[:1] for rows in queries)
 
-    def requirement(self, kind: str) -> Expression | None:
-        """Return the requirement that an entity of this kind must meet to be listed; None if no operation has
-        a rule.
+    def _requirement(self, kind: str) -> Expression:
+        """Return the requirement that an entity of this kind must meet to be listed; NOTHING if no operation
+        has a rule.
         """
         operations = [self.where.operation] if self.where.operation else None
         combined = any_of_requirements(operations_by_requirement(self.generation, kind, operations), kind)
-        if combined == AnyOf(()):
-            return None
+        if combined == NOTHING:
+            return combined
         parts = [combined]
         if self.where.privilege:
             parts.insert(0, Has((Privilege[self.where.privilege],)))
@@ -364,14 +315,8 @@ class AccessibleEntities:
             parts.append(any_of_requirements([*showing, Has(ANY)], kind))
         return AllOf(tuple(parts)) if len(parts) > 1 else combined
 
-    def entities(self, kind: str) -> QuerySet[Entity]:
-        """Return the live entities of this kind that match the filter.
-
-        The grants of the principal do not matter.
-        """
-        return self.live_entities().filter(kind=kind)
-
-    def live_entities(self) -> QuerySet[Entity]:
+    def _live_entities(self) -> QuerySet[Entity]:
+        """Return the live entities that match the filter, whatever the principal can do."""
         rows = Entity.objects.all() if not self.where.text else matching_entities(self.where.text).order_by()
         if self.where.namespace:
             name = self.where.namespace
@@ -388,15 +333,3 @@ class AccessibleEntities:
             .first()
         )
         return namespace or 0
-
-    def _rows(self, kind: str, *, row_by_row: bool) -> QuerySet[Entity] | None:
-        requirement = self.requirement(kind)
-        if requirement is None:
-            return None
-        rows = self.entities(kind)
-        queries = candidate_queries(requirement, EntityConditions(self.tables or (), [kind]))
-        if queries is not None:
-            return rows.filter(key__in=union_all(queries))
-        return rows.filter(
-            fold(requirement, EntityConditions(self.tables or (), [kind], row_by_row=row_by_row))
-        )

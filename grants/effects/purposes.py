@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from entities.address import Address
 from entities.vocabulary import ANY
@@ -17,21 +16,22 @@ from grants.policies.policy import Generation
 DELETING_OPERATIONS = ("delete", "drop")
 
 
-class Purpose(Protocol):
+class Purpose:
     """The purpose of changes. reference: a generation with which the decisions before the changes are
     compared; usually None.
     """
 
-    reference: Generation | None
+    reference: Generation | None = None
 
     def intended_users(
         self, affected: AffectedUsers, address: Address, operation: str, effect: OperationEffect
     ) -> int:
         """Return the mask of the users with an intended change of this decision."""
+        raise NotImplementedError
 
 
 @dataclass
-class NamedChanges:
+class NamedChanges(Purpose):
     """The intended changes: decisions about the addresses of grants and revocations, for the principals of
     these.
 
@@ -40,7 +40,6 @@ class NamedChanges:
     """
 
     changes: Iterable[EffectChange]
-    reference: Generation | None = None
     _masks: dict[Address, int] | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
@@ -70,7 +69,7 @@ class NamedChanges:
 
 
 @dataclass(frozen=True)
-class AnswerQuestion:
+class AnswerQuestion(Purpose):
     """The intended change: one user may perform one operation on one entity. user: a name; empty if the
     subject is a group.
     """
@@ -78,7 +77,6 @@ class AnswerQuestion:
     user: str
     operation: str
     address: Address
-    reference: Generation | None = None
 
     def intended_users(
         self, affected: AffectedUsers, address: Address, operation: str, effect: OperationEffect
@@ -87,7 +85,7 @@ class AnswerQuestion:
 
 
 @dataclass(frozen=True)
-class AnswerQuestions:
+class AnswerQuestions(Purpose):
     """The intended changes: one user may perform these operations. user: a name.
 
     wanted: (address, operation or privilege). A privilege intends every operation on its address. What the
@@ -96,7 +94,6 @@ class AnswerQuestions:
 
     user: str
     wanted: frozenset[tuple[Address, str]]
-    reference: Generation | None = None
 
     def intended_users(
         self, affected: AffectedUsers, address: Address, operation: str, effect: OperationEffect
@@ -108,12 +105,11 @@ class AnswerQuestions:
 
 
 @dataclass(frozen=True)
-class DeleteNamespace:
+class DeleteNamespace(Purpose):
     """The intended change: one user may delete a namespace and the entities inside it."""
 
     user: str
     namespace: Address
-    reference: Generation | None = None
 
     def intended_users(
         self, affected: AffectedUsers, address: Address, operation: str, effect: OperationEffect
@@ -123,7 +119,7 @@ class DeleteNamespace:
 
 
 @dataclass(frozen=True)
-class KeepPermissions:
+class KeepPermissions(Purpose):
     """The intended changes: users keep the permissions that they have in another generation."""
 
     reference: Generation | None
@@ -135,7 +131,7 @@ class KeepPermissions:
 
 
 @dataclass
-class RestorePermissions:
+class RestorePermissions(Purpose):
     """The intended changes: permissions become again what they were before a plan that is undone.
 
     The changed grants themselves are intended too, as in `NamedChanges`.
@@ -148,7 +144,6 @@ class RestorePermissions:
     changes: Sequence[EffectChange]
     names: Sequence[str]
     undone: Mapping[tuple[Address, str], tuple[int, int]]
-    reference: Generation | None = None
     _affected: AffectedUsers | None = field(default=None, init=False)
     _named: NamedChanges = field(init=False)
     _bits: list[int] = field(default_factory=list, init=False)

@@ -5,7 +5,8 @@ INVARIANT: a search returns exactly the results that `grants.evaluation.engine` 
 same requirement.
 """
 
-from dataclasses import dataclass
+from bisect import bisect_right
+from dataclasses import dataclass, replace
 
 from django.db.models import QuerySet
 
@@ -28,6 +29,7 @@ from grants.querysets import union_all
 FEW_GRANTS = 400
 MAX_COLLECTED = (2_000, 50_000)
 MAX_CHECKED = (400, 5_000)
+KEYS_PER_QUERY = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,25 +59,14 @@ def search_entities(
     tables = requirement and grant_tables(question.subject_type, question.subject)
     if not tables:
         return EMPTY_PAGE
-    search = KeySearch(requirement, tables, question.target.kind, question)
-
-    def page_from_grants(max_keys: int) -> SearchPage | None:
-        keys = search.keys_from_grants(max_keys)
-        if keys is None:
-            return None
-        following = [key for key in keys if key > after]
+    search = KeySearch(requirement, tables, question.target.kind, question=question)
+    keys = search.keys_from_grants(FEW_GRANTS) if has_at_most(FEW_GRANTS, tables) else None
+    if keys is not None:
+        following = keys[bisect_right(keys, after) :]
         return SearchPage(following[:max_rows], len(following) > max_rows, len(keys))
-
-    def page_from_entities(max_entities: int | None) -> SearchPage | None:
-        keys = search.keys_from_entities(Entity.objects.all(), after, max_rows + 1, max_entities)
-        return None if keys is None else _page_of_rows(keys, after, max_rows)
-
-    if has_at_most(FEW_GRANTS, tables) and (page := page_from_grants(FEW_GRANTS)):
-        return page
-    for max_entities, max_keys in zip(MAX_CHECKED, MAX_COLLECTED, strict=True):
-        if page := page_from_entities(max_entities) or page_from_grants(max_keys):
-            return page
-    return page_from_entities(None)
+    first, total = search.first_keys(after, max_rows + 1)
+    page = _page_of_rows(first, after, max_rows)
+    return page if total is None else replace(page, total=total)
 
 
 def _requirement(question: Question, visible_in: str | None) -> Expression | None:
@@ -91,31 +82,56 @@ def _requirement(question: Question, visible_in: str | None) -> Expression | Non
 
 @dataclass(frozen=True, slots=True)
 class KeySearch:
-    """Two ways to find the keys of the entities of one kind on which grants meet a requirement.
+    """Find the keys of the entities of one kind on which grants meet a requirement.
 
-    Each returns None if it exceeds its limit.
+    rows: only these entities; None for all.
     """
 
     requirement: Expression
     tables: tuple[GrantTable, ...]
     kind: str
+    rows: QuerySet[Entity] | None = None
     question: Question | None = None
 
+    def first_keys(self, after: str, max_rows: int) -> tuple[list[str], int | None]:
+        """Return the first keys after a key, and the number of all keys in `keys_from_grants` if it is known."""
+        for max_entities, max_keys in zip(MAX_CHECKED, MAX_COLLECTED, strict=True):
+            keys = self._keys_from_entities(after, max_rows, max_entities)
+            if keys is not None:
+                return keys, None
+            keys = self.keys_from_grants(max_keys)
+            if keys is not None:
+                return self.listed_keys(keys[bisect_right(keys, after) :], max_rows), len(keys)
+        return self._keys_from_entities(after, max_rows, None) or [], None
+
     def keys_from_grants(self, max_keys: int) -> list[str] | None:
-        """Return all keys, computed from the grants; None if they lead to more than `max_keys` keys."""
+        """Return all keys, computed from the grants, also those outside `rows`; None if they lead to more than
+        `max_keys` keys.
+        """
         conditions = EntityConditions(self.tables, [self.kind], self.question)
         queries = candidate_queries(self.requirement, conditions)
         keys = None if queries is None else list(union_all(queries)[: max_keys + 1])
         return None if keys is None or len(keys) > max_keys else sorted(set(keys))
 
-    def keys_from_entities(
-        self, rows: QuerySet[Entity], after: str, max_rows: int, max_entities: int | None
-    ) -> list[str] | None:
+    def listed_keys(self, keys: list[str], max_rows: int) -> list[str]:
+        """Return the first of these sorted keys that are in `rows`. Runs one query for each KEYS_PER_QUERY."""
+        if self.rows is None:
+            return keys[:max_rows]
+        found: list[str] = []
+        rows = self.rows.filter(kind=self.kind).order_by("key").values_list("key", flat=True)
+        for start in range(0, len(keys), KEYS_PER_QUERY):
+            found += rows.filter(key__among=keys[start : start + KEYS_PER_QUERY])
+            if len(found) >= max_rows:
+                break
+        return found[:max_rows]
+
+    def _keys_from_entities(self, after: str, max_rows: int, max_entities: int | None) -> list[str] | None:
         """Return the first keys after a key, computed by checking the entities in order; None if the first
         `max_entities` do not contain `max_rows` of them.
 
         max_entities: None for no limit.
         """
+        rows = Entity.objects.all() if self.rows is None else self.rows
         rows = rows.filter(kind=self.kind, key__gt=after).order_by("key").values_list("key", flat=True)
         end = None if max_entities is None else rows[max_entities : max_entities + 1].first()
         if end is not None:

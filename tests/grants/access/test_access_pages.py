@@ -103,14 +103,19 @@ def test_the_filters_of_people_are_exact(tenant, generation):
     "limits",
     [
         {},
-        {"FEW_GRANTS": 0, "FEW_ENTITIES": 2},
-        {"FEW_GRANTS": 0, "MAX_GRANTS_TO_COUNT": 0, "FEW_ENTITIES": 2, "MANY_ENTITIES": 4, "MAX_KEYS": 3},
+        {"access.what_can.FEW_GRANTS": 0, "evaluation.authzen_search.MAX_CHECKED": (2, 4)},
+        {
+            "access.what_can.FEW_GRANTS": 0,
+            "access.what_can.MAX_GRANTS_TO_COUNT": 0,
+            "evaluation.authzen_search.MAX_CHECKED": (2, 4),
+            "evaluation.authzen_search.MAX_COLLECTED": (1, 3),
+        },
     ],
     ids=["few", "some", "many"],
 )
 def test_the_pages_of_entities_have_the_rows_of_the_full_list(tenant, generation, limits, monkeypatch):
     for name, limit in limits.items():
-        monkeypatch.setattr(f"grants.access.what_can.{name}", limit)
+        monkeypatch.setattr(f"grants.{name}", limit)
     subjects = [("user", user) for user in tenant.users] + [("group", group) for group in tenant.groups]
     for subject_type, subject in subjects:
         expected = list(all_permissions(subject_type, subject, generation))
@@ -121,7 +126,7 @@ def test_the_pages_of_entities_have_the_rows_of_the_full_list(tenant, generation
         }
         assert entities.counts() == {kind: count for kind, count in counts.items() if count}
         assert entities.is_quickly_counted == (
-            "MAX_GRANTS_TO_COUNT" not in limits
+            "access.what_can.MAX_GRANTS_TO_COUNT" not in limits
             or not entities.tables
             or not any(table.rows().exists() for table in entities.tables)
         )
