@@ -16,12 +16,13 @@ from django.utils import timezone
 from entities.address import parse_address
 from entities.models import Entity, State
 from entities.vocabulary import KINDS, Privilege
-from grants.change_set import Change, Deactivate, Grant, Key, Leave, Revoke
+from grants.change_set import Change, Deactivate, Grant, Leave, Revoke
+from grants.changes.grants import existing_grants
 from grants.errors import PlanError
-from grants.models import PRINCIPAL_TYPES, Plan, User, UserGrant, privilege_of
+from grants.models import Plan, User, UserGrant, privilege_of
 from grants.plans.create import MAX_PLAN_ITEMS, PlanDraft, PlanOrigin, plan_source
 from grants.plans.stranding import stranded_entities
-from grants.principal_names import format_principal, parse_principal, principals_by_name
+from grants.principal_names import format_principal, principals_by_name
 from grants.principals.administrator_loss import stranded_if_removed
 from grants.stored_changes import stored_grants
 from grants.validity import VALIDITY_COLUMNS, Validity, not_over_condition
@@ -156,33 +157,23 @@ def _changes(user: User, choices: OffBoarding) -> Iterator[Change]:
 def _hand_over(held: Iterable[HeldEntity], choices: OffBoarding) -> Iterator[Change]:
     """Yield the grants to the heirs.
 
-    No period of a grant that an heir holds already gets shorter. Runs at most two queries.
+    No period of a grant that an heir holds already gets shorter. Runs the queries of `existing_grants`.
     """
-    rows = [(row, heirs) for row in held if (heirs := _heirs_of(row, choices))]
-    known = _grants_of_heirs(choices.heirs, [row.entity.pk for row, _ in rows])
-    for row, heirs in rows:
-        for heir in heirs:
-            for privilege, period in row.privileges_to_give.items():
-                grant = Grant(heir, row.entity.address, privilege, period)
-                if (held := known.get(grant.key)) is not None:
-                    grant = replace(grant, validity=_both(held, period))
-                if grant.validity != held:
-                    yield grant
-
-
-def _grants_of_heirs(heirs: Collection[str], entity_ids: list[int]) -> dict[Key, Validity]:
-    """Return the periods of the direct grants that have not ended, by the key of a Grant."""
-    known: dict[Key, Validity] = {}
-    for type_, row in PRINCIPAL_TYPES.items():
-        names = [name for heir_type, name in map(parse_principal, heirs) if heir_type == type_]
-        if names:
-            grants = row.grants.filter(
-                not_over_condition(timezone.now()),
-                content_object__pk__among=entity_ids,
-                **{f"{row.name_path}__in": names},
-            )
-            known |= {grant.key: grant.validity for grant in stored_grants(grants)}
-    return known
+    rows = list(held)
+    grants = [
+        Grant(heir, row.entity.address, privilege, period)
+        for row in rows
+        for heir in _heirs_of(row, choices)
+        for privilege, period in row.privileges_to_give.items()
+    ]
+    entities = {row.entity.address: row.entity for row in rows}
+    known, now = existing_grants(grants, principals_by_name(choices.heirs), entities), timezone.now()
+    for grant in grants:
+        stored = known.get(grant.key)
+        if stored is None or stored.validity.is_over(now):
+            yield grant
+        elif (period := _both(stored.validity, grant.validity)) != stored.validity:
+            yield replace(grant, validity=period)
 
 
 def _both(first: Validity, second: Validity) -> Validity:
