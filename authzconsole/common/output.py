@@ -65,8 +65,7 @@ class Text(Member, serializers.CharField):
 class Choice(Member, serializers.ChoiceField):
     """One of a fixed set of words. If it may be null, an empty text is null."""
 
-    def to_representation(self, value: object) -> str | None:
-        return str(value) or (None if self.allow_null else "")
+    to_representation = Text.to_representation
 
 
 class Integer(Member, serializers.IntegerField):

@@ -30,13 +30,9 @@ from authzconsole.common.fields import (
 )
 from authzconsole.common.periods import PeriodSerializer
 from authzconsole.common.request_body import MAX_DOCUMENT_CHARACTERS, MAX_IMPORT_BYTES
-from authzconsole.lists.plans import (
-    PlanSerializer,
-)
-from authzconsole.rest.framework.callers import check_administrator
 from authzconsole.rest.framework.endpoint import Endpoint
-from authzconsole.rest.framework.operations import operation
 from authzconsole.rest.framework.problems import Problem
+from authzconsole.rest.plans import creating_plan
 from entities.address import parse_address
 from grants.models import GRANT_VERBS, JobState, PlanVerb
 from grants.plans.create import MAX_TITLE_LENGTH
@@ -126,10 +122,8 @@ class LikeSerializer(StrictSerializer):
 class OffBoardingPlans(Endpoint):
     route, url_name = "plans/off-boarding", "rest-plans-off-boarding"
 
-    @operation(
+    @creating_plan(
         "plans_off_board",
-        check_administrator,
-        {201: PlanSerializer},
         body=OffBoardingSerializer,
     )
     def post(self) -> Response:
@@ -153,10 +147,8 @@ class OffBoardingPlans(Endpoint):
 class LikePlans(Endpoint):
     route, url_name = "plans/like", "rest-plans-like"
 
-    @operation(
+    @creating_plan(
         "plans_like",
-        check_administrator,
-        {201: PlanSerializer},
         body=LikeSerializer,
     )
     def post(self) -> Response:
@@ -245,10 +237,8 @@ class ChangeFileSerializer(StrictSerializer):
 class PlansForMany(Endpoint):
     route, url_name = "plans/many", "rest-plans-many"
 
-    @operation(
+    @creating_plan(
         "plans_many",
-        check_administrator,
-        {201: PlanSerializer},
         body=ForManySerializer,
     )
     def post(self) -> Response:
@@ -273,10 +263,8 @@ class PlansForMany(Endpoint):
 class GhostPlans(Endpoint):
     route, url_name = "plans/ghosts", "rest-plans-ghosts"
 
-    @operation(
+    @creating_plan(
         "plans_remove_ghosts",
-        check_administrator,
-        {201: PlanSerializer},
         body=GhostsSerializer,
     )
     def post(self) -> Response:
@@ -292,10 +280,8 @@ class FilePlans(Endpoint):
     route, url_name = "plans/import", "rest-plans-import"
     max_body_bytes = MAX_IMPORT_BYTES
 
-    @operation(
+    @creating_plan(
         "plans_import",
-        check_administrator,
-        {201: PlanSerializer},
         body=ChangeFileSerializer,
     )
     def post(self) -> Response:
@@ -374,10 +360,8 @@ class KeepSerializer(StrictSerializer):
 class CopiedPlans(Endpoint):
     route, url_name = "plans/copy", "rest-plans-copy"
 
-    @operation(
+    @creating_plan(
         "plans_copy",
-        check_administrator,
-        {201: PlanSerializer},
         body=CopySerializer,
     )
     def post(self) -> Response:
@@ -392,10 +376,8 @@ class CopiedPlans(Endpoint):
 class ReadinessPlans(Endpoint):
     route, url_name = "plans/readiness", "rest-plans-readiness"
 
-    @operation(
+    @creating_plan(
         "plans_close_gap",
-        check_administrator,
-        {201: PlanSerializer},
         body=CloseGapSerializer,
     )
     def post(self) -> Response:
@@ -409,10 +391,8 @@ class ReadinessPlans(Endpoint):
 class ImpactPlans(Endpoint):
     route, url_name = "plans/policy-impact", "rest-plans-impact"
 
-    @operation(
+    @creating_plan(
         "plans_keep",
-        check_administrator,
-        {201: PlanSerializer},
         body=KeepSerializer,
         errors=[404, 410],
     )

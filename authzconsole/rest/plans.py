@@ -1,6 +1,6 @@
 """The REST resource `plans`: create, read, apply, discard, undo and renew plans."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from django.db import transaction
 from rest_framework.response import Response
@@ -123,6 +123,11 @@ class DiscardSerializer(StrictSerializer):
 PLAN = Resource.numbered("The number of the plan.", lambda request: Plan.objects.all())
 
 
+def creating_plan(operation_id: str, **options) -> Callable:
+    """Make a method an operation of administrators that creates a plan. See `operation` for the options."""
+    return operation(operation_id, check_administrator, {201: PlanSerializer}, **options)
+
+
 class PlanList(ListEndpoint):
     """List plans.
 
@@ -133,10 +138,8 @@ class PlanList(ListEndpoint):
     operation_id = "plans_list"
     rows = Plans
 
-    @operation(
+    @creating_plan(
         "plans_create",
-        check_administrator,
-        {201: PlanSerializer},
         body=PlanEnvelope,
         schema=MakePlanSerializer,
     )
@@ -252,10 +255,8 @@ class PlanInverse(Endpoint):
     route, url_name = "plans/<int:number>/inverse", "rest-plan-inverse"
     resource = PLAN
 
-    @operation(
+    @creating_plan(
         "plans_invert",
-        check_administrator,
-        {201: PlanSerializer},
         errors=[413, 415],
     )
     def post(self) -> Response:
@@ -272,10 +273,8 @@ class PlanRenewal(Endpoint):
     route, url_name = "plans/<int:number>/renewal", "rest-plan-renewal"
     resource = PLAN
 
-    @operation(
+    @creating_plan(
         "plans_renew",
-        check_administrator,
-        {201: PlanSerializer},
         errors=[413, 415],
     )
     def post(self) -> Response:

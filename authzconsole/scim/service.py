@@ -20,36 +20,39 @@ def not_implemented(request: HttpRequest) -> HttpResponse:
     raise NotImplementedException(detail="the console does not support this endpoint")
 
 
-READS: dict[str, dict[str, Function]] = {
+def writing(write: Function) -> Function:
+    """Return a function that calls `write` with the author of the request.
+
+    `write` reads the request before it locks the journal: see authzconsole.scim.rows.write_transaction.
+    """
+    return lambda request, **path: write(request, author_of(request, is_provisioner=True), **path)
+
+
+ROUTES: dict[str, dict[str, Function]] = {
     r"ServiceProviderConfig": {"GET": discovery.service_provider_config},
     r"ResourceTypes": {"GET": discovery.resource_types},
     r"ResourceTypes/(?P<name>[^/]+)": {"GET": discovery.resource_types},
     r"Schemas": {"GET": discovery.schemas},
     r"Schemas/(?P<name>[^/]+)": {"GET": discovery.schemas},
-    r"Users": {"GET": users.USERS.list_rows},
+    r"Users": {"GET": users.USERS.list_rows, "POST": writing(users.create_user)},
     r"Users/\.search": {"POST": users.USERS.search},
-    r"Users/(?P<pk>[^/.]+)": {"GET": users.USERS.read},
-    r"Groups": {"GET": groups.GROUPS.list_rows},
+    r"Users/(?P<pk>[^/.]+)": {
+        "GET": users.USERS.read,
+        "PUT": writing(users.replace_user),
+        "PATCH": writing(users.patch_user),
+        "DELETE": writing(users.delete_user),
+    },
+    r"Groups": {"GET": groups.GROUPS.list_rows, "POST": writing(groups.create_group)},
     r"Groups/\.search": {"POST": groups.GROUPS.search},
-    r"Groups/(?P<pk>[^/.]+)": {"GET": groups.GROUPS.read},
+    r"Groups/(?P<pk>[^/.]+)": {
+        "GET": groups.GROUPS.read,
+        "PUT": writing(groups.replace_group),
+        "PATCH": writing(groups.patch_group),
+        "DELETE": writing(groups.delete_group),
+    },
     r"\.search": {"POST": not_implemented},
     r"Bulk": {"POST": not_implemented},
     r"Me": dict.fromkeys(("GET", "POST", "PUT", "PATCH", "DELETE"), not_implemented),
-}
-# They read the request before they lock the journal: see authzconsole.scim.rows.write_transaction.
-WRITES: dict[str, dict[str, Function]] = {
-    r"Users": {"POST": users.create_user},
-    r"Users/(?P<pk>[^/.]+)": {
-        "PUT": users.replace_user,
-        "PATCH": users.patch_user,
-        "DELETE": users.delete_user,
-    },
-    r"Groups": {"POST": groups.create_group},
-    r"Groups/(?P<pk>[^/.]+)": {
-        "PUT": groups.replace_group,
-        "PATCH": groups.patch_group,
-        "DELETE": groups.delete_group,
-    },
 }
 
 
@@ -62,20 +65,13 @@ def respond(request: HttpRequest, path: str) -> HttpResponse:
 
 
 def _answer(request: HttpRequest, path: str) -> HttpResponse:
-    pattern = next((pattern for pattern in READS if re.fullmatch(pattern, path)), None)
-    if pattern is None:
+    matches = ((re.fullmatch(pattern, path), functions) for pattern, functions in ROUTES.items())
+    match, functions = next(((match, functions) for match, functions in matches if match), (None, {}))
+    if match is None:
         raise NotFoundException(detail="this path does not exist: /scim/v2/ResourceTypes lists the resources")
-    arguments = re.fullmatch(pattern, path).groupdict()
-    if function := READS[pattern].get(request.method):
-        return function(request, **arguments)
-    writes = WRITES.get(pattern, {})
-    if function := writes.get(request.method):
-        return function(request, author_of(request, is_provisioner=True), **arguments)
-    raise Problem(
-        405,
-        "this path does not accept the method",
-        headers={"Allow": ", ".join([*READS[pattern], *writes])},
-    )
+    if function := functions.get(request.method):
+        return function(request, **match.groupdict())
+    raise Problem(405, "this path does not accept the method", headers={"Allow": ", ".join(functions)})
 
 
 def error_of(error: Exception, request: HttpRequest) -> HttpResponse:

@@ -14,7 +14,7 @@ from entities.address import address_of, parse_address
 from entities.kinds_file import register_kinds
 from entities.services import ensure_entities
 from entities.vocabulary import KINDS, Privilege
-from tests.api.conftest import SUBJECT_SEARCH, request
+from tests.api.conftest import request
 from tests.support.changes import change_grants
 
 OWN_KINDS = Path(__file__).parent.parent / "cases" / "own_kinds.toml"
@@ -38,21 +38,6 @@ def send(live_server, secret):
             connection.close()
 
     return send_request
-
-
-def test_an_evaluation_a_batch_and_a_search_answer(send):
-    status, headers, answer = send(
-        "POST", "/access/v1/evaluation", json.dumps(request()), **{"X-Request-ID": "r-1"}
-    )
-    assert (status, answer, headers["X-Request-ID"]) == (200, {"decision": True}, "r-1")
-    items = {"evaluations": [{}, {"action": {"name": "drop"}}]}
-    assert send("POST", "/access/v1/evaluations", json.dumps(request() | items))[2] == {
-        "evaluations": [{"decision": True}, {"decision": False}]
-    }
-    assert send("POST", "/access/v1/search/subject", json.dumps(SUBJECT_SEARCH))[2]["results"][1] == {
-        "type": "user",
-        "id": "bob",
-    }
 
 
 def test_errors_have_a_status_a_message_and_the_request_id(send):

@@ -140,10 +140,3 @@ def test_a_read_with_at_shows_the_grants_in_force_at_that_time(by_session, past,
         "'out'" in str(ada.get(f"/who-can?entity=dataset:sales.orders&at={at}").json()["items"])
     ) is is_in_force
     assert by_session("out").get(f"/grants?principal=user:out&at={at}").status_code == 403
-
-
-@pytest.mark.parametrize("at", ["2126-12-04T09:00:00", "2126-12-04", "2126-02-30T00:00:00Z", "Friday", ""])
-def test_a_time_without_a_zone_and_a_text_that_is_none_are_refused(by_session, past, at):
-    for path in ("/grants", "/users", "/what-can?principal=user:out", "/who-can?entity=dataset:sales.orders"):
-        answer = by_session("ada").get(f"{path}{'&' if '?' in path else '?'}at={at}")
-        assert answer.status_code == 400 and answer.json()["errors"][0]["field"] == "at", path

@@ -88,13 +88,7 @@ def test_the_journal_is_listed_newest_first_with_every_filter(ada):
     )
     assert ada.all_of("/journal", until="2999-01-01T00:00:00Z", actor="the tests") == lines
     assert [line["revision"] for line in ada.all_of("/journal", from_revision=3, to_revision=5)] == [5, 4, 3]
-    for wrong in (
-        {"since": "yesterday"},
-        {"from_revision": "-1"},
-        {"principal": "dee"},
-        {"entity": "x"},
-        {"to_revision": "9" * 30},
-    ):
+    for wrong in ({"since": "yesterday"}, {"entity": "x"}):
         problem(ada.get("/journal", **wrong), 400)
 
 

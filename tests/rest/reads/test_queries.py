@@ -79,19 +79,6 @@ def test_the_queries_of_a_read_do_not_depend_on_the_amount_of_data(
             assert rest.get(path, **query).status_code == 200, path
 
 
-@pytest.mark.parametrize("count", [1, 1_000])
-def test_a_thousand_decisions_take_two_queries(by_token, many_grants, django_assert_num_queries, count):
-    rest = by_token("ada")
-    rest.get("/analyses")
-    question = {
-        "subject": {"type": "user", "id": "ned"},
-        "action": {"name": "read"},
-        "resource": {"type": "dataset", "id": "sales.d1"},
-    }
-    with django_assert_num_queries(CALLER + QUESTION + STATES):
-        assert rest.post("/decisions", question | {"evaluations": [{}] * count}).status_code == 200
-
-
 def test_anonymous_requests_take_no_queries(by_session, many_grants, django_assert_num_queries):
     with django_assert_num_queries(0):
         assert by_session().get("/entities").status_code == 401
