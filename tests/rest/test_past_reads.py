@@ -112,11 +112,7 @@ def test_what_did_not_exist_is_not_found(by_session, past):
 
 
 def test_pages_of_an_earlier_state_follow_each_other(by_session, past):
-    rest, names, cursor = by_session("ada"), [], ""
-    while cursor is not None:
-        page = rest.get(f"/entities?limit=1&as_of={past}&cursor={cursor}").json()
-        names += [item["address"] for item in page["items"]]
-        cursor = page["next"]
+    names = [item["address"] for item in by_session("ada").all_of("/entities", limit=1, as_of=past)]
     assert names == sorted(names) and "dataset:lab.orders" in names
 
 

@@ -10,7 +10,7 @@ from grants.evaluation.engine import check
 from grants.journal import current_revision
 from grants.models import Plan
 from grants.policies.question import Question
-from tests.rest.conftest import problem
+from tests.rest.conftest import apply_plan, problem
 from tests.support.authors import all_grants, database_state
 from tests.support.changes import change_grants, create_plan_from_changes
 from tests.support.reports import create_report
@@ -114,12 +114,7 @@ def test_a_plan_from_a_change_set_is_applied_and_undone(ada):
         assert "was already applied" in problem(ada.post(f"{path}/{verb}", body), 409)["detail"]
     inverse = ada.post(f"{path}/inverse")
     assert inverse.status_code == 201 and inverse.json()["inverse_of"] == created.json()["number"]
-    assert (
-        ada.post(
-            f"/plans/{inverse.json()['number']}/apply", {"reason": "back", "confirm_beyond": True}
-        ).status_code
-        == 200
-    )
+    assert apply_plan(ada, inverse.json()["number"], "back").status_code == 200
     assert all_grants() == before
     listed = ada.get("/plans", state="applied", origin="inverse").json()["items"]
     assert [plan["number"] for plan in listed] == [inverse.json()["number"]]
@@ -128,16 +123,13 @@ def test_a_plan_from_a_change_set_is_applied_and_undone(ada):
 def test_a_stale_plan_is_a_conflict_and_can_be_renewed(ada, plan):
     change_grants(grant=[("user:grp", ORDERS, "READ")])
     before = database_state()
-    refused = problem(ada.post(f"/plans/{plan.pk}/apply", {"reason": "x", "confirm_beyond": True}), 409)
+    refused = problem(apply_plan(ada, plan.pk), 409)
     assert refused["type"].endswith(":stale-base") and refused["base_revision"] == plan.base_revision
     assert "renew the plan" in refused["detail"] and database_state() == before
     assert ada.get(f"/plans/{plan.pk}").json()["stale"].startswith("line ")
     renewed = ada.post(f"/plans/{plan.pk}/renewal").json()
     assert renewed["renewal_of"] == plan.pk and ada.get(f"/plans/{plan.pk}").json()["state"] == "discarded"
-    assert (
-        ada.post(f"/plans/{renewed['number']}/apply", {"reason": "x", "confirm_beyond": True}).status_code
-        == 200
-    )
+    assert apply_plan(ada, renewed["number"]).status_code == 200
 
 
 def test_all_errors_of_a_change_set_are_reported_and_no_plan_is_created(ada):
@@ -160,9 +152,7 @@ def test_missing_grants_are_granted_through_a_plan(ada):
     assert (forecast["verdict"], forecast["missing"], forecast["next"]) == ("refused", 6, None)
     created = ada.post("/plans/readiness", query | {"principal": "group:operators"}).json()
     assert created["effect"]["grants"] == 6 and created["recipe"] == query | {"principal": "group:operators"}
-    ada.post(
-        f"/plans/{created['number']}/apply", {"reason": "the operators take over", "confirm_beyond": True}
-    )
+    apply_plan(ada, created["number"], "the operators take over")
     assert check(Question("user", "grp", "delete", parse_address("namespace:sales"), "final")).is_permitted
     assert ada.get("/forecasts/deletion", **query).json()["verdict"] == "complete"
     assert "nothing is missing" in problem(ada.post("/plans/readiness", query), 409)["detail"]

@@ -13,17 +13,6 @@ from tests.rest.conftest import problem
 pytestmark = pytest.mark.django_db
 
 
-def pages(rest, path: str, limit: int) -> list[dict]:
-    items, cursor = [], ""
-    while True:
-        page = rest.get(f"{path}&limit={limit}{cursor}").json()
-        assert len(page["items"]) <= limit
-        items += page["items"]
-        if page["next"] is None:
-            return items
-        cursor = f"&cursor={page['next']}"
-
-
 def command_lines(*arguments: str) -> list[dict]:
     output = io.StringIO()
     call_command(*arguments, stdout=output)
@@ -36,23 +25,23 @@ def test_who_can_has_the_rows_of_the_command_on_every_page_size(by_session, addr
     expected = command_lines("who_can", address, "--generation", generation)
     path = f"/who-can?entity={address}&generation={generation}"
     for limit in (3, 1_000):
-        items = pages(by_session("aud"), path, limit)
+        items = by_session("aud").all_of(path, limit=limit)
         rows = [{name: item[name] for name in ("user", "operation", "paths")} for item in items]
         assert sorted(rows, key=lambda row: (row["user"], row["operation"])) == expected
         assert all(item["entity"] == address and item["complete"] for item in items)
 
 
 def test_who_can_lists_the_contents_of_a_container(ada):
-    items = pages(ada, "/who-can?entity=namespace:sales&contents=true", 7)
+    items = ada.all_of("/who-can?entity=namespace:sales&contents=true", limit=7)
     contents = ada.get("/entities?within=namespace:sales&state=live&limit=1000").json()["items"]
     addresses = [entity["address"] for entity in contents]
     expected = []
     for address in sorted(addresses):
-        expected += pages(ada, f"/who-can?entity={address}", 1_000)
+        expected += ada.all_of(f"/who-can?entity={address}", limit=1_000)
     assert items == expected and len({item["entity"] for item in items}) > 2
-    datasets = pages(ada, "/who-can?entity=namespace:sales&contents=true&kind=dataset", 1_000)
+    datasets = ada.all_of("/who-can?entity=namespace:sales&contents=true&kind=dataset", limit=1_000)
     assert datasets == [item for item in items if item["entity"].startswith("dataset:")]
-    backwards = pages(ada, "/who-can?entity=dataset:sales.orders&sort=-user", 1_000)
+    backwards = ada.all_of("/who-can?entity=dataset:sales.orders&sort=-user", limit=1_000)
     assert list(dict.fromkeys(item["user"] for item in backwards)) == sorted(
         {item["user"] for item in backwards}, reverse=True
     )
@@ -61,18 +50,20 @@ def test_who_can_lists_the_contents_of_a_container(ada):
 def test_what_can_has_the_rows_of_the_command_and_marks_the_only_paths(ada):
     expected = command_lines("what_can", "user:ned")
     for limit in (4, 1_000):
-        items = pages(ada, "/what-can?principal=user:ned", limit)
+        items = ada.all_of("/what-can?principal=user:ned", limit=limit)
         assert [{"entity": item["entity"], "operation": item["operation"]} for item in items] == expected
     for item in items:
         assert all(path in item["paths"] for path in item["only"])
         assert len(item["paths"]) != 1 or item["only"] == item["paths"]
-    filtered = pages(ada, "/what-can?principal=user:ned&kind=dataset&operation=update&namespace=sales", 1_000)
+    filtered = ada.all_of(
+        "/what-can?principal=user:ned&kind=dataset&operation=update&namespace=sales", limit=1_000
+    )
     assert filtered and {item["operation"] for item in filtered} > {"update"}
     assert {item["entity"].split(":")[0] for item in filtered} == {"dataset"}
 
 
 def test_downloads_have_all_rows(ada):
-    items = pages(ada, "/who-can?entity=namespace:sales&contents=true", 1_000)
+    items = ada.all_of("/who-can?entity=namespace:sales&contents=true", limit=1_000)
     answer = ada.get("/who-can.jsonl?entity=namespace:sales&contents=true")
     assert [json.loads(line) for line in answer.getvalue().decode().splitlines()] == items
     assert answer["Content-Disposition"] == 'attachment; filename="who-can.jsonl"'
@@ -97,7 +88,7 @@ def test_downloads_have_all_rows(ada):
         for line in lines
         if line["entity"] == "dataset:sales.orders" and line["operation"] == "read"
     } == {"READ on the entity"}
-    items = pages(ada, "/what-can?principal=group:operators", 1_000)
+    items = ada.all_of("/what-can?principal=group:operators", limit=1_000)
     answer = ada.get("/what-can.jsonl?principal=group:operators")
     assert [json.loads(line) for line in answer.getvalue().decode().splitlines()] == items
     assert len(ada.get("/what-can.csv?principal=group:operators").getvalue().splitlines()) > len(items)
@@ -110,11 +101,11 @@ def test_each_row_names_the_rule_that_the_policies_have(ada, generation):
         for policy in ada.get(f"/policies/{generation}").json()["policies"]
     }
     for path in ("/who-can?entity=namespace:sales&contents=true", "/what-can?principal=user:ned"):
-        items = pages(ada, f"{path}&generation={generation}", 1_000)
+        items = ada.all_of(f"{path}&generation={generation}", limit=1_000)
         assert items and all(
             item["rule"] == rules[item["entity"].partition(":")[0], item["operation"]] for item in items
         )
-    (item, *_) = pages(ada, "/who-can?entity=dataset:sales.orders&operation=ADMIN", 10)
+    (item, *_) = ada.all_of("/who-can?entity=dataset:sales.orders&operation=ADMIN", limit=10)
     assert item["rule"] == "ADMIN on the entity"
 
 
@@ -138,12 +129,12 @@ def test_invalid_parameters_are_named(ada, path, field):
 def test_an_ordinary_account_learns_nothing_about_others(by_session):
     dee = by_session("dee")
     # dee may delete all streams of namespace:hr, which has none, but does not see it
-    assert {row["entity"] for row in pages(dee, "/what-can?principal=user:dee", 1_000)} == {
+    assert {row["entity"] for row in dee.all_of("/what-can?principal=user:dee", limit=1_000)} == {
         "dataset:sales.orders",
         "namespace:sales",
     }
     assert "namespace:hr" in {
-        row["entity"] for row in pages(by_session("ada"), "/what-can?principal=user:dee", 1_000)
+        row["entity"] for row in by_session("ada").all_of("/what-can?principal=user:dee", limit=1_000)
     }
     for path in (
         "/what-can?principal=user:ned",
@@ -170,13 +161,13 @@ def test_lists_and_downloads_show_the_state_at_a_revision(ada):
     revision = ada.post("/grants", {"grant": [item]}).json()["revision"]
     ada.post("/grants", {"revoke": [item]})
     who = "entity=dataset:sales.orders&operation=EXECUTE"
-    assert pages(ada, f"/who-can?{who}&q=zed", 10) == []
-    then = pages(ada, f"/who-can?{who}&q=zed&as_of={revision}", 10)
+    assert ada.all_of(f"/who-can?{who}&q=zed", limit=10) == []
+    then = ada.all_of(f"/who-can?{who}&q=zed&as_of={revision}", limit=10)
     assert [(row["user"], row["paths"][0]["principal"]) for row in then] == [("zed", "user:zed")]
     lines = ada.get(f"/who-can.jsonl?{who}&q=zed&as_of={revision}").getvalue().decode().splitlines()
     assert [json.loads(line) for line in lines] == then
-    assert pages(ada, f"/what-can?principal=user:zed&privilege=EXECUTE&as_of={revision}", 100)
-    assert not pages(ada, "/what-can?principal=user:zed&privilege=EXECUTE", 100)
+    assert ada.all_of(f"/what-can?principal=user:zed&privilege=EXECUTE&as_of={revision}", limit=100)
+    assert not ada.all_of("/what-can?principal=user:zed&privilege=EXECUTE", limit=100)
     assert (
         ada.get(f"/what-can.csv?principal=user:zed&privilege=EXECUTE&as_of={revision}")
         .getvalue()

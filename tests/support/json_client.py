@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from django.test import Client
+from django.utils.http import urlencode
 
 
 @dataclass
@@ -17,7 +18,10 @@ class JsonClient:
     content_type: ClassVar[str] = "application/json"
 
     def get(self, path, **query):
-        return self.client.get(f"{self.root}{path}", query, headers=self.headers)
+        separator = "&" if "?" in path else "?"
+        return self.client.get(
+            f"{self.root}{path}{separator if query else ''}{urlencode(query)}", headers=self.headers
+        )
 
     def post(self, path, body=None, **options):
         return self.send("post", path, body, **options)

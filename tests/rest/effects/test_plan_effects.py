@@ -10,7 +10,7 @@ import pytest
 
 from entities.address import parse_address
 from grants.models import Plan
-from tests.rest.conftest import problem
+from tests.rest.conftest import apply_plan, problem
 from tests.support.changes import add_user, change_grants, create_plan_from_changes
 
 pytestmark = pytest.mark.django_db
@@ -89,7 +89,7 @@ def test_permissions_beyond_the_purpose_must_be_confirmed(ada, plan):
         and "also gives 4 permissions beyond its purpose" in refused["detail"]
     )
     assert Plan.objects.get(pk=plan.pk).is_proposed
-    applied = ada.post(f"/plans/{plan.pk}/apply", {"reason": "x", "confirm_beyond": True}).json()
+    applied = apply_plan(ada, plan.pk).json()
     assert applied["effect"]["permissions"]["beyond"] == {"gained": 4, "lost": 0}
     assert ada.get(f"/plans/{plan.pk}/effect").json()["beyond"] == {"gained": 4, "lost": 0}
 
@@ -100,7 +100,7 @@ def test_an_applied_plan_keeps_its_effect_and_its_rows(ada, cast):
     plan = create_plan_from_changes(grant=[("user:pat", ORDERS, "READ")])
     path = f"/plans/{plan.pk}/effect"
     effect, rows = ada.get(path).json(), body_of(ada.get(f"{path}/rows.jsonl"))
-    ada.post(f"/plans/{plan.pk}/apply", {"reason": "x", "confirm_beyond": True})
+    apply_plan(ada, plan.pk)
     change_grants(revoke=[("user:pat", ORDERS, "READ")])
     assert ada.get(path).json() == effect | {"digest": ""}
     assert body_of(ada.get(f"{path}/rows.jsonl")) == rows
@@ -112,7 +112,7 @@ def test_an_applied_plan_keeps_its_effect_and_its_rows(ada, cast):
 
 
 def test_an_applied_plan_about_unknown_data_keeps_its_totals(ada, plan):
-    ada.post(f"/plans/{plan.pk}/apply", {"reason": "x", "confirm_beyond": True})
+    apply_plan(ada, plan.pk)
     effect = ada.get(f"/plans/{plan.pk}/effect").json()
     assert effect["beyond"] == {"gained": 4, "lost": 0} and effect["users"] == []
     assert (
@@ -136,7 +136,7 @@ def test_the_effect_counts_leftover_grants_and_the_access_that_ends(ada, by_toke
     )
     effect = ada.get(f"/plans/{plan.pk}/effect").json()
     assert (effect["leftover_created"], effect["leftover_removed"], effect["tokens_ended"]) == (2, 1, 1)
-    ada.post(f"/plans/{plan.pk}/apply", {"reason": "x", "confirm_beyond": True})
+    apply_plan(ada, plan.pk)
     applied = ada.get(f"/plans/{plan.pk}/effect").json()
     assert {name: applied[name] for name in ("leftover_created", "leftover_removed", "tokens_ended")} == {
         "leftover_created": 2,
@@ -159,4 +159,4 @@ def test_an_effect_above_the_limit_is_a_conflict_and_needs_a_confirmation(ada, s
     refused = problem(ada.get(f"/plans/{plan.pk}/effect"), 409)
     assert refused["type"].endswith("effect-too-large") and "EFFECT_MAX_GRANTS" in refused["detail"]
     problem(ada.post(f"/plans/{plan.pk}/apply", {"reason": "x"}), 409)
-    assert ada.post(f"/plans/{plan.pk}/apply", {"reason": "x", "confirm_beyond": True}).status_code == 200
+    assert apply_plan(ada, plan.pk).status_code == 200
