@@ -86,30 +86,40 @@ def switch_all_schedules(*, author: Author, is_on: bool) -> list[Outcome]:
         ]
 
 
-def request_scheduled_run(*, analysis: str) -> AnalysisRun | None:
-    """Request the run of the newest moment, unless it has one. A schedule with invalid options causes a
-    failed run.
+def request_scheduled_runs() -> list[AnalysisRun]:
+    """Request the runs of all moments that have passed and have no run. Return the new runs; a schedule with
+    invalid options causes a failed one.
 
-    While the console is read-only, the moment is not stored, because the journal could not contain the start
-    of the run.
+    While the console is read-only, no moment is stored, because the journal could not contain the start of
+    the run. Runs one query if there is nothing to do.
     """
+    if not _due_schedules():
+        return []
     try:
         with transaction.atomic():
-            # before the row of the schedule, as `change_schedule` does
+            # before the rows of the schedules, as `change_schedule` does
             lock_journal()
-            return _request_newest_moment(analysis)
+            return [run for schedule in _due_schedules() if (run := _request_newest_moment(schedule))]
     except JournalReadOnly as error:
-        logger.warning("The nightly run of %s was not started: %s", analysis, error)
-        return None
+        logger.warning("The nightly runs were not started: %s", error)
+        return []
 
 
-def _request_newest_moment(analysis: str) -> AnalysisRun | None:
-    schedule = Schedule.objects.filter(analysis=analysis, is_on=True).first()
-    if schedule is None or not _is_due(schedule):
-        return None
+def _due_schedules() -> list[Schedule]:
+    """Return the schedules whose newest moment needs a run."""
+    return [
+        schedule
+        for schedule in Schedule.objects.filter(is_on=True).order_by("pk")
+        if schedule.last_moment is None or schedule.last_moment < _newest_moment(schedule.at)
+    ]
+
+
+def _request_newest_moment(schedule: Schedule) -> AnalysisRun | None:
     schedule.last_moment = _newest_moment(schedule.at)
     schedule.save(update_fields=["last_moment"])
-    waiting = AnalysisRun.objects.filter(type=analysis, is_scheduled=True, state=JobState.WAITING).first()
+    waiting = AnalysisRun.objects.filter(
+        type=schedule.analysis, is_scheduled=True, state=JobState.WAITING
+    ).first()
     if waiting is not None:
         logger.info("%s is still waiting; it also counts for this night", waiting)
         return None
@@ -136,13 +146,6 @@ def _request_or_record_failure(schedule: Schedule) -> AnalysisRun:
         )
 
 
-def request_scheduled_runs() -> None:
-    """Request the runs of all moments that have passed and have no run. Runs one query if there are none."""
-    for schedule in Schedule.objects.filter(is_on=True).order_by("pk"):
-        if _is_due(schedule):
-            request_scheduled_run(analysis=schedule.analysis)
-
-
 def all_schedules() -> list[Schedule]:
     """Return a schedule for each analysis, in the order of the registry; unsaved if it was never switched on.
 
@@ -159,11 +162,6 @@ def schedule_by_name(analysis: str) -> Schedule:
     """
     name = analysis_by_name(analysis).name
     return Schedule.objects.filter(analysis=name).first() or Schedule(analysis=name)
-
-
-def _is_due(schedule: Schedule) -> bool:
-    """Return whether the newest scheduled moment needs a run."""
-    return schedule.last_moment is None or schedule.last_moment < _newest_moment(schedule.at)
 
 
 def _newest_moment(at: time) -> datetime:

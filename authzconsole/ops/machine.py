@@ -15,31 +15,18 @@ HEADERS = Path("/usr/include")
 OLDEST_JAVA, OLDEST_REDIS, OLDEST_POSTGRESQL = 17, 6, 14
 
 
-def version_output(program: Path, argument: str) -> str:
-    """Return the output of a program that prints its version; empty if it does not start."""
+def major_version(program: Path, argument: str = "--version") -> int:
+    """Return the major version that a program prints; 0 if it does not start or prints none.
+
+    Java prints `openjdk version "17.0.15"` or `java version "1.8.0_402"`, Redis `Redis server v=7.0.15`, and
+    PostgreSQL `initdb (PostgreSQL) 15.12`.
+    """
     try:
         process = subprocess.run([program, argument], capture_output=True, text=True, timeout=60)
     except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return process.stdout + process.stderr if process.returncode == 0 else ""
-
-
-def java_major(output: str) -> int:
-    """Return 17 for `openjdk version "17.0.15"`, 8 for `java version "1.8.0_402"`, and 0 for other texts."""
-    match = re.search(r'version "(?:1\.)?(\d+)', output)
-    return int(match[1]) if match else 0
-
-
-def redis_major(output: str) -> int:
-    """Return 7 for `Redis server v=7.0.15 sha=...`, and 0 for other texts."""
-    match = re.search(r"\bv=(\d+)\.", output)
-    return int(match[1]) if match else 0
-
-
-def postgresql_major(output: str) -> int:
-    """Return the major version in the output of `initdb --version`, such as 15; 0 for other texts."""
-    match = re.search(r"\(PostgreSQL\) (\d+)", output)
-    return int(match[1]) if match else 0
+        return 0
+    match = re.search(r'(?:version "(?:1\.)?|v=|\(PostgreSQL\) )(\d+)', process.stdout + process.stderr)
+    return int(match[1]) if match and process.returncode == 0 else 0
 
 
 def on_path(*names: str) -> Path | None:
@@ -59,18 +46,14 @@ def java_home() -> Path | None:
     """Return the first Java home that is new enough for Spark. Checks JAVA_HOME, PATH and Debian's folder."""
     homes = (home for home in _java_homes() if (home / "bin" / "java").is_file())
     return next(
-        (
-            home
-            for home in homes
-            if java_major(version_output(home / "bin" / "java", "-version")) >= OLDEST_JAVA
-        ),
+        (home for home in homes if major_version(home / "bin" / "java", "-version") >= OLDEST_JAVA),
         None,
     )
 
 
 def redis_server() -> Path | None:
     program = on_path("redis-server")
-    return program if program and redis_major(version_output(program, "--version")) >= OLDEST_REDIS else None
+    return program if program and major_version(program) >= OLDEST_REDIS else None
 
 
 def _postgresql_folders() -> Iterator[Path]:
@@ -84,11 +67,7 @@ def postgresql_folder() -> Path | None:
     """Return the folder that contains `initdb` and `postgres` in a supported version."""
     complete = (folder for folder in _postgresql_folders() if (folder / "postgres").is_file())
     return next(
-        (
-            folder
-            for folder in complete
-            if postgresql_major(version_output(folder / "initdb", "--version")) >= OLDEST_POSTGRESQL
-        ),
+        (folder for folder in complete if major_version(folder / "initdb") >= OLDEST_POSTGRESQL),
         None,
     )
 

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from . import Refusal
-from .machine import POSTGRESQL, postgresql_folder, postgresql_major, version_output
+from .machine import POSTGRESQL, major_version, postgresql_folder
 from .processes import die_with_parent, exit_status, run_command
 
 DATABASE = "postgres"
@@ -68,7 +68,7 @@ def _collation(programs: Path) -> tuple[str, ...]:
 
     It differs from the order of SQLite, so the tests find code that depends on the order of the database.
     """
-    if postgresql_major(version_output(programs / "initdb", "--version")) < 15:
+    if major_version(programs / "initdb") < 15:
         return ("--locale=C.UTF-8",)
     return ("--locale=C.UTF-8", "--locale-provider=icu", "--icu-locale=en")
 

@@ -3,7 +3,6 @@
 The screenshots show the demo tenant in a temporary console.
 """
 
-import os
 import subprocess
 import sys
 import tempfile
@@ -14,14 +13,13 @@ from .address import ListenAddress, free_port
 from .processes import ParentMake, exit_status, run_command
 from .run import Programs, environment_of_programs, wait_until_ready
 from .setup import setup
-from .suite import CONSOLE_SETTINGS
+from .suite import remove_console_settings
 
 PICTURES = ROOT / "docs" / "screens"
 
 
 def run() -> int:
-    for name in CONSOLE_SETTINGS:
-        os.environ.pop(name, None)
+    remove_console_settings()
     setup("test")
     with tempfile.TemporaryDirectory(prefix="console-screens-") as state_folder:
         return take_screenshots(Path(state_folder))

@@ -6,14 +6,14 @@ import sys
 from . import ROOT, VENV_PYTHON
 from .processes import exit_status, run_command
 from .setup import setup, spark_environment
-from .suite import CONSOLE_SETTINGS
+from .suite import remove_console_settings
 
 
 def run_soak() -> int:
+    remove_console_settings()
     setup("test")
-    environment = {name: value for name, value in os.environ.items() if name not in CONSOLE_SETTINGS}
     command = [VENV_PYTHON, "-m", "benchmarks.soak", "--minutes", os.environ.get("SOAK_MINUTES") or "30"]
-    return run_command(command, cwd=ROOT, env={**environment, **spark_environment()}, patience_seconds=60)
+    return run_command(command, cwd=ROOT, env={**os.environ, **spark_environment()}, patience_seconds=60)
 
 
 if __name__ == "__main__":

@@ -20,24 +20,20 @@ from .setup import setup, spark_environment
 REPORTS = ROOT / "var" / "test"
 # the tables of a test live too short for a vacuum, and tests that need statistics run ANALYZE
 TEST_SETTINGS = {**FAST_SETTINGS, "autovacuum": "off", "wal_level": "minimal", "max_wal_senders": "0"}
-# tests ignore these settings of a real console: with them, tests would use its servers and files, or behave
-# like it
+# tests ignore these settings of a real console, and the files that contain them: with them, tests would use
+# its servers and files, or behave like it
 CONSOLE_SETTINGS = (
     "ALLOWED_HOSTS",
     "DATABASE_PASSWORD",
-    "DATABASE_PASSWORD_FILE",
     "DATABASE_URL",
-    "DATABASE_URL_FILE",
     "DEBUG",
     "DEFAULT_GENERATION",
     "HOST",
     "INSTANCE_NAME",
     "JOURNAL_ANCHOR",
     "JOURNAL_KEYS",
-    "JOURNAL_KEYS_FILE",
     "KINDS_FILE",
     "METRICS_TOKEN",
-    "METRICS_TOKEN_FILE",
     "OTEL_EXPORTER_OTLP_ENDPOINT",
     "PORT",
     "PRODUCTION",
@@ -47,16 +43,12 @@ CONSOLE_SETTINGS = (
     "RATE_LIMIT_PER_ACCOUNT",
     "RATE_LIMIT_PER_TOKEN",
     "REDIS_PASSWORD",
-    "REDIS_PASSWORD_FILE",
     "REDIS_URL",
-    "REDIS_URL_FILE",
     "SECRET_KEY",
-    "SECRET_KEY_FILE",
     "SECURITY_EVENTS_FILE",
     "SECURITY_EVENTS_FORMAT",
     "SECURITY_EVENTS_SYSLOG",
     "SENTRY_DSN",
-    "SENTRY_DSN_FILE",
     "SNAPSHOT_URI",
     "STATE_DIR",
     "STATIC_ROOT",
@@ -148,6 +140,13 @@ def executed_test_count(report: Path) -> int:
     return sum(int(suite.get("tests", 0)) - int(suite.get("skipped", 0)) for suite in suites)
 
 
+def remove_console_settings() -> None:
+    """Remove the settings of a real console from the environment of this process, also those in files."""
+    for name in CONSOLE_SETTINGS:
+        os.environ.pop(name, None)
+        os.environ.pop(f"{name}_FILE", None)
+
+
 @contextlib.contextmanager
 def database_url(database: str) -> Iterator[str]:
     if database == "sqlite":
@@ -160,8 +159,6 @@ def database_url(database: str) -> Iterator[str]:
 
 def _environment(url: str) -> dict[str, str]:
     environment = {**os.environ, **spark_environment()}
-    for name in CONSOLE_SETTINGS:
-        environment.pop(name, None)
     # otherwise pytest and every process that tests start compile all modules again
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     if url:
@@ -252,6 +249,7 @@ def main() -> int:
     )
     parser.add_argument("--only", choices=[test_pass.name for test_pass in FULL], help="this pass alone")
     arguments, options = parser.parse_known_args()
+    remove_console_settings()
     setup("quick" if arguments.quick or arguments.coverage else "test")
     if arguments.coverage:
         is_success = run_pass(MEASURED, options)

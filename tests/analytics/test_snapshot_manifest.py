@@ -4,7 +4,6 @@ import os
 import shutil
 from pathlib import Path
 
-import pyarrow.parquet as pq
 import pytest
 from django.db import transaction
 from django.test import Client
@@ -13,7 +12,7 @@ from pyarrow._fs import _MockFileSystem
 from analytics import manifests
 from analytics.manifests import MANIFEST_NAME
 from analytics.models import AnalysisRun
-from analytics.snapshots import manifest, parquet, snapshot
+from analytics.snapshots import manifest, snapshot
 from analytics.snapshots.snapshot import delete_old_snapshots, lease_snapshot
 from analytics.storage import StorageError, storage_root
 from grants.jobs import run_job
@@ -128,30 +127,6 @@ def test_without_a_journal_key_no_stored_snapshot_is_used(settings):
     assert (Path(first.path) / MANIFEST_NAME).exists()
 
 
-def test_the_manifest_lists_the_sizes_of_files():
-    taken = take_snapshot()
-    for file in taken.files:
-        path = Path(taken.path, file.path)
-        assert file.bytes == path.stat().st_size
-    assert taken.size_bytes == sum(path.stat().st_size for path in Path(taken.path).rglob("*.parquet"))
-
-
-def test_verification_opens_only_the_manifest_whatever_the_number_of_files(monkeypatch):
-    monkeypatch.setattr(parquet, "ROWS_PER_GROUP", 10)
-    monkeypatch.setattr(parquet, "ROWS_PER_FILE", 10)
-    User.objects.bulk_create(User(username=f"one of many {number}") for number in range(500))
-    assert len(take_snapshot().files) > 50
-    opened = []
-    monkeypatch.setattr(
-        manifest,
-        "read_manifest_file",
-        lambda filesystem, folder: opened.append(folder) or manifests.read_manifest_file(filesystem, folder),
-    )
-    monkeypatch.setattr(pq, "ParquetFile", None)
-    taken = take_snapshot()
-    assert opened == [taken.path]
-
-
 def test_a_snapshot_that_changes_while_it_is_read_fails_the_run():
     with (
         pytest.raises(StorageError, match="changed outside the console while it was read"),
@@ -159,15 +134,6 @@ def test_a_snapshot_that_changes_while_it_is_read_fails_the_run():
     ):
         (Path(taken.path) / GRANTS).unlink()
     assert take_snapshot().path != taken.path
-
-
-def test_the_manifest_of_a_removed_snapshot_is_deleted_first(monkeypatch, settings):
-    settings.SNAPSHOTS_KEPT = 1
-    first = take_snapshot()
-    monkeypatch.setattr(snapshot, "discard_path", lambda filesystem, path: None)
-    change_something()
-    take_snapshot()
-    assert not (Path(first.path) / MANIFEST_NAME).exists() and (Path(first.path) / GRANTS).exists()
 
 
 @pytest.mark.spark

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, time, timedelta
 
 import pytest
 from django.db import connections
+from django.db.models import F
 from django.utils import timezone
 from django_celery_beat.models import IntervalSchedule, PeriodicTask
 
@@ -25,55 +26,42 @@ from tests.support.cast import SETUP, create_sample_users
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("sent_tasks")]
 
 READINESS = "delete-readiness"
-FIXED_ENTRIES = {
-    "access_requests_sweep",
-    "evidence_sweep",
-    "history_catch_up",
-    "journal_verify",
-    "period_lines",
-    "reviews_sweep",
-    "jobs_sweep",
-    "results_clean",
-    "scheduled_runs",
-    "security_events_clean",
-    "sessions_clean",
-    "webhooks_dispatch",
-}
 
 
 def switch(is_on=True, *, analysis=READINESS, at=time(2, 30), author=SETUP, **options):
     return schedules.change_schedule(author=author, analysis=analysis, is_on=is_on, at=at, options=options)
 
 
-def move_back_one_day(analysis=READINESS):
+def move_back_one_day():
     """Move the last scheduled time of every schedule back by one day."""
-    schedule = Schedule.objects.get(analysis=analysis)
-    Schedule.objects.filter(pk=schedule.pk).update(last_moment=schedule.last_moment - timedelta(days=1))
+    Schedule.objects.update(last_moment=F("last_moment") - timedelta(days=1))
 
 
 def test_every_schedule_is_off_by_default():
     assert [(schedule.analysis, schedule.is_on, schedule.at) for schedule in schedules.all_schedules()] == [
         (name, False, time(2, 30)) for name in ANALYSES
     ]
-    assert schedules.request_scheduled_run(analysis=READINESS) is None and not AnalysisRun.objects.exists()
+    assert schedules.request_scheduled_runs() == [] and not AnalysisRun.objects.exists()
 
 
 def test_switching_on_creates_no_run_before_the_next_scheduled_time():
     switch()
-    assert schedules.request_scheduled_run(analysis=READINESS) is None
+    assert schedules.request_scheduled_runs() == []
     assert timezone.now() - Schedule.objects.get().last_moment <= timedelta(days=1)
 
 
-def test_repeated_messages_create_one_run_per_scheduled_time(sent_tasks):
+def test_repeated_messages_create_one_run_per_scheduled_time(sent_tasks, django_assert_num_queries):
     switch(generation="core")
+    switch(False, analysis="visibility")
     move_back_one_day()
-    run = schedules.request_scheduled_run(analysis=READINESS)
+    [run] = schedules.request_scheduled_runs()
     assert (run.is_scheduled, run.requested_by, run.options) == (
         True,
         None,
         {"generation": "core", "namespace": ""},
     )
-    assert schedules.request_scheduled_run(analysis=READINESS) is None
+    with django_assert_num_queries(1):
+        assert schedules.request_scheduled_runs() == []
     assert sent_tasks == [("grants.run_job", run.pk)]
 
 
@@ -86,7 +74,7 @@ def test_two_concurrent_messages_create_one_run():
 
         def request(ready=ready):
             ready.wait()
-            schedules.request_scheduled_run(analysis=READINESS)
+            schedules.request_scheduled_runs()
             connections.close_all()
 
         threads = [threading.Thread(target=request) for _ in range(4)]
@@ -107,19 +95,19 @@ def test_a_message_slightly_early_by_the_clock_of_the_worker_counts(monkeypatch)
 def test_no_scheduled_run_is_requested_while_the_previous_one_waits():
     switch()
     move_back_one_day()
-    run = schedules.request_scheduled_run(analysis=READINESS)
+    [run] = schedules.request_scheduled_runs()
     move_back_one_day()
-    assert schedules.request_scheduled_run(analysis=READINESS) is None
+    assert schedules.request_scheduled_runs() == []
     AnalysisRun.objects.filter(pk=run.pk).update(state=JobState.DONE)
     move_back_one_day()
-    assert schedules.request_scheduled_run(analysis=READINESS) is not None
+    assert schedules.request_scheduled_runs() != []
 
 
 def test_a_schedule_that_is_switched_off_creates_no_runs():
     switch()
     move_back_one_day()
     switch(False)
-    assert schedules.request_scheduled_run(analysis=READINESS) is None
+    assert schedules.request_scheduled_runs() == []
 
 
 def test_an_invalid_scheduled_run_is_stored_as_failed_with_the_reason():
@@ -127,7 +115,7 @@ def test_an_invalid_scheduled_run_is_stored_as_failed_with_the_reason():
     switch(namespace="sales")
     Entity.objects.filter(pk=sales.pk).update(state=State.DELETED)
     move_back_one_day()
-    run = schedules.request_scheduled_run(analysis=READINESS)
+    [run] = schedules.request_scheduled_runs()
     assert run.state == JobState.FAILED and run.is_scheduled
     assert run.error.startswith(
         "The scheduled run could not be started: namespace:sales is deleted, not live"
@@ -166,7 +154,7 @@ def test_schedule_changes_are_journaled_and_repetitions_are_not():
 def test_a_scheduled_run_has_a_journal_line_by_a_reserved_author():
     switch()
     move_back_one_day()
-    run = schedules.request_scheduled_run(analysis=READINESS)
+    [run] = schedules.request_scheduled_runs()
     line = JournalLine.objects.latest("revision")
     assert (line.actor, line.action, line.reason) == ("schedule_run", "run-start", "nightly run")
     assert str(run.pk) in line.detail and is_reserved_name("schedule_run")
@@ -176,9 +164,9 @@ def test_a_read_only_console_starts_the_run_when_it_can_write_again(settings):
     switch()
     move_back_one_day()
     keys, settings.JOURNAL_KEYS = settings.JOURNAL_KEYS, []
-    assert schedules.request_scheduled_run(analysis=READINESS) is None and not AnalysisRun.objects.exists()
+    assert schedules.request_scheduled_runs() == [] and not AnalysisRun.objects.exists()
     settings.JOURNAL_KEYS = keys
-    assert schedules.request_scheduled_run(analysis=READINESS) is not None
+    assert schedules.request_scheduled_runs() != []
 
 
 def test_only_administrators_change_schedules():
@@ -196,7 +184,11 @@ def test_the_scheduler_sends_the_tasks_of_the_settings_only():
     interval = IntervalSchedule.objects.create(every=3, period="seconds")
     PeriodicTask.objects.create(name="of an older version", task="gone", interval=interval)
     entries = scheduler().schedule
-    assert set(entries) == set(PeriodicTask.objects.values_list("name", flat=True)) == FIXED_ENTRIES
+    assert (
+        set(entries)
+        == set(PeriodicTask.objects.values_list("name", flat=True))
+        == set(app.conf.beat_schedule)
+    )
     assert entries["jobs_sweep"].schedule.run_every == timedelta(seconds=5)
     # a sweep that waited behind a long run is outdated
     assert entries["jobs_sweep"].options["expires"] == 5
@@ -205,7 +197,7 @@ def test_the_scheduler_sends_the_tasks_of_the_settings_only():
 def test_the_scheduler_recovers_after_its_table_was_emptied():
     running_scheduler = scheduler()
     PeriodicTask.objects.all().delete()
-    assert set(running_scheduler.all_as_schedule()) == FIXED_ENTRIES
+    assert set(running_scheduler.all_as_schedule()) == set(app.conf.beat_schedule)
 
 
 def test_a_changed_interval_takes_effect_at_the_next_start(monkeypatch):
@@ -214,14 +206,3 @@ def test_a_changed_interval_takes_effect_at_the_next_start(monkeypatch):
         app.conf.beat_schedule, "jobs_sweep", app.conf.beat_schedule["jobs_sweep"] | {"schedule": 7.0}
     )
     assert scheduler().schedule["jobs_sweep"].schedule.run_every == timedelta(seconds=7)
-
-
-def test_the_periodic_task_requests_each_run_once_when_its_time_has_come(django_assert_num_queries):
-    switch()
-    switch(False, analysis="visibility")
-    with django_assert_num_queries(1):
-        schedules.request_scheduled_runs()
-    move_back_one_day()
-    for _ in range(2):
-        schedules.request_scheduled_runs()
-    assert [run.type for run in AnalysisRun.objects.all()] == [READINESS]
