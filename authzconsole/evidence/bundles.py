@@ -5,8 +5,11 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from analytics.storage import storage_root
+from django.http import Http404, StreamingHttpResponse
+
+from analytics.storage import StorageError, storage_root
 from analytics.storage_identity import storage_identity
+from authzconsole.common.zip_files import zip_response
 
 CHUNK_BYTES = 1 << 18
 
@@ -39,3 +42,15 @@ def bundle_chunks(path: str) -> Iterator[bytes]:
                 yield chunk
 
     return chunks()
+
+
+def bundle_response(path: str, name: str) -> StreamingHttpResponse:
+    """Return the response of a page that streams a bundle. path: empty if there is none. name: of the file, without its
+    extension. Raise Http404 if there is no such file.
+    """
+    try:
+        if path:
+            return zip_response(bundle_chunks(path), name)
+    except (StorageError, OSError):
+        pass
+    raise Http404("there is no such file")

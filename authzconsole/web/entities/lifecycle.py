@@ -25,7 +25,7 @@ from authzconsole.web.shared.principal_input import with_default_type
 from authzconsole.web.shared.rendering import requested_section, see_other, show_outcome
 from entities.address import Address, AddressError, address_of, parse_address
 from entities.selectors import entity_at
-from entities.vocabulary import KINDS, child_kinds
+from entities.vocabulary import KINDS, child_kinds, quantity
 from grants.change_set import Delete, Recreate, Register
 from grants.changes import ChangeSet, Outcome
 from grants.changes.entities import describe_entity
@@ -113,12 +113,10 @@ class Lifecycle(EffectPage):
             "kind": KINDS[target.kind],
             "forecast": forecast,
             "kinds": [
-                f"{total:,} {KINDS[kind].title if total == 1 else KINDS[kind].plural}"
+                quantity(total, KINDS[kind].title, KINDS[kind].plural)
                 for kind, total in forecast.entities.items()
             ],
-            "applying_grants": [
-                (name, ", ".join(privileges)) for name, privileges in forecast.applying[:MAX_HOLDERS]
-            ],
+            "applying_grants": forecast.applying[:MAX_HOLDERS],
             "more_holders": max(0, len(forecast.applying) - MAX_HOLDERS),
             "total_admins": _admin_count(verb, target, forecast),
             "action": address_url("lifecycle", target, verb),

@@ -12,7 +12,7 @@ from authzconsole.web.shared.parameters import choice_parameter, name_parameter
 from authzconsole.web.shared.principal_input import name_from_input
 from authzconsole.web.shared.rendering import render_page, requested_section
 from entities.models import Entity
-from entities.vocabulary import KINDS
+from entities.vocabulary import KINDS, quantity
 from grants.active_generation import active_generation
 from grants.errors import GrantError
 from grants.lifecycle.namespace_deletion import (
@@ -93,9 +93,7 @@ def _step_row(step: DeletionStep) -> dict:
     """Return the row of the kinds that one step deletes. level: good, bad, or empty for a step that is not
     reached.
     """
-    kinds = ", ".join(
-        f"{total:,} {KINDS[kind].title if total == 1 else KINDS[kind].plural}" for kind, total in step.kinds
-    )
+    kinds = ", ".join(quantity(total, KINDS[kind].title, KINDS[kind].plural) for kind, total in step.kinds)
     levels = {StepOutcome.DELETED: "good", StepOutcome.NOT_REACHED: ""}
     return {
         "icon": step.kinds[0][0],

@@ -5,16 +5,14 @@ from typing import NamedTuple
 
 from django import forms
 from django.core.exceptions import ValidationError
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-from analytics.storage import StorageError
 from authzconsole.common.messages import as_sentence
-from authzconsole.common.zip_files import zip_response
-from authzconsole.evidence.bundles import bundle_chunks
+from authzconsole.evidence.bundles import bundle_response
 from authzconsole.evidence.services import EvidenceError, request_evidence
 from authzconsole.models import Evidence
 from authzconsole.web.forms import AddressField, ConsoleForm, FlagField, FormPage, TextField, TimeFilterField
@@ -128,7 +126,7 @@ def evidence_page(request: HttpRequest, pk: int) -> HttpResponse:
         if requested_section(request) == SECTION
         else "journal/evidence/page.html"
     )
-    return render_page(request, template, {"evidence": evidence, "again_url": _again_url(evidence)})
+    return render_page(request, template, {"evidence": evidence})
 
 
 @require_safe
@@ -136,24 +134,4 @@ def evidence_page(request: HttpRequest, pk: int) -> HttpResponse:
 def download_evidence(request: HttpRequest, pk: int) -> HttpResponse:
     """Stream the bundle."""
     evidence = get_object_or_404(EVIDENCE, pk=pk)
-    if not evidence.job.result_path:
-        raise Http404("there is no file")
-    try:
-        chunks = bundle_chunks(evidence.job.result_path)
-    except (StorageError, OSError):
-        raise Http404("the file cannot be read") from None
-    return zip_response(chunks, f"evidence-{evidence.pk}")
-
-
-def _again_url(evidence: Evidence) -> str:
-    """Return the URL of the form with the values of a request."""
-    return reverse(
-        "evidence-list",
-        query={
-            "entity": evidence.entity,
-            "since": evidence.from_revision,
-            "until": evidence.to_revision,
-            **({"contents": "yes"} if evidence.contents else {}),
-            **({"kind": evidence.kind} if evidence.kind else {}),
-        },
-    )
+    return bundle_response(evidence.job.result_path, f"evidence-{evidence.pk}")

@@ -22,7 +22,7 @@ from authzconsole.web.shared.links import principal_link
 from authzconsole.web.shared.rendering import see_other
 from entities.errors import Refusal
 from entities.text import storage_fault
-from grants.change_set import Grant, Join, Leave
+from grants.change_set import Join, Leave
 from grants.models import PlanVerb, User
 from grants.plans.create import MAX_PLAN_ITEMS
 from grants.plans.sources.like import (
@@ -33,7 +33,6 @@ from grants.plans.sources.like import (
     like_plan,
 )
 from grants.principals.principal_lists import MAX_COUNTED, groups_with_counts
-from grants.validity import Validity
 
 # items with a checkbox of their own; one checkbox stands for all others
 MAX_ITEMS = 500
@@ -157,6 +156,5 @@ def _row(row: AccessDifference, groups: dict, chosen: set[str]) -> dict:
         "change": row,
         "key": key,
         "is_selected": key in chosen,
-        "validity": row.validity if isinstance(row, Join | Grant) else Validity(),
     }
     return context | ({"counts": groups.get(row.group)} if isinstance(row, Join | Leave) else {})

@@ -220,8 +220,7 @@ def _subtree(form: BulkChangeForm) -> dict:
         for kind in possible
     ]
     return {
-        "address_link": address_link_to(container),
-        "title_address_link": address_link_to(container, is_linked=False),
+        "container": container,
         "kinds": kinds,
         "includes_container": values["itself"],
         "has_secret_kinds": any(kind in SECRET_KINDS for kind in possible),

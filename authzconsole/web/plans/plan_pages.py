@@ -242,7 +242,7 @@ def change_phrases(plan: Plan) -> Iterator[str]:
     """Yield the counts of the changes, such as `3 grants` and `1 deactivation`."""
     for name, total in plan_counts(plan).items():
         if name in CHANGE_NOUNS and total:
-            yield f"{total:,} {CHANGE_NOUNS[name][total > 1]}"
+            yield quantity(total, *CHANGE_NOUNS[name])
 
 
 ROWS_PER_PAGE = 25
@@ -382,36 +382,23 @@ def activation_of_plan(plan: Plan) -> dict | None:
         or not {recipe["generation"], recipe["to_generation"]} <= GENERATIONS.keys()
     ):
         return None
-    return activation_context(
-        recipe["generation"], recipe["to_generation"], recipe.get("activation"), has_plan=True
-    )
+    activation = activation_context(recipe["generation"], recipe["to_generation"], recipe.get("activation"))
+    return activation | {"has_plan": True}
 
 
-def activation_context(
-    before: str, after: str, counts: Mapping[str, int] | None, *, has_plan: bool = False
-) -> dict:
+def activation_context(before: str, after: str, counts: Mapping[str, int] | None) -> dict:
     """Return the context of `plans/_activation.html`.
 
     before, after: names of generations. counts: `Regrants.activation`; None if it is not known, as for plans
     of older versions.
-    has_plan: whether the counts with the plan are those of one plan.
     """
     query = urlencode({"generation": before, "effect_change": "gained"})
-    context = {
+    return {
+        "before": before,
         "after": after,
+        "counts": counts,
         "list_url": f"{effect_url([as_text(ActivateGeneration(GENERATIONS[after]))])}&{query}",
     }
-    if counts is None:
-        return context | {
-            "sentence": f"Activating `{after}` may itself give permissions that `{before}` denies."
-        }
-    sentence = (
-        f"Activating `{after}` itself gives {quantity(counts['given'], 'permission', 'permissions')} that `{before}` "
-        f"denies, and takes {counts['taken']:,}."
-    )
-    if has_plan:
-        sentence += f" With this plan, it gives {counts['given_with_plan']:,} and takes {counts['taken_with_plan']:,}."
-    return context | {"sentence": sentence, "given": counts["given"]}
 
 
 UNCONFIRMED = (

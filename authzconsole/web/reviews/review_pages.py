@@ -16,10 +16,8 @@ from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.http import require_safe
 
 from analytics.runs.selectors import waiting_reason
-from analytics.storage import StorageError
 from authzconsole.common.messages import as_sentence
-from authzconsole.common.zip_files import zip_response
-from authzconsole.evidence.bundles import bundle_chunks
+from authzconsole.evidence.bundles import bundle_response
 from authzconsole.reviews.item_rows import items_response, stream_items
 from authzconsole.web.forms import (
     ConsoleForm,
@@ -167,13 +165,7 @@ def review_file(request: HttpRequest, pk: int, extension: str) -> HttpResponse:
 def review_bundle(request: HttpRequest, pk: int) -> HttpResponse:
     """Stream the evidence of a finished review."""
     campaign = review_or_404(request, pk)
-    if not campaign.path:
-        raise Http404("there is no evidence yet")
-    try:
-        chunks = bundle_chunks(campaign.path)
-    except (StorageError, OSError):
-        raise Http404("the file cannot be read") from None
-    return zip_response(chunks, f"review-{campaign.pk}")
+    return bundle_response(campaign.path, f"review-{campaign.pk}")
 
 
 def review_or_404(request: HttpRequest, pk: int) -> Campaign:
