@@ -107,6 +107,14 @@ def parse_address(text: str) -> Address:
     return address_of(known_kind.name, key)
 
 
+def address_or_none(text: str) -> Address | None:
+    """Return the address; None if the text is not one."""
+    try:
+        return parse_address(text)
+    except AddressError:
+        return None
+
+
 @lru_cache(maxsize=65_536)
 def address_of(kind: str, key: str) -> Address:
     """Return the address of this kind and key. Raise AddressError if they do not form an address."""

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable
+from html import unescape
 
 from authzconsole.web.shared.privilege_cells import LETTERS, PrivilegeCell
 
@@ -9,6 +10,12 @@ from authzconsole.web.shared.privilege_cells import LETTERS, PrivilegeCell
 def page_html(response) -> str:
     """Return the HTML of a response with every run of whitespace collapsed into one space."""
     return " ".join(response.content.decode().split())
+
+
+def text_of(response) -> str:
+    """Return the text of a page without tags; code is in backticks."""
+    text = re.sub(r"</?code>", "`", response.content.decode().replace("<wbr>", ""))
+    return unescape(re.sub(r"(<[^>]+>|\s)+", " ", text))
 
 
 def held_cells(cells: Iterable[PrivilegeCell]) -> dict[str, str]:

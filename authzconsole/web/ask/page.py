@@ -11,7 +11,7 @@ from authzconsole.web.shared.paging import url_with, url_with_query
 from authzconsole.web.shared.parameters import text_parameter
 from authzconsole.web.shared.past import shows_past, shows_time
 from authzconsole.web.shared.rendering import render_page, requested_section, see_other
-from entities.address import AddressError, parse_address
+from entities.address import AddressError, address_or_none, parse_address
 from entities.models import Entity, State
 from entities.vocabulary import KINDS, Privilege, clip
 from grants.active_generation import active_generation
@@ -82,11 +82,8 @@ def _form_without_answer(
 def _request_url(request: HttpRequest) -> str:
     """Return the URL that requests access to an address that the account does not see; empty for a text that
     is not an address."""
-    try:
-        address = parse_address(text_parameter(request, "entity"))
-    except AddressError:
-        return ""
-    if request.user.can_see_all:
+    address = address_or_none(text_parameter(request, "entity"))
+    if address is None or request.user.can_see_all:
         return ""
     return url_with_query(
         "request-new", {"entity": address, "operation": text_parameter(request, "operation")}

@@ -13,7 +13,7 @@ from authzconsole.web.shared.access_ways import way_rows
 from authzconsole.web.shared.paging import Page, url_with, url_with_query
 from authzconsole.web.shared.parameters import choice_parameter, name_parameter, text_parameter
 from authzconsole.web.shared.past import past_moment_of
-from entities.address import Address, AddressError, parse_address
+from entities.address import Address, address_or_none
 from entities.models import Entity
 from entities.vocabulary import CONTAINER_KINDS, KINDS, Privilege
 from grants.access.access_lists import AccessList, Position, Target
@@ -126,11 +126,8 @@ def _position(request: HttpRequest) -> Position | None:
     """Return the position after which the page starts, from the parameters `who-at` (entity) and `who-after`
     (user).
     """
-    try:
-        address = parse_address(request.GET.get("who-at", ""))
-    except AddressError:
-        return None
-    return address.kind, address.key, name_parameter(request, "who-after") or None
+    address = address_or_none(request.GET.get("who-at", ""))
+    return (address.kind, address.key, name_parameter(request, "who-after") or None) if address else None
 
 
 def _next_url(request: HttpRequest, position: Position | None) -> str:

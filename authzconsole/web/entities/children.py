@@ -12,7 +12,7 @@ from authzconsole.web.shared.paging import ADDRESS_ORDER, Page, keyset_page
 from authzconsole.web.shared.parameters import choice_parameter, text_parameter
 from authzconsole.web.shared.privilege_cells import privilege_cells
 from authzconsole.web.shared.visible_entities import list_visibility_inside
-from entities.address import AddressError, parse_address
+from entities.address import address_or_none
 from entities.models import Entity, State
 from entities.selectors import children_of
 from entities.vocabulary import KINDS, child_kinds
@@ -49,13 +49,8 @@ def selection_of(request: HttpRequest, page: Page) -> dict:
 
 def _selected_addresses(request: HttpRequest) -> list[str]:
     """Return the valid selected addresses in the order of selection, at most as many as a plan accepts."""
-    addresses = {}
-    for text in request.GET.getlist("address"):
-        try:
-            addresses[str(parse_address(text))] = None
-        except AddressError:
-            continue
-    return list(addresses)[:MAX_SELECTED]
+    addresses = filter(None, map(address_or_none, request.GET.getlist("address")))
+    return list(dict.fromkeys(map(str, addresses)))[:MAX_SELECTED]
 
 
 ROWS_PER_PAGE = 25

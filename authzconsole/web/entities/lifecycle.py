@@ -23,7 +23,7 @@ from authzconsole.web.shared.guard import administrable_address_or_404, request_
 from authzconsole.web.shared.links import address_url, entity_url
 from authzconsole.web.shared.principal_input import with_default_type
 from authzconsole.web.shared.rendering import requested_section, see_other, show_outcome
-from entities.address import Address, AddressError, address_of, parse_address
+from entities.address import Address, AddressError, address_of, address_or_none
 from entities.selectors import entity_at
 from entities.vocabulary import KINDS, child_kinds, quantity
 from grants.change_set import Delete, Recreate, Register
@@ -198,13 +198,9 @@ class NewEntity(ForAdministrators, FormPage):
     def get_context_data(self, **context) -> dict:
         context = super().get_context_data(**context)
         form = context["form"]
-        try:
-            parent = parse_address(form["parent"].value() or "")
-        except AddressError:
-            raise Http404("there is no such entity") from None
-        kinds = child_kinds(parent.kind)
-        if not kinds:
-            raise Http404("entities of this kind have no children")
+        parent = address_or_none(form["parent"].value() or "")
+        if parent is None or not (kinds := child_kinds(parent.kind)):
+            raise Http404("there is no entity that could contain the new one")
         form.fields["kind"].widget.choices = [(child.name, child.title) for child in kinds]
         return context | {"parent": parent, "back": entity_url(parent)}
 

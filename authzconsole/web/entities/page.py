@@ -20,7 +20,7 @@ from authzconsole.web.shared.links import address_url, entity_tab_url, entity_ur
 from authzconsole.web.shared.past import shows_past
 from authzconsole.web.shared.rendering import render_page, requested_section
 from authzconsole.web.shared.visible_entities import breadcrumbs_of
-from entities.address import Address, AddressError, parse_address
+from entities.address import Address, address_or_none
 from entities.models import Entity, State
 from entities.selectors import children_of, entity_at
 from entities.vocabulary import KINDS, child_kinds
@@ -96,15 +96,8 @@ DELETE = ("delete", "Delete")
 VERBS = {State.PLANNED: ("register", "Register"), State.LIVE: DELETE, State.DELETED: ("recreate", "Recreate")}
 
 
-def _past_subject(address: str) -> Address | None:
-    try:
-        return parse_address(address)
-    except AddressError:
-        return None
-
-
 @require_safe
-@shows_past(_past_subject)
+@shows_past(lambda address: address_or_none(address))
 def entity_page(request: HttpRequest, address: str) -> HttpResponse:
     requested_address = address_or_404(address)
     if (

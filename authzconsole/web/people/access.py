@@ -13,7 +13,7 @@ from authzconsole.web.shared.access_ways import way_rows
 from authzconsole.web.shared.paging import Page, url_with, url_with_query
 from authzconsole.web.shared.parameters import choice_parameter, text_parameter
 from authzconsole.web.shared.past import past_moment_of
-from entities.address import Address, AddressError, parse_address
+from entities.address import Address, address_or_none, parse_address
 from entities.models import Entity
 from entities.selectors import entities_at
 from entities.vocabulary import KINDS, Privilege, join_words, quantity
@@ -45,7 +45,7 @@ def effective_access_section(request: HttpRequest, profile: Profile) -> dict:
         where,
         visible_in=active_generation() if is_own else None,
     )
-    after = _position(request)
+    after = address_or_none(request.GET.get("what-after", ""))
     page = entities.page(after, ROWS_PER_PAGE)
     linked = _visible(page.rows, profile) if is_own else None
     is_counted = entities.is_quickly_counted or COUNT in request.GET
@@ -93,13 +93,6 @@ def _filter(request: HttpRequest) -> EntityFilter:
 def _operations(kind: str) -> list[str]:
     """Return the operations of a kind, or those of all kinds, sorted."""
     return sorted({name for known in KINDS.values() if kind in ("", known.name) for name in known.operations})
-
-
-def _position(request: HttpRequest) -> Address | None:
-    try:
-        return parse_address(request.GET.get("what-after", ""))
-    except AddressError:
-        return None
 
 
 def _visible(rows: list[EntityAccess], profile: Profile) -> Collection[Address]:

@@ -13,7 +13,7 @@ from authzconsole.web.people.profile import Profile
 from authzconsole.web.shared.paging import ADDRESS_ORDER, keyset_page
 from authzconsole.web.shared.parameters import text_parameter
 from authzconsole.web.shared.privilege_cells import privilege_cells
-from entities.address import AddressError, instance_address, parse_address
+from entities.address import address_or_none, instance_address
 from entities.models import Entity
 from entities.selectors import children_of, entity_at
 from entities.vocabulary import child_kinds
@@ -54,11 +54,8 @@ def _visible_children(container: Entity, profile: Profile) -> QuerySet[Entity]:
 
 def _container(request: HttpRequest, profile: Profile) -> Entity | None:
     """Return the entity that the URL names; None if the principal cannot see it or it does not exist."""
-    try:
-        address = parse_address(text_parameter(request, "in") or str(instance_address()))
-    except AddressError:
-        return None
-    entity = entity_at(address)
+    address = address_or_none(text_parameter(request, "in") or str(instance_address()))
+    entity = entity_at(address) if address else None
     is_visible = entity is not None and (
         entity.kind == "instance" or can_see(profile.principal, entity, profile.generation)
     )

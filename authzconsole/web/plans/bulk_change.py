@@ -24,10 +24,10 @@ from authzconsole.web.forms import (
 )
 from authzconsole.web.plans.plan_pages import plan_url
 from authzconsole.web.shared.guard import address_or_404, request_author
-from authzconsole.web.shared.links import address_link_to, entity_url
+from authzconsole.web.shared.links import entity_url
 from authzconsole.web.shared.rendering import referring_page, render_page, requested_section, see_other
 from authzconsole.web.shared.row_estimates import estimated_rows
-from entities.address import AddressError, instance_address, parse_address
+from entities.address import address_or_none, instance_address, parse_address
 from entities.errors import Refusal
 from entities.models import Entity
 from entities.selectors import entities_at, entity_at, live_entities_inside
@@ -194,12 +194,7 @@ def _selection(form: BulkChangeForm) -> dict:
 
     Invalid addresses are kept as text, so that the user can correct the form.
     """
-    rows = []
-    for text in form.cleaned_data["address"]:
-        try:
-            rows.append({"text": text, "address_link": address_link_to(parse_address(text))})
-        except AddressError:
-            rows.append({"text": text, "address_link": None})
+    rows = [(text, address_or_none(text)) for text in form.cleaned_data["address"]]
     return {"selected_rows": rows, "back": reverse("plans"), "count": _selection_count(form)}
 
 
@@ -257,13 +252,8 @@ def _selection_count(form: BulkChangeForm) -> str:
 
     Addresses that are invalid or not live are not counted.
     """
-    addresses = []
-    for text in form.cleaned_data["address"]:
-        try:
-            addresses.append(parse_address(text))
-        except AddressError:
-            continue
-    live = [entity.pk for entity in entities_at(addresses).values() if entity.is_live]
+    addresses = map(address_or_none, form.cleaned_data["address"])
+    live = [entity.pk for entity in entities_at(filter(None, addresses)).values() if entity.is_live]
     return _count_text(form, len(live), Entity.objects.filter(pk__in=live))
 
 

@@ -20,7 +20,7 @@ from authzconsole.web.forms import (
 from authzconsole.web.shared.guard import request_author
 from authzconsole.web.shared.rendering import see_other
 from authzconsole.web.shared.times import zone_name
-from entities.address import AddressError, parse_address
+from entities.address import address_or_none
 from entities.vocabulary import KINDS, Privilege
 from grants.requests.create import RequestDraft, WantedAccess, create_request
 
@@ -101,10 +101,8 @@ def _operations(text: str) -> list[tuple[str, list[tuple[str, str]]]]:
     """Return the operations as groups of choices: of the kind of the address, or of all kinds while there is no
     valid address; and the privileges.
     """
-    try:
-        kinds = [KINDS[parse_address(text).kind]]
-    except AddressError:
-        kinds = list(KINDS.values())
+    address = address_or_none(text)
+    kinds = [KINDS[address.kind]] if address else KINDS.values()
     groups = [(kind.title.capitalize(), tuple(kind.operations)) for kind in kinds if kind.operations]
     groups.append(("Privilege on exactly this address", tuple(map(str, Privilege))))
     return [(title, [(name, name) for name in names]) for title, names in groups]

@@ -14,7 +14,7 @@ from django.utils.encoding import escape_uri_path
 
 from authzconsole.common.paging import reversed_order, rows_after
 from authzconsole.web.shared.parameters import name_parameter, number_parameter
-from entities.address import AddressError, parse_address
+from entities.address import address_or_none
 
 ADDRESS_ORDER = ("kind", "key")
 # the columns with numbers by which lists are sorted
@@ -93,11 +93,8 @@ def _row_in_url(request: HttpRequest, name: str, order: Sequence[str]) -> tuple 
     """Return the values of the columns of a row; None if the parameter is missing or invalid."""
     value: Any = name_parameter(request, name) or None
     if order == ADDRESS_ORDER:
-        try:
-            address = parse_address(value or "")
-        except AddressError:
-            return None
-        return address.kind, address.key
+        address = address_or_none(value or "")
+        return (address.kind, address.key) if address else None
     if order[0].lstrip("-") in NUMBERS:
         value = number_parameter(request, name)
     return None if value is None else (value,)

@@ -15,7 +15,7 @@ from grants.models import Plan
 from grants.plans.sources.change_file import SAMPLES
 from tests.support.authors import all_grants, database_state
 from tests.support.cast import SALES
-from tests.support.pages import page_html
+from tests.support.pages import page_html, text_of
 from tests.support.reports import create_report
 
 ORDERS, CUSTOMERS = "dataset:sales.orders", "dataset:sales.customers"
@@ -35,12 +35,6 @@ FILE = f"verb,principal,entity,privilege\ngrant,user:out,{ORDERS},READ\nrevoke,u
 def plan_addresses(response) -> set[str]:
     """Return the addresses of the items of the displayed plan."""
     return {str(row.address) for row in response.context["plan"].items.all()}
-
-
-def text_of(response) -> str:
-    """Return the text of the page without tags; code is in backticks."""
-    text = re.sub(r"</?code>", "`", response.content.decode().replace("<wbr>", ""))
-    return unescape(re.sub(r"(<[^>]+>|\s)+", " ", text))
 
 
 def form_fields(response) -> dict[str, list[str]]:

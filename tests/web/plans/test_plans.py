@@ -1,7 +1,5 @@
 """The pages of plans and of the deletion forecast: access, contents and query counts."""
 
-import re
-
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
@@ -18,7 +16,7 @@ from grants.policies.question import Question
 from tests.support.authors import COMMAND, all_grants, database_state
 from tests.support.cast import SETUP
 from tests.support.changes import change_grants, create_plan_from_changes
-from tests.support.pages import page_html
+from tests.support.pages import page_html, text_of
 from tests.support.reports import create_report
 
 ORDERS = "dataset:sales.orders"
@@ -50,7 +48,7 @@ def test_auditors_see_no_forms(browse, plan, applied_plan):
 
 
 def test_a_plan_shows_its_effect_and_stranded_entities(browse, plan):
-    text = re.sub(r"(<[^>]+>|\s)+", " ", page_html(browse("ada").get(f"/plans/{plan.pk}/")))
+    text = text_of(browse("ada").get(f"/plans/{plan.pk}/"))
     for phrase in (
         "1 grant to add",
         "1 grant to revoke",

@@ -1,8 +1,5 @@
 """The pages of reviews: starting and preparing one, answering items alone and in bulk, and finishing it."""
 
-import html
-import re
-
 import pytest
 
 from entities.address import parse_address
@@ -17,7 +14,7 @@ from tests.grants.reviews.support import item_of, open_campaign
 from tests.support.authors import COMMAND
 from tests.support.changes import change_grants
 from tests.support.jobs import execute_finish, execute_preparation
-from tests.support.pages import page_html
+from tests.support.pages import page_html, text_of
 
 pytestmark = pytest.mark.django_db
 FORM = {
@@ -41,10 +38,6 @@ def storage(settings, tmp_path):
 @pytest.fixture
 def review(cast) -> Campaign:
     return open_campaign(reviewer_rule="admin-holders")
-
-
-def text_of(response) -> str:
-    return re.sub(r"\s+", " ", html.unescape(re.sub(r"<[^>]+>", " ", response.content.decode())))
 
 
 def test_an_administrator_starts_a_review_and_its_owner_answers_it(browse, cast):
