@@ -16,8 +16,10 @@ from django.views.decorators.http import require_safe
 
 from analytics.analyses import AnalysisName
 from analytics.runs.services import cancel_run
+from authzconsole.lists.files import download_links
+from authzconsole.lists.plans import EffectRows, KeptNotRows
 from authzconsole.web.effects.forms import effect_run_context, effect_url
-from authzconsole.web.effects.section import DOWNLOAD_TITLES, filter_query, section_context
+from authzconsole.web.effects.page import filter_query, section_context
 from authzconsole.web.effects.wording import button_numbers, effect_sentence, sentence_part
 from authzconsole.web.forms import (
     AddressField,
@@ -322,17 +324,10 @@ def confirmation_context(plan: Plan, section: dict) -> dict:
 
 def _downloads(plan: Plan, generation: str, section: dict) -> list[tuple[str, str]]:
     at = {"at": format_time(section["effect"].at)} if section["time"] else {}
-    return [
-        (
-            title,
-            reverse(
-                f"rest-plan-effect-{extension}",
-                args=[plan.pk],
-                query={"generation": generation} | at | filter_query(section["where"]),
-            ),
-        )
-        for extension, title in DOWNLOAD_TITLES.items()
-    ]
+    query = {"generation": generation} | at | filter_query(section["where"])
+    return download_links(
+        EffectRows, lambda extension: reverse(f"rest-plan-effect-{extension}", args=[plan.pk], query=query)
+    )
 
 
 def kept_not_section(request: HttpRequest, plan: Plan) -> dict | None:
@@ -358,10 +353,9 @@ def kept_not_section(request: HttpRequest, plan: Plan) -> dict | None:
         "page": page,
         "total": stored,
         "before": plan.recipe["generation"],
-        "downloads": [
-            (title, reverse(f"rest-plan-kept-not-{extension}", args=[plan.pk]))
-            for extension, title in DOWNLOAD_TITLES.items()
-        ],
+        "downloads": download_links(
+            KeptNotRows, lambda extension: reverse(f"rest-plan-kept-not-{extension}", args=[plan.pk])
+        ),
     }
 
 
