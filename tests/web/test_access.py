@@ -311,6 +311,16 @@ WRITES_BY_STATUS = {
         "/describe/dataset:sales.orders",
     ],
 }
+# sent to each of them
+FORM = {
+    "principal": "user:out",
+    "privilege": "READ",
+    "parent": "namespace:sales",
+    "kind": "dataset",
+    "name": "x",
+    "analysis": "delete-readiness",
+    "description": "x",
+}
 WRITES = [(url, *statuses) for statuses, urls in WRITES_BY_STATUS.items() for url in urls]
 
 
@@ -379,17 +389,8 @@ def test_every_page_redirects_anonymous_users_to_sign_in(page, browse, numbers):
 @pytest.mark.parametrize(("url", "statuses"), [(url, statuses) for url, *statuses in WRITES])
 def test_only_administrators_can_write(url, statuses, browse, numbers):
     before = database_state()
-    sent = {
-        "principal": "user:out",
-        "privilege": "READ",
-        "parent": "namespace:sales",
-        "kind": "dataset",
-        "name": "x",
-        "analysis": "delete-readiness",
-        "description": "x",
-    }
     url = url.format(**numbers)
-    assert [browse(name).post(url, sent).status_code for name in ("aud", "ned", "dee", "out")] == statuses
+    assert [browse(name).post(url, FORM).status_code for name in ("aud", "ned", "dee", "out")] == statuses
     assert database_state() == before
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.authors import database_state
 from tests.support.cast import create_role_accounts
-from tests.web.test_access import PAGES, WRITES
+from tests.web.test_access import FORM, PAGES, WRITES
 from tests.web.test_access import cast as cast
 from tests.web.test_access import numbers as numbers
 from tests.web.test_access import shared_data as shared_data
@@ -92,20 +92,11 @@ def test_each_role_opens_exactly_its_pages(name, exceptions, accounts, browse, n
 )
 def test_each_role_changes_only_what_it_may(name, exceptions, accounts, browse, numbers):
     client, column, before = browse(name), WRITE_COLUMN[BASELINE[name]] - 1, database_state()
-    sent = {
-        "principal": "user:out",
-        "privilege": "READ",
-        "parent": "namespace:sales",
-        "kind": "dataset",
-        "name": "x",
-        "analysis": "delete-readiness",
-        "description": "x",
-    }
     refused = [row for row in WRITES if row[0] not in exceptions]
-    actual = {url: client.post(url.format(**numbers), sent).status_code for url, *_ in refused}
+    actual = {url: client.post(url.format(**numbers), FORM).status_code for url, *_ in refused}
     assert actual == {url: expected_status(name, url, statuses, {}, column) for url, *statuses in refused}
     assert database_state() == before
-    allowed = {url: client.post(url.format(**numbers), sent).status_code for url in exceptions}
+    allowed = {url: client.post(url.format(**numbers), FORM).status_code for url in exceptions}
     assert {url: 302 if status in (302, 303) else status for url, status in allowed.items()} == exceptions
 
 

@@ -66,11 +66,7 @@ def attention_section(generation: Generation, readiness: AnalysisRun | None, *, 
         *_console_items(),
         *_readiness_items(readiness),
         *_stranded_items(stranded),
-        *(
-            _reported_ghost_items(ghosts, generation)
-            if is_large
-            else _counted_ghost_items(ghosts, generation)
-        ),
+        *_ghost_items(ghosts, generation, is_large=is_large),
         *_failed_run_items(),
         *_plan_items(),
         *_period_items(),
@@ -119,27 +115,43 @@ def _stranded_items(run: AnalysisRun | None) -> Iterator[AttentionItem]:
         )
 
 
-def _reported_ghost_items(run: AnalysisRun | None, generation: Generation) -> Iterator[AttentionItem]:
-    """Yield the numbers of the report, which leaves out inactive users."""
+def _ghost_items(
+    run: AnalysisRun | None, generation: Generation, *, is_large: bool
+) -> Iterator[AttentionItem]:
+    """Yield the numbers of grants on addresses without a live entity: those of the report, which leaves out inactive
+    users, in a large tenant; otherwise the current numbers, which are also those of the plan that cleans up.
+    """
+    totals = _reported_ghosts(run) if is_large else _counted_ghosts()
+    # of the report in a large tenant
+    source = run if is_large else None
+    if leftover := totals["leftover"]:
+        text = f"{quantity(leftover, 'grant', 'grants')} on deleted addresses"
+        if inactive := totals["inactive"]:
+            text = f"{text}, {inactive:,} of inactive users"
+        if not generation.deleting_removes_grants:
+            # If the generation removes grants with their entity, these grants remain from an earlier generation.
+            text = f"{text}, which apply again if the entities are recreated"
+        url = _url(run, "state") if run else reverse("plans")
+        yield AttentionItem("warning", text, url, source, "Clean up", reverse("plan-ghosts"))
+    url = _url(run, "-state") if run else reverse("analyses")
+    if old := totals["old"]:
+        text = f"{quantity(old, 'grant', 'grants')} on planned addresses for more than {PLANNED_TOO_LONG_DAYS} days"
+        yield AttentionItem("warning", text, url)
+    if recent := totals["planned"] - old:
+        text = f"{quantity(recent, 'grant', 'grants')} on planned addresses, waiting for their entities"
+        yield AttentionItem("planned", text, url, source)
+
+
+def _reported_ghosts(run: AnalysisRun | None) -> Counter[str]:
     summary = run.summary if run else {}
-    if leftover := summary.get("grants_on_deleted_addresses", 0):
-        yield _leftover_item(
-            f"{quantity(leftover, 'grant', 'grants')} on deleted addresses",
-            generation,
-            _url(run, "state"),
-            run,
-        )
-    if planned := summary.get("grants_on_planned_addresses", 0):
-        yield AttentionItem(
-            "planned",
-            f"{quantity(planned, 'grant', 'grants')} on planned addresses, waiting for their entities",
-            _url(run, "-state"),
-            run,
-        )
+    return Counter(
+        leftover=summary.get("grants_on_deleted_addresses", 0),
+        planned=summary.get("grants_on_planned_addresses", 0),
+    )
 
 
-def _counted_ghost_items(run: AnalysisRun | None, generation: Generation) -> Iterator[AttentionItem]:
-    """Yield the current numbers, which are also those of the plan that cleans up. Runs two queries."""
+def _counted_ghosts() -> Counter[str]:
+    """Return the current numbers; inactive and old are parts of leftover and planned. Runs two queries."""
     is_leftover, is_planned = Q(content_object__state=State.DELETED), Q(content_object__state=State.PLANNED)
     is_old = Q(granted_at__lt=timezone.now() - timedelta(days=PLANNED_TOO_LONG_DAYS))
     totals = Counter[str]()
@@ -152,26 +164,7 @@ def _counted_ghost_items(run: AnalysisRun | None, generation: Generation) -> Ite
                 old=Count("pk", filter=is_planned & is_old),
             )
         )
-    url = _url(run, "state") if run else reverse("plans")
-    if totals["leftover"]:
-        text = f"{quantity(totals['leftover'], 'grant', 'grants')} on deleted addresses"
-        inactive = f", {totals['inactive']:,} of inactive users" if totals["inactive"] else ""
-        yield _leftover_item(f"{text}{inactive}", generation, url)
-    url = _url(run, "-state") if run else reverse("analyses")
-    if totals["old"]:
-        text = f"{quantity(totals['old'], 'grant', 'grants')} on planned addresses for more than {PLANNED_TOO_LONG_DAYS} days"
-        yield AttentionItem("warning", text, url)
-    if recent := totals["planned"] - totals["old"]:
-        text = f"{quantity(recent, 'grant', 'grants')} on planned addresses, waiting for their entities"
-        yield AttentionItem("planned", text, url)
-
-
-def _leftover_item(
-    text: str, generation: Generation, url: str, run: AnalysisRun | None = None
-) -> AttentionItem:
-    # If the generation removes grants with their entity, these grants remain from an earlier generation.
-    again = "" if generation.deleting_removes_grants else ", which apply again if the entities are recreated"
-    return AttentionItem("warning", f"{text}{again}", url, run, "Clean up", reverse("plan-ghosts"))
+    return totals
 
 
 def _impact_items(generation: Generation) -> Iterator[AttentionItem]:

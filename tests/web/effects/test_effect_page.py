@@ -29,11 +29,9 @@ def test_the_page_lists_every_change_with_filters_and_downloads(browse):
     )
     assert "No matching changes" in page_html(part) and "<html" not in page_html(part)
     jsonl = browse("ada").get(url_of(REVOKE, path="/effect.jsonl"))
-    rows = [json.loads(line) for line in b"".join(jsonl.streaming_content).splitlines()]
+    rows = [json.loads(line) for line in jsonl.getvalue().splitlines()]
     assert len(rows) == effect.tally.total and {row["user"] for row in rows} == {"ned"}
-    csv = b"".join(
-        browse("ada").get(url_of(REVOKE, path="/effect.csv", effect_operation="delete")).streaming_content
-    ).decode()
+    csv = browse("ada").get(url_of(REVOKE, path="/effect.csv", effect_operation="delete")).getvalue().decode()
     assert csv.startswith("user,entity,operation,before,after,intended") and ",create," not in csv
 
 
@@ -113,7 +111,7 @@ def test_the_page_shows_the_effect_at_the_beginning_of_each_period(browse, htmx)
     )
     assert "effect_at=2126" in later["downloads"][0][1]
     urls = [part["downloads"][0][1] for part in (later, section)]
-    rows = [b"".join(client.get(url).streaming_content).splitlines() for url in urls]
+    rows = [client.get(url).getvalue().splitlines() for url in urls]
     assert [len(lines) - 1 for lines in rows] == [later["effect"].tally.total, section["effect"].tally.total]
     assert not client.get(url_of(changes[0])).context["permissions"]["times"]
 

@@ -108,7 +108,7 @@ def test_the_page_lists_the_result_of_the_run(browse, sent_tasks):
     section = client.get(PAGE).context["permissions"]
     assert section["effect"].tally == effect.tally and section["page"].total == effect.tally.total
     assert client.get(f"{PAGE}&effect_user=ned").context["permissions"]["page"].total < effect.tally.total
-    rows = b"".join(client.get(section["downloads"][1][1]).streaming_content).splitlines()
+    rows = client.get(section["downloads"][1][1]).getvalue().splitlines()
     assert len(rows) == effect.tally.total
     assert (
         client.get(f"/effect?{QUERY.replace('final', 'existing')}").context["permissions"].get("effect")

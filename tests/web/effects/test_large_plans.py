@@ -139,7 +139,7 @@ def test_the_page_rest_and_downloads_have_the_effect_at_each_time(cast, settings
     section = client.get(f"/plans/{plan.pk}/?effect_at={LATER}").context["permissions"]
     assert [time["is_shown"] for time in section["times"]] == [False, True]
     assert section["page"].total == expected.times[1].tally.total
-    rows = b"".join(client.get(section["downloads"][1][1]).streaming_content).decode().splitlines()
+    rows = client.get(section["downloads"][1][1]).getvalue().decode().splitlines()
     assert len(rows) == expected.times[1].tally.total > expected.tally.total
     assert client.get(f"/plans/{plan.pk}/").context["permissions"]["effect"].tally == expected.tally
 
@@ -175,8 +175,8 @@ def test_rest_answers_202_until_the_effect_is_computed(large_plan, browse, sent_
     assert effect["beyond"] == {"gained": 4, "lost": 0} and [user["user"] for user in effect["users"]] == [
         "out"
     ]
-    rows = b"".join(client.get(f"{url}/rows.jsonl").streaming_content).decode().splitlines()
+    rows = client.get(f"{url}/rows.jsonl").getvalue().decode().splitlines()
     keys = [(row["user"], row["entity"], row["operation"]) for row in map(json.loads, rows)]
     assert keys == sorted(keys) and len(keys) == effect["for"]["gained"] + 4
-    beyond = b"".join(client.get(f"{url}/rows.csv?purpose=beyond").streaming_content).decode().splitlines()
+    beyond = client.get(f"{url}/rows.csv?purpose=beyond").getvalue().decode().splitlines()
     assert len(beyond) == 1 + 4
