@@ -26,13 +26,13 @@ _KINDS = (
 _PRIVILEGES = [privilege.value for privilege in Privilege]
 
 
-def write_parquet_tenant(folder: Path, size: Size, *, seed: int = 7) -> None:
+def write_parquet_tenant(folder: Path, size: Size) -> None:
     """Write one folder of Parquet files per table, with the columns of analytics.tables."""
     database = duckdb.connect(
         config={"temp_directory": str(folder / "spill"), "preserve_insertion_order": False}
     )
     database.execute(
-        f"CREATE MACRO rng(n, salt) AS (hash(n * 64 + salt + {seed << 50}) >> 11) / 9007199254740992.0"
+        f"CREATE MACRO rng(n, salt) AS (hash(n * 64 + salt + {7 << 50}) >> 11) / 9007199254740992.0"
     )
     first_application, first_other = 2 + size.namespaces, 2 + size.namespaces + size.applications
     database.execute(f"""

@@ -26,9 +26,9 @@ NAMESPACED = (
 )
 
 
-def write_tenant(size: Size, *, seed: int = 7) -> None:
+def write_tenant(size: Size) -> None:
     """Fill the empty database with a tenant of this size, and collect the statistics of the query planner."""
-    rng = random.Random(seed)
+    rng = random.Random(7)
     _copy(
         Entity,
         (

@@ -81,12 +81,11 @@ def admin_sources(
 def too_few_administrators(
     entity_ids: Iterable[int],
     ends: Callable[[AdminSource], bool] = lambda source: False,
-    number: int = MIN_ADMINISTRATORS,
     *,
     if_one_leaves: bool = False,
 ) -> dict[int, set[int]]:
-    """Return the entities with fewer than `number` administrators after some sources end: by primary key, the
-    remaining administrators.
+    """Return the entities with fewer than MIN_ADMINISTRATORS administrators after some sources end: by primary
+    key, the remaining administrators.
 
     ends: whether a source ends. All sources of one user end, or all of one group, or one source alone.
     if_one_leaves: leave out the entities of which every administrator remains. Runs the queries of
@@ -94,9 +93,11 @@ def too_few_administrators(
     """
     result = {}
     # one more, because the first of each group may be the one who leaves
-    for pk, sources in admin_sources(entity_ids, number + 1).items():
+    for pk, sources in admin_sources(entity_ids, MIN_ADMINISTRATORS + 1).items():
         remaining = {source.user for source in sources if not ends(source)}
-        if len(remaining) < number and not (if_one_leaves and all(row.user in remaining for row in sources)):
+        if len(remaining) < MIN_ADMINISTRATORS and not (
+            if_one_leaves and all(row.user in remaining for row in sources)
+        ):
             result[pk] = remaining
     return result
 

@@ -31,7 +31,6 @@ POSTGRESQL_SETTINGS = {
 # the size of the small file systems: enough for the longest soak
 DISK_BYTES = 1_000_000_000
 KEEPER_SECONDS = 0.2
-BOOT_SECONDS = 60
 
 
 class Console:

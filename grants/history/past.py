@@ -192,7 +192,6 @@ _SOURCES: tuple[tuple[type[models.Model], type[models.Model], Mapping[str, str]]
     ),
     (ActiveGeneration, GenerationPeriod, {"id": "1", "name": "name"}),
 )
-SHADOWED_TABLES = tuple(table._meta.db_table for table, _, _ in _SOURCES)
 
 
 def view_statements(revision: int) -> Iterator[str]:

@@ -31,17 +31,14 @@ def request_job(job: AnyJob) -> AnyJob:
     return job
 
 
-def restart_job(job: Job, *, due_at: datetime | None = None) -> bool:
-    """Put a finished job back in the queue, with new attempts. Return False if it is not finished.
-
-    due_at: it does not start before this time.
-    """
+def restart_job(job: Job) -> bool:
+    """Put a finished job back in the queue, with new attempts. Return False if it is not finished."""
     is_moved = (
         Job.objects.filter(pk=job.pk)
         .exclude(state__in=UNFINISHED_STATES)
         .update(
             state=JobState.WAITING,
-            due_at=due_at,
+            due_at=None,
             sent_at=None,
             finished_at=None,
             cancel_requested_at=None,
@@ -49,7 +46,7 @@ def restart_job(job: Job, *, due_at: datetime | None = None) -> bool:
             error="",
         )
     )
-    if is_moved and due_at is None:
+    if is_moved:
         transaction.on_commit(lambda: send_job(job))
     return bool(is_moved)
 

@@ -22,7 +22,7 @@ class Role(TextChoices):
 
 
 class Capability(StrEnum):
-    """What an account may do in the console, on all entities or accounts."""
+    """What an account may do in the console, on all entities or accounts. docs/roles.md describes each one."""
 
     READ_ALL = "read_all"
     READ_JOURNAL = "read_journal"
@@ -37,23 +37,6 @@ class Capability(StrEnum):
     RUN_ANALYSES = "run_analyses"
     MANAGE_SETTINGS = "manage_settings"
 
-
-DESCRIPTIONS = {
-    Capability.READ_ALL: "see every entity, principal, grant, decision and plan",
-    Capability.READ_JOURNAL: "see the journal, the history, earlier states, evidence and webhooks",
-    Capability.READ_REPORTS: "see the analyses, their reports and the status of the console",
-    Capability.READ_ACCOUNTS: "see the accounts, API tokens and sessions",
-    Capability.READ_SECURITY_EVENTS: "see the security events",
-    Capability.SEE_AS: "see the console as another user, without changing anything",
-    Capability.APPROVE: "approve requests and reviews",
-    Capability.CHANGE_GRANTS: "change grants, groups, memberships and entities; create and apply plans; rename and remove "
-    "users",
-    Capability.MANAGE_ACCOUNTS: "add, change, activate and deactivate accounts; reset passwords and second factors; unlink "
-    "identities; end sessions",
-    Capability.MANAGE_TOKENS: "create and revoke API tokens",
-    Capability.RUN_ANALYSES: "start and cancel runs, and change schedules",
-    Capability.MANAGE_SETTINGS: "change the active generation, webhooks, data stewards and the limits of delegation",
-}
 
 CAPABILITIES: dict[Role, frozenset[Capability]] = {
     Role.ORDINARY: frozenset(),

@@ -20,8 +20,8 @@ SLOW_START = (
 )
 
 
-def has_ended(pid, *, within_seconds=10):
-    deadline = time.monotonic() + within_seconds
+def has_ended(pid):
+    deadline = time.monotonic() + 10
     while list(session_members(pid)) and time.monotonic() < deadline:
         time.sleep(0.05)
     return not list(session_members(pid))
