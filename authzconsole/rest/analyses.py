@@ -86,8 +86,8 @@ class MinuteText(ErrorMessages, serializers.RegexField):
     def to_internal_value(self, data):
         if not isinstance(data, str):
             raise serializers.ValidationError("this must be a string")
-        # `$` also matches before a final line break
-        if not re.fullmatch(TIME_FORMAT, data) or data.endswith("\n"):
+        # not `match`, because `$` also matches before a final line break
+        if not re.fullmatch(TIME_FORMAT, data):
             self.fail("invalid")
         return data
 

@@ -29,6 +29,18 @@ from grants.policies.times import format_time
 from grants.validity import at_time
 
 MAX_LISTED = 20
+# the members of an effect that could not be computed
+NO_EFFECT = {
+    "for": None,
+    "beyond": None,
+    "generation": "",
+    "digest": "",
+    "users": [],
+    "entities": [],
+    "operations": [],
+    "times": [],
+    "other_beginnings": 0,
+}
 
 
 class EffectTotalsSerializer(serializers.Serializer):
@@ -143,18 +155,8 @@ def preview_as_json(preview: Preview) -> dict:
     """Return the members of PermissionEffectSerializer for changes that are not made yet."""
     if preview.effect is not None:
         return effect_as_json(preview.effect, preview.consequences)
-    return {
-        "for": None,
-        "beyond": None,
-        "generation": preview.generation,
-        "digest": preview.digest,
-        "users": [],
-        "entities": [],
-        "operations": [],
-        "times": [],
-        "other_beginnings": 0,
-        **preview.consequences._asdict(),
-    }
+    known = {"generation": preview.generation, "digest": preview.digest}
+    return NO_EFFECT | known | preview.consequences._asdict()
 
 
 T = TypeVar("T")

@@ -12,7 +12,7 @@ from rest_framework.response import Response
 from authzconsole.common.fields import Choice, List, StrictSerializer, Text, generation_field
 from authzconsole.common.periods import PeriodTime
 from authzconsole.lists.plans import EffectRows, KeptNotRows
-from authzconsole.rest.dry_runs import PermissionEffectSerializer, effect_as_json, preview_as_json
+from authzconsole.rest.dry_runs import NO_EFFECT, PermissionEffectSerializer, effect_as_json, preview_as_json
 from authzconsole.rest.framework.callers import check_administrator, check_can_see_all
 from authzconsole.rest.framework.endpoint import Endpoint, location
 from authzconsole.rest.framework.lists import FORMULAS, Download, ListEndpoint
@@ -154,7 +154,7 @@ def _applied_as_json(plan: Plan, generation: str | None, at: datetime | None) ->
     except (EffectTooLarge, PlanError):
         if not is_stored:
             raise
-        content = {"users": [], "entities": [], "operations": [], "times": [], "other_beginnings": 0}
+        content = NO_EFFECT
     totals = {name: stored[name] for name in ("for", "beyond", "generation")} if is_stored else {}
     return content | totals | {"digest": ""}
 

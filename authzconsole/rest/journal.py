@@ -17,6 +17,7 @@ from authzconsole.common.fields import (
     StrictSerializer,
     Text,
 )
+from authzconsole.common.periods import AsOf
 from authzconsole.common.zip_files import zip_response
 from authzconsole.evidence.bundles import bundle_chunks
 from authzconsole.evidence.services import request_evidence
@@ -42,7 +43,6 @@ from authzconsole.rest.framework.problems import Problem
 from authzconsole.server.waiting import CAN_WAIT, WAIT_HEADER
 from grants.authority.break_glass import end_break_glass, review_break_glass, start_break_glass
 from grants.authority.rights import can_read_history
-from grants.history.errors import AsOfError
 from grants.history.moments import parse_as_of, revision_time
 from grants.journal import (
     MAX_LINES_PER_PROOF,  # noqa: F401 (a docstring names it)
@@ -297,10 +297,8 @@ class EvidenceRequestSerializer(StrictSerializer):
         "application in the period, entity by entity.",
     )
     kind = KindText(required=False, help_text="Only about entities of this kind; needs `contents`.")
-    since = Text(max_length=40, help_text=f"The start of the period. {MOMENT_HELP}")
-    until = Text(
-        required=False, max_length=40, help_text=f"The end of the period, by default now. {MOMENT_HELP}"
-    )
+    since = AsOf(help_text=f"The start of the period. {MOMENT_HELP}")
+    until = AsOf(required=False, help_text=f"The end of the period, by default now. {MOMENT_HELP}")
 
 
 EVIDENCE = Resource.numbered("The number of the evidence.", lambda request: EvidenceList(request.user).rows())
@@ -331,9 +329,8 @@ class EvidenceRequests(ListEndpoint):
         administrators and auditors.
         """
         data = self.data
-        start, end = (
-            _revision(data.get(name) or timezone.now().isoformat(), name) for name in ("since", "until")
-        )
+        start = data["since"]
+        end = data["until"] if "until" in data else parse_as_of(timezone.now().isoformat())
         evidence = request_evidence(
             entity=data["entity"],
             from_revision=start,
@@ -393,10 +390,3 @@ class EvidenceFile(Endpoint):
                 410, f"the file of evidence {self.object.pk} cannot be read: request it again"
             ) from None
         return zip_response(chunks, f"evidence-{self.object.pk}")
-
-
-def _revision(text: str, field: str) -> int:
-    try:
-        return parse_as_of(text)
-    except AsOfError as error:
-        raise Problem(400, f"{field}: {error}", errors=[{"field": field, "message": str(error)}]) from None

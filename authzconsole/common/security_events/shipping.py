@@ -33,6 +33,8 @@ _READ_METHODS = ("GET", "HEAD", "OPTIONS")
 UNKNOWN = "unknown"
 # the members of an event that belong to its class
 Members = Callable[[SecurityEvent], dict]
+# class, activity, name of the activity, members
+Class = tuple[int, int, str, Members]
 
 
 def ocsf_event(event: SecurityEvent) -> dict:
@@ -114,8 +116,14 @@ def _steward(event: SecurityEvent) -> dict:
     return _target_user(event) | {"privileges": [f"data steward of {event.detail or UNKNOWN}"]}
 
 
-def _entity(type_: str) -> Members:
-    return lambda event: {"entity": {"name": event.detail or event.target or type_, "type": type_}}
+def _change_of(type_: str, activity: int, name: str = "") -> Class:
+    """Return the class of changes of entities of this type. name: of another activity."""
+    return (
+        ENTITY,
+        activity,
+        name,
+        lambda event: {"entity": {"name": event.detail or event.target or type_, "type": type_}},
+    )
 
 
 def _request(event: SecurityEvent) -> dict:
@@ -126,8 +134,7 @@ def _request(event: SecurityEvent) -> dict:
     }
 
 
-# class, activity, name of the activity, members
-_CLASSES: dict[EventKind, tuple[int, int, str, Members]] = {
+_CLASSES: dict[EventKind, Class] = {
     EventKind.SIGN_IN: (AUTHENTICATION, 1, "", _sign_in),
     EventKind.SIGN_IN_FAILURE: (AUTHENTICATION, 1, "", _sign_in),
     EventKind.BREAK_GLASS: (AUTHENTICATION, 1, "", _sign_in),
@@ -140,8 +147,8 @@ _CLASSES: dict[EventKind, tuple[int, int, str, Members]] = {
     EventKind.SEE_AS_STOP: (SESSION, OTHER, "Stop to see as another user", _seen_user),
     EventKind.DENIAL: (API, UPDATE, "", _request),
     EventKind.DOWNLOAD: (API, READ, "", _request),
-    EventKind.TOKEN_ADD: (ENTITY, CREATE, "", _entity("API token")),
-    EventKind.TOKEN_REVOKE: (ENTITY, DELETE, "", _entity("API token")),
+    EventKind.TOKEN_ADD: _change_of("API token", CREATE),
+    EventKind.TOKEN_REVOKE: _change_of("API token", DELETE),
     EventKind.ROLE_SET: (ACCESS, 1, "", _role),
     EventKind.STEWARD_ADD: (ACCESS, 1, "", _steward),
     EventKind.STEWARD_REMOVE: (ACCESS, 2, "", _steward),
@@ -151,25 +158,25 @@ _CLASSES: dict[EventKind, tuple[int, int, str, Members]] = {
     EventKind.FACTOR_RESET: (ACCOUNT, 11, "", _target_user),
     EventKind.IDENTITY_LINK: (ACCOUNT, OTHER, "Link identity", _target_user),
     EventKind.IDENTITY_UNLINK: (ACCOUNT, OTHER, "Unlink identity", _target_user),
-    EventKind.GENERATION_ACTIVATE: (ENTITY, UPDATE, "", _entity("active generation")),
-    EventKind.SCHEDULE_ON: (ENTITY, UPDATE, "", _entity("schedule")),
-    EventKind.SCHEDULE_OFF: (ENTITY, UPDATE, "", _entity("schedule")),
-    EventKind.SCHEDULE_CHANGE: (ENTITY, UPDATE, "", _entity("schedule")),
-    EventKind.RUN_START: (ENTITY, CREATE, "", _entity("analysis run")),
-    EventKind.RUN_CANCEL: (ENTITY, OTHER, "Cancel", _entity("analysis run")),
-    EventKind.PLAN_DISCARD: (ENTITY, DELETE, "", _entity("plan")),
-    EventKind.SEAL: (ENTITY, UPDATE, "", _entity("journal")),
-    EventKind.STORAGE_IDENTITY: (ENTITY, UPDATE, "", _entity("storage")),
+    EventKind.GENERATION_ACTIVATE: _change_of("active generation", UPDATE),
+    EventKind.SCHEDULE_ON: _change_of("schedule", UPDATE),
+    EventKind.SCHEDULE_OFF: _change_of("schedule", UPDATE),
+    EventKind.SCHEDULE_CHANGE: _change_of("schedule", UPDATE),
+    EventKind.RUN_START: _change_of("analysis run", CREATE),
+    EventKind.RUN_CANCEL: _change_of("analysis run", OTHER, "Cancel"),
+    EventKind.PLAN_DISCARD: _change_of("plan", DELETE),
+    EventKind.SEAL: _change_of("journal", UPDATE),
+    EventKind.STORAGE_IDENTITY: _change_of("storage", UPDATE),
     EventKind.SESSIONS_END: (ACCOUNT, OTHER, "End sessions", _target_user),
     EventKind.SIGN_IN_LIMITS_CLEAR: (ACCOUNT, OTHER, "Clear sign-in limits", _target_user),
-    EventKind.WEBHOOK_ADD: (ENTITY, CREATE, "", _entity("webhook")),
-    EventKind.WEBHOOK_CHANGE: (ENTITY, UPDATE, "", _entity("webhook")),
-    EventKind.WEBHOOK_DELETE: (ENTITY, DELETE, "", _entity("webhook")),
-    EventKind.REQUEST_APPROVE: (ENTITY, OTHER, "Approve", _entity("access request")),
-    EventKind.REQUEST_DENY: (ENTITY, OTHER, "Deny", _entity("access request")),
-    EventKind.APPROVERS_SET: (ENTITY, UPDATE, "", _entity("approvers of a namespace")),
-    EventKind.DELEGATION_SET: (ENTITY, UPDATE, "", _entity("limits of delegation")),
-    EventKind.GENERATION_PROPOSE: (ENTITY, OTHER, "Propose", _entity("active generation")),
+    EventKind.WEBHOOK_ADD: _change_of("webhook", CREATE),
+    EventKind.WEBHOOK_CHANGE: _change_of("webhook", UPDATE),
+    EventKind.WEBHOOK_DELETE: _change_of("webhook", DELETE),
+    EventKind.REQUEST_APPROVE: _change_of("access request", OTHER, "Approve"),
+    EventKind.REQUEST_DENY: _change_of("access request", OTHER, "Deny"),
+    EventKind.APPROVERS_SET: _change_of("approvers of a namespace", UPDATE),
+    EventKind.DELEGATION_SET: _change_of("limits of delegation", UPDATE),
+    EventKind.GENERATION_PROPOSE: _change_of("active generation", OTHER, "Propose"),
 }
 
 
