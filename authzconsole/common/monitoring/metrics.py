@@ -1,4 +1,4 @@
-"""The counters and histograms of this process. `collector` adds the metrics from the database and Redis.
+"""The counters and histograms of this process. `views` adds the metrics from the database and Redis.
 
 The worker processes of the web server write their values into files in a common folder, so that any of them
 can answer for all. `authzconsole.server_worker` chooses this folder before this module is imported. Other processes keep
