@@ -33,7 +33,7 @@ def _note(regrants: Regrants, prefer: Prefer, answers: int, left_out: int) -> st
     """Return what the plan keeps, whether there is another choice, and what is left out. answers: how many of
     the lost permissions it keeps. left_out: the rows of the report that the rule engine does not confirm.
     """
-    total, kept_not = len(regrants.grants), regrants.kept_not
+    total, kept_not = len(regrants.grants), regrants.counts["kept_not"]
     with_choice = total - regrants.only_way
     kept = f"It keeps {quantity(answers, 'permission', 'permissions')} that would be lost"
     if not with_choice:
@@ -116,12 +116,12 @@ def regrant_choices(
                 PlanChoice(
                     str(prefer),
                     grants=len(regrants.grants),
-                    kept=regrants.kept,
-                    kept_not=regrants.kept_not,
-                    gained=regrants.beyond_gained,
-                    lost=regrants.beyond_lost,
-                    given=regrants.given_with_plan,
-                    taken=regrants.taken_with_plan,
+                    kept=regrants.counts["kept"],
+                    kept_not=regrants.counts["kept_not"],
+                    gained=regrants.counts["beyond_gained"],
+                    lost=regrants.counts["beyond_lost"],
+                    given=regrants.activation["given_with_plan"],
+                    taken=regrants.activation["taken_with_plan"],
                 )
             )
     return choices, activation
@@ -149,7 +149,7 @@ def regrant_plan(
     before, after = _validated_generations(run)
     prefer = Prefer(prefer)
     regrants, confirmed, left_out = _regrants_of_report(run, user, group, namespace, prefer)
-    answers = confirmed if prefer == Prefer.FEWEST else regrants.lost - regrants.kept_not
+    answers = confirmed if prefer == Prefer.FEWEST else regrants.lost - regrants.counts["kept_not"]
     if left_out:
         logger.warning("The rule engine does not confirm %s rows of the report of run %s", left_out, run.pk)
     scope = _scope_text(user, group, namespace)
@@ -165,7 +165,7 @@ def regrant_plan(
             "group": group,
             "namespace": namespace,
             "prefer": str(prefer),
-            "kept_not": regrants.kept_not,
+            "kept_not": regrants.counts["kept_not"],
             "answers": answers,
             "only_way": regrants.only_way,
             "left_out": left_out,

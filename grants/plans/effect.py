@@ -20,8 +20,6 @@ from django.db.models import Count, Min, Q, QuerySet
 
 from entities.vocabulary import Privilege
 from grants.models import (
-    ACTIVATION_VERBS,
-    GRANT_VERBS,
     JournalLine,
     Plan,
     PlanItem,
@@ -41,7 +39,7 @@ VERB_COUNTS: dict[str, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class PrincipalEffect:
     """For one principal: on how many entities it gains and loses each privilege, by kind and privilege.
 
@@ -106,28 +104,22 @@ class PrincipalEffects(Sequence):
 
     def __getitem__(self, positions: slice) -> list[PrincipalEffect]:
         names = self._names.order_by("-principal_type", "principal_name")[positions]
-        effects = {name: PrincipalEffect(":".join(name)) for name in names}
-        members = self._member_counts(effects)
-        totals: dict[tuple[str, str], dict[str, int]] = {name: {} for name in effects}
+        members = self._member_counts(names)
+        effects = {name: PrincipalEffect(":".join(name), members=members.get(name)) for name in names}
         for principal_type, name, verb, kind, permission, total in self._tallies(effects):
             effect = effects[principal_type, name]
-            if verb in GRANT_VERBS:
-                tally = effect.gains if verb == PlanVerb.GRANT else effect.losses
-                tally[kind, privilege_of(permission)] = total
-            else:
-                totals[principal_type, name][verb] = total
-        return [
-            PrincipalEffect(
-                effect.principal,
-                effect.gains,
-                effect.losses,
-                members.get(name),
-                joins=totals[name].get(PlanVerb.JOIN, 0),
-                leaves=totals[name].get(PlanVerb.LEAVE, 0),
-                activation=next((verb.value for verb in ACTIVATION_VERBS if verb in totals[name]), ""),
-            )
-            for name, effect in effects.items()
-        ]
+            match verb:
+                case PlanVerb.GRANT:
+                    effect.gains[kind, privilege_of(permission)] = total
+                case PlanVerb.REVOKE:
+                    effect.losses[kind, privilege_of(permission)] = total
+                case PlanVerb.JOIN:
+                    effect.joins = total
+                case PlanVerb.LEAVE:
+                    effect.leaves = total
+                case _:
+                    effect.activation = verb
+        return list(effects.values())
 
     def _tallies(self, names) -> QuerySet:
         """Return the number of items of these principals by principal, verb, kind and permission."""

@@ -93,13 +93,8 @@ def _replace_leavers(campaign: Campaign) -> None:
         campaign.shares.exists()
         and sum(share.item_count for share in campaign.shares.all()) < campaign.item_count
     ):
-        orphans = (
-            ReviewItem.objects.filter(campaign=campaign).exclude(reviewer=None).exclude(reviewer__in=known)
-        )
-        for reviewer in set(orphans.order_by().values_list("reviewer_id", flat=True).distinct()):
-            ReviewItem.objects.filter(campaign=campaign, reviewer_id=reviewer).update(
-                reviewer=None, escalated=True
-            )
+        orphans = ReviewItem.objects.filter(campaign=campaign).exclude(reviewer=None)
+        orphans.exclude(reviewer__in=known).update(reviewer=None, escalated=True)
         with transaction.atomic():
             store_shares(campaign)
 

@@ -36,8 +36,5 @@ class Command(PlanCommand):
         )
         return plan, {
             "grants": len(regrants.grants),
-            "kept": regrants.kept,
-            "beyond_gained": regrants.beyond_gained,
-            "beyond_lost": regrants.beyond_lost,
-            "kept_not": regrants.kept_not,
+            **regrants.counts,
         }

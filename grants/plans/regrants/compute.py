@@ -53,6 +53,8 @@ from grants.policies.question import Question
 
 # a recipe lists at most this many namespaces
 MAX_NAMESPACES = 100
+EFFECT_COUNTS = ("kept", "beyond_gained", "beyond_lost", "kept_not")
+ACTIVATION_COUNTS = ("given", "taken", "given_with_plan", "taken_with_plan")
 # steps of the search for the grants to leave out if some of them together would have a side effect
 MAX_SEARCH_STEPS = 400
 
@@ -78,42 +80,25 @@ class Regrants:
 
     grants: (user, address, privilege). only_way: the number of grants without an alternative.
     is_smallest: whether it is proven that fewer grants are not enough.
-    kept, kept_not: permissions of the generation before that are, or are not, permitted afterwards with the
-    plan.
-    lost: those that are not permitted afterwards without the plan.
+    lost: permissions of the generation before that are not permitted afterwards without the plan.
     kept_not_in: `kept_not` by the name of the namespace; empty for what is outside of namespaces.
-    given, taken: permissions that activating the generation after gives to and takes from all users, without
-    the plan.
-    given_with_plan, taken_with_plan: the same after the plan was applied.
+    counts: `kept` and `kept_not`, permissions of the generation before that are, or are not, permitted
+    afterwards with the plan; `beyond_gained` and `beyond_lost`, what the plan gives and takes besides.
+    activation: `given` and `taken`, permissions that activating the generation after gives to and takes from
+    all users without the plan; `given_with_plan` and `taken_with_plan`, the same after the plan was applied.
     """
 
     grants: list[tuple[str, Address, Privilege]] = field(default_factory=list)
     only_way: int = 0
     is_smallest: bool = True
-    kept: int = 0
-    kept_not: int = 0
-    beyond_gained: int = 0
-    beyond_lost: int = 0
     lost: int = 0
     kept_not_in: dict[str, int] = field(default_factory=dict)
-    given: int = 0
-    taken: int = 0
-    given_with_plan: int = 0
-    taken_with_plan: int = 0
+    counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(EFFECT_COUNTS, 0))
+    activation: dict[str, int] = field(default_factory=lambda: dict.fromkeys(ACTIVATION_COUNTS, 0))
 
     @property
     def changes(self) -> list[Grant]:
         return [Grant(f"user:{user}", *grant) for user, *grant in self.grants]
-
-    @property
-    def activation(self) -> dict[str, int]:
-        """What the activation itself changes, for the recipe of a plan."""
-        return {
-            "given": self.given,
-            "taken": self.taken,
-            "given_with_plan": self.given_with_plan,
-            "taken_with_plan": self.taken_with_plan,
-        }
 
     @property
     def kept_not_recipe(self) -> dict:
@@ -121,15 +106,6 @@ class Regrants:
         are too many.
         """
         return {"kept_not_in": sorted(self.kept_not_in)} if len(self.kept_not_in) <= MAX_NAMESPACES else {}
-
-    @property
-    def counts(self) -> dict[str, int]:
-        return {
-            "kept": self.kept,
-            "kept_not": self.kept_not,
-            "beyond_gained": self.beyond_gained,
-            "beyond_lost": self.beyond_lost,
-        }
 
 
 def regrant_scope(user: str = "", group: str = "", namespace: str = "") -> RegrantScope:
@@ -391,24 +367,25 @@ class _Planner:
         everywhere.
         """
         result, masks = self.result, masks_by_namespace(self.result.grants, self.users)
+        counts, activation = result.counts, result.activation
         for stage in stages(self.users):
             scope = self.wanted_users if self.scope.namespace in ("", stage.namespace) else 0
             for decision in decisions(stage, self.pairs, ExtraGrants.of(stage, masks)):
                 _, pair, permitted, now, then = decision
                 number = len(pair.operations)
-                result.kept += number * (permitted & then & scope).bit_count()
+                counts["kept"] += number * (permitted & then & scope).bit_count()
                 if kept_not := number * (permitted & ~then & scope).bit_count():
-                    result.kept_not += kept_not
+                    counts["kept_not"] += kept_not
                     result.kept_not_in[stage.namespace] = (
                         result.kept_not_in.get(stage.namespace, 0) + kept_not
                     )
                 result.lost += number * (decision.lost & scope).bit_count()
-                result.beyond_gained += number * decision.side_effect.bit_count()
-                result.beyond_lost += number * (now & ~then).bit_count()
-                result.given += number * (now & ~permitted).bit_count()
-                result.taken += number * decision.lost.bit_count()
-                result.given_with_plan += number * (then & ~permitted).bit_count()
-                result.taken_with_plan += number * (permitted & ~then).bit_count()
+                counts["beyond_gained"] += number * decision.side_effect.bit_count()
+                counts["beyond_lost"] += number * (now & ~then).bit_count()
+                activation["given"] += number * (now & ~permitted).bit_count()
+                activation["taken"] += number * decision.lost.bit_count()
+                activation["given_with_plan"] += number * (then & ~permitted).bit_count()
+                activation["taken_with_plan"] += number * (permitted & ~then).bit_count()
 
 
 def _inside_candidates(stage: Stage, candidates: Mapping[GrantKey, int]) -> dict[int, list[GrantKey]]:

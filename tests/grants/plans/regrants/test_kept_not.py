@@ -61,7 +61,9 @@ def test_a_page_of_rows_starts_at_any_row_and_reads_only_the_namespaces_with_row
         author=COMMAND, before=GENERATIONS["final"], after=GENERATIONS["existing"]
     )
     rows = list(kept_not_of_plan(plan))
-    assert len(rows) == regrants.kept_not > 3 and plan.recipe["kept_not_in"] == sorted(regrants.kept_not_in)
+    assert len(rows) == regrants.counts["kept_not"] > 3 and plan.recipe["kept_not_in"] == sorted(
+        regrants.kept_not_in
+    )
     for first_row in (1, 3, len(rows) - 1, len(rows)):
         assert list(kept_not_of_plan(plan, first_row)) == rows[first_row:]
     # items, permissions, users, memberships, the outside, the namespaces, and each namespace with rows
