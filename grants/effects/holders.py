@@ -1,10 +1,14 @@
-"""Load the grants of affected users, and return who holds what before and after the changes, as masks."""
+"""Load the grants of affected users, and return who holds what before and after the changes, as masks.
+
+No operation has the instance as its target, so the containers of which the content matters are namespaces and
+applications.
+"""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 
-from django.db.models import Count, Max, Min, OuterRef, QuerySet, Subquery
+from django.db.models import Count, OuterRef, QuerySet, Subquery
 
 from entities.models import Entity, State
 from entities.vocabulary import ANY, Privilege
@@ -149,30 +153,22 @@ class AffectedHolders:
             pks = [node.pk for node in containers if node.kind == container_kind]
             rows = Entity.objects.filter(state=State.LIVE, **({"kind": kind} if kind else {}))
             rows = rows.exclude(kind=container_kind).exclude(pk__among=list(changed)).order_by()
-            if container_kind == "instance":
-                values = rows.aggregate(first=Min("pk"), last=Max("pk"))
-                samples |= {
-                    pk: (values["first"], values["last"]) for pk in pks if values["first"] is not None
-                }
-            else:
-                # lookups in the index of each container, because an aggregate would read all of its entities
-                inside = rows.filter(**{f"{container_kind}_id": OuterRef("pk")}).values("pk")
-                containers_of_kind = Entity.objects.filter(pk__among=pks).annotate(
-                    first=Subquery(inside.order_by("kind", "pk")[:1]),
-                    last=Subquery(inside.order_by("-kind", "-pk")[:1]),
-                )
-                samples |= {
-                    pk: (first, last)
-                    for pk, first, last in containers_of_kind.values_list("pk", "first", "last")
-                    if first is not None
-                }
+            # lookups in the index of each container, because an aggregate would read all of its entities
+            inside = rows.filter(**{f"{container_kind}_id": OuterRef("pk")}).values("pk")
+            containers_of_kind = Entity.objects.filter(pk__among=pks).annotate(
+                first=Subquery(inside.order_by("kind", "pk")[:1]),
+                last=Subquery(inside.order_by("-kind", "-pk")[:1]),
+            )
+            samples |= {
+                pk: (first, last)
+                for pk, first, last in containers_of_kind.values_list("pk", "first", "last")
+                if first is not None
+            }
         return samples
 
     def _live_inside(self, container: Node, kind: str | None) -> QuerySet[Entity]:
-        rows = Entity.objects.filter(state=State.LIVE, **({"kind": kind} if kind else {})).exclude(
-            kind=container.kind
-        )
-        return rows if container.kind == "instance" else rows.filter(**{f"{container.kind}_id": container.pk})
+        rows = Entity.objects.filter(state=State.LIVE, **({"kind": kind} if kind else {}))
+        return rows.filter(**{f"{container.kind}_id": container.pk}).exclude(kind=container.kind)
 
     def _load(self, pks: list[int]) -> dict[int, list[list[int]]]:
         masks: dict[int, list[list[int]]] = {}
@@ -205,12 +201,7 @@ class AffectedHolders:
         counts: Counter = Counter()
         for principal_type, grants in self._grants:
             name, column = principal_type.name, principal_type.id_column
-            rows = grants.filter(**in_force()).order_by()
-            if kind == "instance":
-                for principal, count in rows.values_list(column).annotate(Count("pk")):
-                    counts[(name, principal), self._nodes.instance] = count
-                continue
-            inside = rows.filter(**{f"{kind}__pk__among": pks})
+            inside = grants.filter(**{f"{kind}__pk__among": pks}, **in_force()).order_by()
             for principal, pk, count in inside.values_list(column, f"{kind}_id").annotate(Count("pk")):
                 counts[(name, principal), pk] = count
         return counts
@@ -226,9 +217,7 @@ class AffectedHolders:
         existing = self._stored_changes()
         for keys, step in ((added - existing, 1), (removed & existing, -1)):
             for pk, _, principal in keys:
-                container = (
-                    self._nodes.instance if kind == "instance" else self._nodes.by_pk[pk].container(kind)
-                )
+                container = self._nodes.by_pk[pk].container(kind)
                 if container is not None:
                     differences[principal, container] += step
         return differences
@@ -269,8 +258,6 @@ class AffectedHolders:
 
 
 def _is_inside(node: Node, container: Node) -> bool:
-    if container.kind == "instance":
-        return node.pk != container.pk
     return node.pk != container.pk and node.container(container.kind) == container.pk
 
 
