@@ -1,25 +1,24 @@
-"""The page of the journal with filters, its downloads, and the verification of its hash chain."""
+"""The page of the journal with filters, and the verification of its hash chain."""
 
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import cached_property, reduce
 from operator import or_
 
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest, HttpResponse
-from django.urls import reverse
 from django.views.decorators.http import require_safe
 
-from authzconsole.lists.files import list_file
 from authzconsole.lists.journal import JournalLines
 from authzconsole.web.forms import AddressField, ListForm, PrincipalField, TextField, TimeFilterField
 from authzconsole.web.journal.rows import journal_row, journal_rows, plan_number
+from authzconsole.web.lists import ListPage
 from authzconsole.web.shared.guard import capability_required
-from authzconsole.web.shared.paging import Page, keyset_page
+from authzconsole.web.shared.paging import Page
 from authzconsole.web.shared.parameters import number_parameter
 from authzconsole.web.shared.principal_input import with_default_type
-from authzconsole.web.shared.rendering import render_page, requested_section
+from authzconsole.web.shared.rendering import render_page
 from grants.journal import ACTIONS, current_head, read_only_reason, verify_part
 from grants.journal_keys import journal_keys
 from grants.models import JournalLine, Plan, User
@@ -64,8 +63,6 @@ def _rows(stored: dict[int, JournalLine], revision: int, number: int) -> Iterato
             yield journal_row(line)
 
 
-LINES_PER_PAGE = 50
-SECTION = "lines"
 MAX_LINES_SEARCHED = 100_000
 DATE, DATE_AND_TIME = re.compile(r"\d{4}-\d\d-\d\d"), re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d")
 
@@ -115,42 +112,48 @@ class JournalForm(ListForm):
         return bool(self.texts.keys() - {"principal", "text"})
 
 
-@require_safe
-@capability_required(*JournalLines.readers)
-def journal_page(request: HttpRequest) -> HttpResponse:
-    form = JournalForm(request.GET)
-    rows = form.filtered_list(request.user).rows()
-    is_folded = not form.texts and request.GET.get("lines") != "all"
-    search = _search_window(request, form, rows) if "text" in form.texts and form.is_valid() else None
-    lines = rows.exclude(FOLDED) if is_folded else rows if search is None else search.rows
-    page = _page(request, lines)
-    plans = folded_plans(page.rows) if is_folded else {}
-    template = "journal/_lines.html" if requested_section(request) == SECTION else "journal/page.html"
-    return render_page(
-        request,
-        template,
-        {
-            "form": form,
-            "page": page,
-            "search": search,
+class JournalPage(ListPage):
+    """The lines, newest first. Without filters, the lines of an applied plan are folded into one row."""
+
+    form_class = JournalForm
+    template_name = "journal/page.html"
+    section = ("lines", "journal/_lines.html")
+    page_url = "journal"
+    file_url = "journal-file"
+
+    def get_context_data(self) -> dict:
+        context, head = super().get_context_data(), current_head()
+        page, plans = context["page"], folded_plans(context["page"].rows) if self.is_folded else {}
+        return context | {
+            "search": self.search,
             "rows": [row | {"folded": plans.get(row["line"].revision)} for row in journal_rows(page.rows)],
             "has_folded": bool(plans),
             # the pager leads to the other lines that were searched
-            "has_older": search is not None and search.first > 1 and not page.next_url,
+            "has_older": self.search is not None and self.search.first > 1 and not page.next_url,
             "actions": sorted(ACTIONS.items(), key=lambda item: item[1]),
-            "url": reverse("journal"),
-            "head": (head := current_head()),
+            "head": head,
             "revision": head.revision,
-            "downloads": form.downloads("journal-file"),
-        },
-    )
+        }
 
+    @cached_property
+    def is_folded(self) -> bool:
+        return not self.form.texts and self.request.GET.get("lines") != "all"
 
-@require_safe
-@capability_required(*JournalLines.readers)
-def download_journal(request: HttpRequest, extension: str) -> HttpResponse:
-    """Stream all lines that match the filters of the URL, newest first."""
-    return list_file(JournalForm(request.GET).filtered_list(request.user), extension)
+    def page(self, rows: QuerySet, order: tuple[str, ...]) -> Page:
+        self.search = (
+            _search_window(self.request, self.form, rows)
+            if "text" in self.form.texts and self.form.is_valid()
+            else None
+        )
+        if self.search is not None:
+            rows = self.search.rows
+        elif self.is_folded:
+            rows = rows.exclude(FOLDED)
+        page = super().page(rows, order)
+        if not page.rows:
+            return page
+        first, last = page.rows[0].revision, page.rows[-1].revision
+        return replace(page, position=f"lines {first:,} to {last:,}")
 
 
 @require_safe
@@ -195,11 +198,3 @@ def _search_window(request: HttpRequest, form: JournalForm, rows: QuerySet[Journ
         last = newest.values_list("place", flat=True).first() or 0
         first = max(1, last - MAX_LINES_SEARCHED + 1)
     return SearchWindow(rows.filter(place__gte=first, place__lte=last), first, last)
-
-
-def _page(request: HttpRequest, rows: QuerySet[JournalLine]) -> Page:
-    page = keyset_page(request, rows, "-place", max_rows=LINES_PER_PAGE)
-    if not page.rows:
-        return page
-    first, last = page.rows[0].revision, page.rows[-1].revision
-    return replace(page, position=f"lines {first:,} to {last:,}")

@@ -11,18 +11,19 @@ from authzconsole.web.journal.break_glass import (
 )
 from authzconsole.web.journal.differences import differences_page
 from authzconsole.web.journal.evidence import EvidenceList, download_evidence, evidence_page
-from authzconsole.web.journal.page import download_journal, journal_page, verify_journal
-from authzconsole.web.journal.security_events import download_security_events, security_event_page
+from authzconsole.web.journal.page import JournalForm, JournalPage, verify_journal
+from authzconsole.web.journal.security_events import EventForm, SecurityEventList
 from authzconsole.web.journal.webhooks import ChangeWebhook, NewWebhook, webhook_list, webhook_page
+from authzconsole.web.lists import ListFile
 
 urlpatterns = [
-    path("journal/", journal_page, name="journal"),
+    path("journal/", JournalPage.as_view(), name="journal"),
     path("journal/proof", verify_journal, name="journal-proof"),
     path("journal/differences", differences_page, name="journal-differences"),
-    path("journal/security-events", security_event_page, name="journal-security-events"),
+    path("journal/security-events", SecurityEventList.as_view(), name="journal-security-events"),
     path(
         "journal/security-events.<slug:extension>",
-        download_security_events,
+        ListFile.as_view(form_class=EventForm),
         name="journal-security-events-file",
     ),
     path("journal/break-glass", BreakGlassList.as_view(), name="journal-break-glass"),
@@ -39,5 +40,5 @@ urlpatterns = [
     path("journal/evidence", EvidenceList.as_view(), name="evidence-list"),
     path("journal/evidence/<int:pk>/", evidence_page, name="evidence"),
     path("journal/evidence/<int:pk>.zip", download_evidence, name="evidence-file"),
-    path("journal.<slug:extension>", download_journal, name="journal-file"),
+    path("journal.<slug:extension>", ListFile.as_view(form_class=JournalForm), name="journal-file"),
 ]

@@ -12,13 +12,21 @@ from django.http import HttpRequest
 from django.urls import reverse
 from django.utils.encoding import escape_uri_path
 
-from authzconsole.common.paging import reversed_order, rows_after
+from authzconsole.common.paging import (
+    CursorOfAnotherList,
+    InvalidCursor,
+    read_cursor,
+    reversed_order,
+    rows_after,
+    sign_cursor,
+)
 from authzconsole.web.shared.parameters import name_parameter, number_parameter
 from entities.address import address_or_none
 
 ADDRESS_ORDER = ("kind", "key")
 # the columns with numbers by which lists are sorted
 NUMBERS = ("pk", "place")
+CURSOR_SALT = "page of rows"
 MAX_PAGE_NUMBER = 1_000_000
 
 
@@ -64,7 +72,8 @@ def keyset_page(
 
     All pages cost the same, because a page starts from a row instead of an offset.
 
-    order: ADDRESS_ORDER; or one unique column, with names in ascending order, or NUMBERS in any order.
+    order: ADDRESS_ORDER; or one unique column, with names in ascending order, or NUMBERS in any order; or several columns
+    that together are unique, whose values are in a signed cursor.
     total: the number of all rows, if it is known. prefix: of the query parameters `after` and `before`.
     """
     following, preceding = f"{prefix}after", f"{prefix}before"
@@ -95,15 +104,23 @@ def _row_in_url(request: HttpRequest, name: str, order: Sequence[str]) -> tuple 
     if order == ADDRESS_ORDER:
         address = address_or_none(value or "")
         return (address.kind, address.key) if address else None
+    if len(order) > 1:
+        try:
+            return tuple(read_cursor(value or "", list_identity=order, salt=CURSOR_SALT))  # type: ignore[call-overload]
+        except (InvalidCursor, CursorOfAnotherList):
+            return None
     if order[0].lstrip("-") in NUMBERS:
         value = number_parameter(request, name)
     return None if value is None else (value,)
 
 
 def _text_of(row: object, order: Sequence[str]) -> str:
-    return (
-        str(row) if order == ADDRESS_ORDER else str(attrgetter(order[0].lstrip("-").replace("__", "."))(row))
-    )
+    if order == ADDRESS_ORDER:
+        return str(row)
+    values = [attrgetter(column.lstrip("-").replace("__", "."))(row) for column in order]
+    if len(values) > 1:
+        return sign_cursor(values, list_identity=order, salt=CURSOR_SALT)
+    return str(values[0])
 
 
 def paginate_sequence(

@@ -106,7 +106,7 @@ def test_invalid_filters_are_explained_and_kept(query, fault, browse):
 
 
 def test_pages_have_no_gaps_or_overlaps(browse, monkeypatch):
-    monkeypatch.setattr(journal, "LINES_PER_PAGE", 4)
+    monkeypatch.setattr(journal.JournalPage, "rows_per_page", 4)
     client, listed, url = browse("aud"), [], "/journal/"
     while url:
         page = client.get(url)
