@@ -328,7 +328,7 @@ def _chunks(items: Iterable, size: int) -> Iterator[list]:
         yield chunk
 
 
-def write_plan(plan: SyncPlan, write: Callable[[str], object], *, max_names: int | None) -> None:
+def print_plan(plan: SyncPlan, write: Callable[[str], object], *, max_names: int | None) -> None:
     """Write the plan as lines. max_names: the number of named users in each list; None for all."""
     for group in plan.groups:
         unknown = f", {group.unknown_count:,} of them unknown in this console" if group.unknown_count else ""

@@ -29,4 +29,6 @@ def change_of_item(item: PlanItem) -> PlannedChange:
             return Leave(name, group)
         case PlanVerb.ACTIVATE:
             return Activate(name)
-    return Deactivate(name)
+        case PlanVerb.DEACTIVATE:
+            return Deactivate(name)
+    raise ValueError(f"the plan item {item.pk} has the unknown verb {item.verb!r}")

@@ -1,6 +1,6 @@
 """The closed grammar of requirements, and its one interpreter.
 
-The requirement of a policy is a small tree of seven node types. The nodes contain only data. `fold` evaluates
+The requirement of a policy is a small tree of nodes, which contain only data. `fold` evaluates
 a tree in an algebra: a value for each leaf, and one method each for `AllOf`, `AnyOf` and `Given`. A decision, an
 explanation and an SQL condition are the same expression, evaluated in different algebras. The theory is that of
 provenance semirings: the answer of a query in another semiring tells which facts it depends on (Green,
@@ -76,7 +76,8 @@ class HasAtOrBelow:
 
 @dataclass(frozen=True, slots=True)
 class HasOnAllLive:
-    """Met if `privilege` is held on every live entity inside the target. Also met if there is no such entity.
+    """Met if `privilege` is held on every live entity inside the target, which is a container. Also met if there
+    is no such entity.
 
     kind: only entities of this kind count; None for every kind.
     """

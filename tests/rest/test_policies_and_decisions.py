@@ -1,10 +1,15 @@
 """The catalogue, the active generation, and decisions with explanations over REST."""
 
+import re
+from typing import get_args
+
 import pytest
 
+from authzconsole.rest.policies import NODES
 from entities.vocabulary import KINDS
 from grants.active_generation import active_generation
 from grants.policies.catalogue import GENERATIONS
+from grants.policies.grammar import Expression
 from tests.rest.conftest import QUESTION, problem
 from tests.support.authors import database_state, lines_after
 
@@ -184,3 +189,8 @@ def test_an_unknown_generation_is_refused_with_the_valid_names(ada):
     assert problem(ada.get("/policies/newest"), 404)["detail"].endswith(
         f"the generations are {', '.join(GENERATIONS)}"
     )
+
+
+def test_the_document_lists_every_node_of_the_grammar():
+    names = {re.sub(r"(?<!^)(?=[A-Z])", "-", node.__name__).lower() for node in get_args(Expression)}
+    assert set(NODES) == names

@@ -47,15 +47,15 @@ class Command(ConsoleCommand):
             check_complete,
             check_plan,
             plan_sync,
+            print_plan,
             read_members,
-            write_plan,
         )
 
         try:
             members = read_members(ldap_options)
             check_complete(members)
             plan = plan_sync(ldap_options, members)
-            write_plan(plan, self.stdout.write, max_names=None if verbosity > 1 else NAMES_SHOWN)
+            print_plan(plan, self.stdout.write, max_names=None if verbosity > 1 else NAMES_SHOWN)
             limit = ldap_options.max_removed_percent if max_removed_percent is None else max_removed_percent
             max_deactivated = (
                 ldap_options.max_deactivated_percent
