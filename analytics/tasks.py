@@ -14,6 +14,11 @@ def clean_results():
 
 
 @shared_task(name="analytics.scheduled_runs", ignore_result=True)
-def request_scheduled_runs():
+def request_scheduled_runs(*arguments, **options):
     schedules.request_scheduled_runs()
     schedules.request_first_runs()
+
+
+# Messages of version 1.1 that are still queued. The argument is the analysis.
+for name in ("analytics.schedule_run", "analytics.first_runs"):
+    shared_task(name=name, ignore_result=True)(request_scheduled_runs.run)
