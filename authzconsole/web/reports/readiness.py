@@ -24,13 +24,13 @@ from authzconsole.web.reports.results import (
 from authzconsole.web.reports.table import ROWS_PER_PAGE, download_urls
 from authzconsole.web.shared.guard import capability_required
 from authzconsole.web.shared.links import address_url
-from authzconsole.web.shared.paging import numbered_page, page_number, url_with
+from authzconsole.web.shared.paging import numbered_page, page_number
 from authzconsole.web.shared.parameters import name_parameter
 from authzconsole.web.shared.principal_input import name_from_input
 from authzconsole.web.shared.rendering import render_page, see_other
-from entities.address import Address, parse_address
+from entities.address import Address
 from entities.models import Entity
-from entities.vocabulary import Privilege, quantity
+from entities.vocabulary import quantity
 from grants.lifecycle.readiness import Readiness, namespace_readiness
 from grants.models import JobState, User
 from grants.policies.policy import Generation
@@ -127,13 +127,10 @@ def namespaces_section(request: HttpRequest, run: AnalysisRun) -> dict:
     )
     names = _ready_names(run, [row["namespace"] for row in result.rows if row["users_ready"]])
     for row in result.rows:
-        filters = {"namespace": row["namespace"], "user": None, "page": None}
         row |= {
             "held": row["required"] - row["fewest_missing"] if row["fewest_missing"] is not None else 0,
             "ready_users": names.get(row["namespace"], [])[:MAX_NAMES],
             "ready_users_more": max(0, row["users_ready"] - MAX_NAMES),
-            "ready_url": f"{url_with(request, **filters, ready='yes')}#rows",
-            "rows_url": f"{url_with(request, **filters, ready=None)}#rows",
         }
     return {
         "page": numbered_page(
@@ -174,19 +171,16 @@ def missing_grants_page(request: HttpRequest, pk: int) -> HttpResponse:
         "forecast_query": urlencode({"deleter": user, "generation": run.options.get("generation", "")}),
         "has_no_detail": not run.summary.get("detail_is_written", True),
     }
-    if context["has_no_detail"]:
-        return render_page(request, "reports/missing.html", context)
-    where = ResultFilter(equal={"namespace": namespace, "user": user})
-    try:
-        result, number = read_page(
-            run, "detail", where=where, number=page_number(request), max_rows=ROWS_PER_PAGE
-        )
-    except REPORT_ERRORS as error:
-        return render_page(request, "reports/missing.html", context | {"fault": report_fault(run, error)})
-    missing_grants = [(parse_address(row["entity"]), Privilege.ADMIN) for row in result.rows]
-    page = numbered_page(
-        request, missing_grants, number=number, total=result.total_rows, max_rows=ROWS_PER_PAGE
-    )
-    return render_page(
-        request, "reports/missing.html", context | {"page": page, "missing_grants": missing_grants}
-    )
+    if not context["has_no_detail"]:
+        where = ResultFilter(equal={"namespace": namespace, "user": user})
+        try:
+            result, number = read_page(
+                run, "detail", where=where, number=page_number(request), max_rows=ROWS_PER_PAGE
+            )
+        except REPORT_ERRORS as error:
+            context["fault"] = report_fault(run, error)
+        else:
+            context["page"] = numbered_page(
+                request, result.rows, number=number, total=result.total_rows, max_rows=ROWS_PER_PAGE
+            )
+    return render_page(request, "reports/missing.html", context)

@@ -133,16 +133,10 @@ def run_page(request: HttpRequest, pk: int) -> HttpResponse:
         "changes_since": changes_since(run),
         "changes_sentence": changes_sentence(run),
         "warnings": list(_warnings(run)),
-        "shows_detail": is_done
-        and not run.result_removed_at
-        and analysis.detail
-        and run.summary.get("detail_is_written")
-        and run.summary.get("detail_rows"),
         "detail_name": DETAIL_NAMES.get(run.type, "detail rows"),
         "url": reverse("analysis", args=[run.pk]),
         "section": section,
         "can_cancel": request.user.can(Capability.RUN_ANALYSES),
-        "can_change": request.user.can_administer,
     }
     if is_done and section != "namespaces":
         context |= table_or_fault(request, run, analysis.rows)
