@@ -19,14 +19,12 @@ from entities.vocabulary import KINDS
 from grants.errors import PlanError, StaleBase
 from grants.journal import current_revision
 from grants.models import Plan, Role, User
-from grants.plans.apply import apply_plan
 from grants.plans.regrants.compute import Prefer
-from grants.plans.renew import renew_plan
 from grants.policies.catalogue import GENERATIONS
 from grants.policies.question import Question
 from tests.support.authors import COMMAND, all_grants
-from tests.support.cast import SETUP, create_sample_tenant
-from tests.support.changes import activate_generation, change_grants
+from tests.support.cast import create_sample_tenant
+from tests.support.changes import activate_generation, apply_plan, change_grants, renew_plan, revoke_grant
 from tests.support.random_tenants import random_tenant, reference_is_permitted, seeds, store_tenant
 from tests.support.reports import create_report, write_report
 
@@ -103,11 +101,10 @@ def report(storage):
     """
     create_sample_tenant()
     change_grants(
-        author=SETUP,
         grant=[
-            ("user:dee", parse_address("namespace:hr"), "ADMIN"),
-            ("user:grp", parse_address("namespace:hr"), "ADMIN"),
-        ],
+            ("user:dee", "namespace:hr", "ADMIN"),
+            ("user:grp", "namespace:hr", "ADMIN"),
+        ]
     )
     rows = [
         (user, entity, operation, True, False)
@@ -144,8 +141,8 @@ def test_permissions_that_share_a_grant_need_it_once(report):
         "smallest set of grants."
     )
     assert plan.title == "Keep current permissions, from existing to final"
-    activate_generation(author=COMMAND, name="core")
-    apply_plan(author=COMMAND, plan_id=plan.pk)
+    activate_generation("core")
+    apply_plan(plan)
     assert ("user:grp", "dataset:hr.salaries", "ADMIN") in all_grants()
 
 
@@ -184,13 +181,13 @@ def test_an_unknown_user_or_group_is_refused(report, scope, message):
 
 def test_an_outdated_report_makes_no_plan_and_its_earlier_plan_is_stale(report):
     plan = create_regrant_plan(author=COMMAND, run=report)
-    change_grants(author=COMMAND, revoke=[("user:grp", parse_address("namespace:hr"), "ADMIN")])
+    revoke_grant("user:grp", "namespace:hr", "ADMIN")
     with pytest.raises(PlanError, match=r"the data has changed since: line \d+ .*; run policy-impact again"):
         create_regrant_plan(author=COMMAND, run=report)
     with pytest.raises(StaleBase):
-        apply_plan(author=COMMAND, plan_id=plan.pk)
+        apply_plan(plan)
     with pytest.raises(PlanError, match="was created from the report of an analysis: run the analysis again"):
-        renew_plan(author=COMMAND, plan_id=plan.pk)
+        renew_plan(plan)
 
 
 def test_a_run_without_a_usable_report_is_refused_with_a_reason(report, storage):

@@ -14,7 +14,7 @@ from entities.services import ensure_entities
 from entities.vocabulary import Privilege
 from grants.models import Role, User
 from tests.api.conftest import PASSWORD, RESOURCE_SEARCH, SUBJECT_SEARCH, Api, by_session, request
-from tests.support.changes import bearer, change_grants
+from tests.support.changes import add_grant, bearer, revoke_grant
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("people")]
 
@@ -139,7 +139,7 @@ def test_being_a_superuser_has_no_effect_on_decisions(api):
 
 def test_a_revocation_takes_effect_on_the_next_question(api):
     assert api.evaluate(request()).json() == {"decision": True}
-    change_grants(revoke=[("user:alice", "dataset:lab.record-1", Privilege.READ)])
+    revoke_grant("user:alice", "dataset:lab.record-1", Privilege.READ)
     assert api.evaluate(request()).json() == {"decision": False}
     assert api.search("resource", RESOURCE_SEARCH).json() == {"results": []}
 
@@ -154,7 +154,7 @@ NAMESPACE = {"subject": {"type": "user", "id": "alice"}, "resource": {"type": "n
 @pytest.fixture
 def namespaces(db):
     ensure_entities(states={Address("namespace", name): "live" for name in ("hidden", "shown")})
-    change_grants(grant=[("user:alice", Address("namespace", "shown"), Privilege.READ)])
+    add_grant("user:alice", Address("namespace", "shown"), Privilege.READ)
 
 
 def test_a_search_does_not_return_addresses_that_the_caller_cannot_see(account, api, namespaces):
@@ -244,7 +244,7 @@ def test_tokens_auditors_and_administrators_get_the_true_decision_on_every_conta
 @pytest.mark.parametrize("address", ["namespace:hidden", "stream:hidden.s", "dataset:hidden.d"])
 def test_a_visible_container_is_answered_by_its_contents(account, address):
     account("bob")
-    change_grants(grant=[("user:bob", address, Privilege.READ)])
+    add_grant("user:bob", address, Privilege.READ)
     assert by_session("bob").evaluate(request("bob", "delete-all-streams", "hidden", "namespace")).json() == {
         "decision": False
     }

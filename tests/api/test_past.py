@@ -17,7 +17,7 @@ from grants.journal import current_revision
 from grants.models import JournalLine, Role
 from grants.validity import Validity
 from tests.api.conftest import by_session, request
-from tests.support.changes import activate_generation, change_grants, register_entity
+from tests.support.changes import activate_generation, add_grant, register_entity, revoke_grant
 
 pytestmark = [pytest.mark.django_db]
 RECORD = parse_address("dataset:lab.record-1")
@@ -36,7 +36,7 @@ def past(account):
     revision = current_revision()
     JournalLine.objects.update(at=timezone.now() - timedelta(hours=1))
     activate_generation("final")
-    change_grants(grant=[("user:alice", RECORD, Privilege.READ)])
+    add_grant("user:alice", RECORD, Privilege.READ)
     return revision
 
 
@@ -106,7 +106,7 @@ BEGIN, END = "2126-12-04T09:00:00Z", "2126-12-05T00:00:00+01:00"
     ],
 )
 def test_decisions_and_searches_are_about_the_time_of_the_question(past, api, account, at, is_permitted):
-    change_grants(grant=[("user:bob", RECORD, Privilege.READ, Validity.parse(BEGIN, END))])
+    add_grant("user:bob", RECORD, Privilege.READ, Validity.parse(BEGIN, END))
     body = request("bob", context={"at": at})
     assert api.evaluate(body).json() == {"decision": is_permitted}
     batch = api.evaluate_all(
@@ -150,7 +150,7 @@ def test_searches_are_answered_for_a_revision(past, api):
 
 
 def test_an_account_can_only_ask_about_its_own_past(past, account):
-    change_grants(revoke=[("user:alice", RECORD, Privilege.READ)])
+    revoke_grant("user:alice", RECORD, Privilege.READ)
     held = current_revision() - 1
     session = by_session("alice")
     assert session.evaluate(request(context={"as_of": held})).json()["decision"] is True
@@ -164,7 +164,7 @@ def test_an_account_can_only_ask_about_its_own_past(past, account):
     assert session.search("resource", request(context={"as_of": held})).json()["results"] == []
     explained = session.evaluate(request(context={"as_of": past, "explain": True})).json()["context"]
     assert "state" not in explained
-    change_grants(grant=[("user:alice", RECORD, Privilege.READ)])
+    add_grant("user:alice", RECORD, Privilege.READ)
     assert len(session.search("resource", request(context={"as_of": held})).json()["results"]) == 1
 
 

@@ -8,7 +8,7 @@ import pytest
 from entities.address import Address
 from entities.vocabulary import Privilege
 from tests.api.conftest import RESOURCE_SEARCH, SUBJECT_SEARCH, request
-from tests.support.changes import change_grants
+from tests.support.changes import add_grant
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("people")]
 
@@ -250,10 +250,10 @@ def test_a_search_uses_the_context_of_the_question(api):
         "action": {"name": "create"},
         "resource": {"type": "dataset"},
     }
-    change_grants(grant=[("user:alice", Address("dataset", "lab.record-2"), Privilege.ADMIN)])
+    add_grant("user:alice", Address("dataset", "lab.record-2"), Privilege.ADMIN)
     owned = body | {"context": {"dataset_type": "dataset_type:lab.ours"}}
     assert (ids(api.search("resource", body)), ids(api.search("resource", owned))) == (["lab.record-2"], [])
-    change_grants(grant=[("user:alice", Address("dataset_type", "lab.ours"), Privilege.READ)])
+    add_grant("user:alice", Address("dataset_type", "lab.ours"), Privilege.READ)
     assert ids(api.search("resource", owned)) == ["lab.record-2"]
 
 

@@ -9,7 +9,7 @@ from django.db import OperationalError, connection, connections
 
 from authzconsole.api.urls import VIEWS
 from authzconsole.wsgi import application, console
-from grants.models import User
+from tests.support.authors import account
 
 # as in production: no transaction is open when a request starts
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -95,7 +95,7 @@ def test_requests_without_a_token_and_other_paths_use_the_full_application(secre
 def test_a_decision_is_prepared_after_a_page_on_the_same_connection(secret, client, people):
     if connection.vendor != "postgresql":
         pytest.skip("SQLite has no prepare threshold")
-    client.force_login(User.objects.get(username="alice"))
+    client.force_login(account("alice"))
     assert client.get("/").status_code == 200
     assert connection.connection.prepare_threshold is None
     assert call(application, "/access/v1/evaluation", token=secret)[0] == 200

@@ -14,7 +14,7 @@ from grants.models import AccessRequest, AccessRequestEvent, RequestState, User
 from grants.requests.approvers import set_namespace_approvers, visible_requests
 from grants.requests.decide import ask_back
 from tests.grants.requests.test_requests import approve, request_access
-from tests.support.authors import COMMAND, author_named
+from tests.support.authors import COMMAND, account, author_named
 from tests.support.cast import create_sample_tenant
 
 pytestmark = pytest.mark.django_db
@@ -90,7 +90,7 @@ def test_approvers_of_hidden_parts_get_no_email():
     """They do not see the request, and would learn that the colleague has access in their namespace."""
     set_namespace_approvers(author=COMMAND, namespace=parse_address("namespace:sales"), group="operators")
     request = request_access("out", wanted=(), colleague="ned")
-    assert not visible_requests(User.objects.get(username="grp")).exists()
+    assert not visible_requests(account("grp")).exists()
     send_due_mail()
     assert new_mails() == [("ada@example.com", f"Access request {request.pk}: requested")]
 

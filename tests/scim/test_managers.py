@@ -3,11 +3,10 @@
 import pytest
 
 from grants.journal import current_revision
-from grants.models import User
 from grants.models.reviews import UserManagerLink
 from grants.reviews.reviewers import set_manager
 from tests.scim.conftest import USER, error_of
-from tests.support.authors import database_state, lines_after
+from tests.support.authors import account, database_state, lines_after
 from tests.support.cast import SETUP
 from tests.support.changes import set_user_active
 
@@ -81,7 +80,7 @@ def test_a_user_is_created_and_replaced_with_a_manager(scim, ids):
 
 def test_a_manager_that_does_not_exist_changes_nothing(scim, ids):
     path, before = f"/Users/{ids['dee']}", database_state()
-    service = str(User.objects.get(username="idp").pk)
+    service = str(account("idp").pk)
     for value in ("0", "x", "999999", service, ids["ned"] + " "):
         detail = error_of(
             scim.patch(

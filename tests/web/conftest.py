@@ -5,7 +5,6 @@ from django.test import Client
 from django.utils import timezone
 
 from authzconsole.common.tokens import create_token
-from entities.address import parse_address
 from entities.vocabulary import Privilege
 from grants.models import permission_ids
 from grants.models.reviews import Campaign, ReviewItem, ReviewShare
@@ -58,9 +57,7 @@ def create_numbers(cast):
         state="running",
         stage="spark",
     )
-    plan = create_plan_from_changes(
-        author=SETUP, grant=[("user:out", parse_address("dataset:sales.orders"), "READ")]
-    )
+    plan = create_plan_from_changes(grant=[("user:out", "dataset:sales.orders", "READ")])
     token = create_token(author=SETUP, owner="dee", name="a script", scopes=["read"], days=1).token
     review = Campaign.objects.create(
         title="Review",

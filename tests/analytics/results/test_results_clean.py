@@ -21,7 +21,7 @@ from grants.journal_queries import first_relevant_line_since
 from grants.models import EffectRows, Job, JobState, JournalLine
 from tests.support.authors import COMMAND
 from tests.support.cast import create_sample_tenant
-from tests.support.changes import change_grants
+from tests.support.changes import add_grant
 from tests.support.jobs import execute_effect
 from tests.support.reports import create_report
 
@@ -219,7 +219,7 @@ def test_rows_of_outdated_effects_are_deleted(storage):
     execute_effect(job)
     clean_results()
     assert job in kept_runs_of("change-effect")
-    change_grants(author=COMMAND, grant=[("user:out", sales, "READ")])
+    add_grant("user:out", sales, "READ")
     clean_results()
     assert not kept_runs_of("change-effect") and EffectRows.objects.filter(job=job).exists()
     Job.objects.update(result_removed_at=days_ago(1))

@@ -14,7 +14,6 @@ from authzconsole.celery import app
 from entities.models import Entity
 from grants.models import JobState, JournalHead
 from grants.policies.catalogue import GENERATIONS
-from tests.support.cast import SETUP
 from tests.support.changes import activate_generation
 
 pytestmark = pytest.mark.django_db
@@ -63,7 +62,7 @@ def test_finding_nothing_to_do_takes_one_query(django_assert_num_queries):
     ("active", "other"), [*pairwise(GENERATIONS), tuple(reversed(list(GENERATIONS)[-2:]))]
 )
 def test_the_active_generation_is_compared_with_the_next_one(active, other):
-    activate_generation(author=SETUP, name=active)
+    activate_generation(active)
     assert default_options(IMPACT) == {"to_generation": other}
     assert default_options(ANALYSES["stranded"]) == {}
 

@@ -4,7 +4,7 @@ import pytest
 
 from tests.rest.conftest import problem
 from tests.support.authors import database_state
-from tests.support.changes import change_grants
+from tests.support.changes import add_grant
 
 pytestmark = pytest.mark.django_db
 
@@ -30,7 +30,7 @@ def test_a_delegate_reads_the_grants_on_its_entities(by_session):
 
 
 def test_a_delegate_reads_nothing_else(by_session):
-    change_grants(grant=[("user:dee", "dataset:hr.salaries", "READ")])
+    add_grant("user:dee", "dataset:hr.salaries", "READ")
     ned = by_session("ned")
     for entity in ("dataset:hr.salaries", "dataset:hr.nothing"):
         assert ned.get("/grants", entity=entity).json()["items"] == []

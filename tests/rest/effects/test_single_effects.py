@@ -6,8 +6,7 @@ import pytest
 
 from entities.address import parse_address
 from entities.models import Entity
-from grants.models import User
-from tests.support.authors import database_state
+from tests.support.authors import account, database_state
 from tests.support.changes import change_grants
 
 pytestmark = pytest.mark.django_db
@@ -180,7 +179,7 @@ def test_an_account_becomes_a_principal(ada):
     assert ada.put("/policies/active", {"name": "existing"}, If_Match="*").status_code == 200
     dry = send(ada, "patch", "/users/aud", {"is_principal": True}, dry_run=True)
     assert dry.json()["is_principal"] is True and dry["ETag"] == ada.get("/users/aud")["ETag"]
-    assert not User.objects.get(username="aud").is_principal
+    assert not account("aud").is_principal
     changed = send(
         ada,
         "patch",
@@ -190,7 +189,7 @@ def test_an_account_becomes_a_principal(ada):
         If_Match="*",
     )
     assert changed.status_code == 200 and changed.json() == ada.get("/users/aud").json()
-    assert User.objects.get(username="aud").is_principal
+    assert account("aud").is_principal
 
 
 def test_an_account_that_sees_no_grants_gets_no_effect(by_session, cast):

@@ -11,8 +11,9 @@ from django.utils import timezone
 from authzconsole.common.request_body import MAX_BODY_BYTES, MAX_DOCUMENT_CHARACTERS, MAX_IMPORT_BYTES
 from authzconsole.models import Webhook
 from authzconsole.rest.openapi import document
-from grants.models import AccessRequest, BreakGlassUse, Plan, User
+from grants.models import AccessRequest, BreakGlassUse, Plan
 from grants.models.reviews.campaigns import Campaign, CampaignState
+from tests.support.authors import account
 from tests.support.cast import create_sample_tenant
 from tests.support.changes import bearer, create_plan_from_changes
 
@@ -105,7 +106,7 @@ def send(db):
         pk=number,
         subject_name="ned",
         created_by="ned",
-        creator=User.objects.get(username="ned"),
+        creator=account("ned"),
         created_at=now,
         expires_at=now + timedelta(days=1),
     )

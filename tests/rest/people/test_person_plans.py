@@ -2,9 +2,9 @@
 
 import pytest
 
-from grants.models import Plan, User
+from grants.models import Plan
 from tests.rest.conftest import problem
-from tests.support.authors import all_grants
+from tests.support.authors import account, all_grants
 from tests.support.cast import SALES
 
 pytestmark = pytest.mark.django_db
@@ -43,7 +43,7 @@ def test_a_user_is_off_boarded_with_one_plan_and_back_with_its_inverse(ada):
         ),
         400,
     )
-    assert all_grants() == before and User.objects.get(username="ned").is_active
+    assert all_grants() == before and account("ned").is_active
 
 
 def test_two_users_are_made_alike(ada):

@@ -11,7 +11,7 @@ from grants.journal import current_revision
 from grants.models import User
 from tests.rest.conftest import problem
 from tests.support.authors import database_state, lines_after
-from tests.support.changes import change_grants
+from tests.support.changes import add_grant
 
 pytestmark = pytest.mark.django_db
 
@@ -175,7 +175,7 @@ def test_an_outdated_base_revision_and_an_empty_request_are_refused(ada):
 
 
 def test_dry_runs_report_stranded_entities_and_change_nothing(ada):
-    change_grants(grant=[("group:operators", "dataset:hr.salaries", "ADMIN")])
+    add_grant("group:operators", "dataset:hr.salaries", "ADMIN")
     before = database_state()
     body = ada.post("/memberships", {"leave": [LEAVE], "dry_run": True}).json()
     assert body["sentence"] == "would remove 1" and body["stranded"] == [

@@ -13,7 +13,7 @@ from grants.models.reviews import Campaign
 from grants.reviews.sweep import sweep_campaigns
 from tests.grants.reviews.support import item_of
 from tests.rest.conftest import problem
-from tests.support.changes import change_grants
+from tests.support.changes import revoke_grant
 from tests.support.jobs import execute_finish, execute_preparation
 
 pytestmark = pytest.mark.django_db
@@ -194,7 +194,7 @@ def test_a_review_whose_preparation_failed_is_prepared_again(review, ada, by_ses
 
 def test_items_that_no_longer_exist_are_marked(review, ada, by_session):
     gone = item_of(Campaign.objects.get(), "user:dee", "dataset:sales.orders")
-    change_grants(revoke=[("user:dee", "dataset:sales.orders", "READ")])
+    revoke_grant("user:dee", "dataset:sales.orders", "READ")
     marks = {item["item"]: item["removed"] for item in ada.get(f"/reviews/{review}/items").json()["items"]}
     assert marks.pop(gone.pk) == "revoked" and set(marks.values()) == {None}
     sweep_campaigns()

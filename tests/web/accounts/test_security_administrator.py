@@ -10,10 +10,18 @@ from authzconsole.sessions import end_sessions_of
 from grants.errors import NotAdministrator
 from grants.journal import Author
 from grants.principals.renaming import rename_user
-from grants.principals.services import add_group, add_user, renew_user_password, set_user_email, set_user_role
+from grants.principals.services import renew_user_password, set_user_email, set_user_role
 from tests.support.authors import database_state
 from tests.support.cast import SETUP, create_role_accounts
-from tests.support.changes import add_member, change_grants, change_members, remove_user, set_user_active
+from tests.support.changes import (
+    add_grant,
+    add_group,
+    add_member,
+    add_user,
+    change_members,
+    remove_user,
+    set_user_active,
+)
 
 
 @pytest.fixture
@@ -30,10 +38,10 @@ def test_the_attack_on_an_account_with_other_rights_changes_nothing(name, sec, c
         lambda: reset_factors(author=sec, name=name),
         lambda: set_user_email(author=sec, name=name, email="x@example.com"),
         lambda: set_user_role(author=sec, name=name, role="ordinary"),
-        lambda: set_user_active(author=sec, name=name, active=False),
+        lambda: set_user_active(name, author=sec, active=False),
         lambda: unlink_identity(author=sec, user=cast[name], pk=1),
         lambda: rename_user(author=sec, name=name, new_name="gone"),
-        lambda: remove_user(author=sec, name=name),
+        lambda: remove_user(name, author=sec),
     ):
         with pytest.raises(NotAdministrator):
             attack()
@@ -45,8 +53,8 @@ def test_the_attack_through_the_role_of_an_existing_or_a_new_account_fails(role,
     for attack in (
         lambda: set_user_role(author=sec, name="sec", role=role),
         lambda: set_user_role(author=sec, name="ned", role=role),
-        lambda: add_user(author=sec, name="new", role=role),
-        lambda: add_user(author=sec, name="robot", role=role, is_service=True),
+        lambda: add_user("new", author=sec, role=role),
+        lambda: add_user("robot", author=sec, role=role, is_service=True),
     ):
         with pytest.raises(NotAdministrator):
             attack()
@@ -54,10 +62,10 @@ def test_the_attack_through_the_role_of_an_existing_or_a_new_account_fails(role,
 
 def test_the_attack_through_grants_groups_and_names_fails(sec):
     for attack in (
-        lambda: change_grants(author=sec, grant=[("user:sec", "dataset:sales.orders", "READ")]),
-        lambda: add_member(author=sec, user="sec", group="operators"),
-        lambda: add_group(author=sec, name="new"),
-        lambda: change_members(author=sec, group="operators", added=[sec.user_id]),
+        lambda: add_grant("user:sec", "dataset:sales.orders", "READ", author=sec),
+        lambda: add_member("sec", "operators", author=sec),
+        lambda: add_group("new", author=sec),
+        lambda: change_members("operators", author=sec, added=[sec.user_id]),
         lambda: rename_user(author=sec, name="sec", new_name="boss"),
     ):
         with pytest.raises(NotAdministrator):
@@ -65,8 +73,8 @@ def test_the_attack_through_grants_groups_and_names_fails(sec):
 
 
 def test_the_attack_through_tokens_fails(sec):
-    add_user(author=SETUP, name="root-robot", role="administrator", is_service=True, is_principal=False)
-    add_user(author=SETUP, name="robot", is_service=True, is_principal=False)
+    add_user("root-robot", role="administrator", is_service=True, is_principal=False)
+    add_user("robot", is_service=True, is_principal=False)
     for owner, scope in (
         ("root-robot", "read"),
         ("root-robot", "administer"),
@@ -108,9 +116,9 @@ def test_a_token_of_a_security_administrator_asks_only_about_itself_and_changes_
 
 
 def test_a_security_administrator_does_the_work_of_the_role(sec, cast):
-    assert add_user(author=sec, name="new", is_principal=False).has_changed
+    assert add_user("new", author=sec, is_principal=False).has_changed
     assert renew_user_password(author=sec, name="new")
-    assert set_user_active(author=sec, name="dee", active=False).has_changed
+    assert set_user_active("dee", author=sec, active=False).has_changed
     assert set_user_role(author=sec, name="new", role="security-administrator").has_changed
     token = create_token(author=SETUP, owner="ada", name="x", scopes=["administer"], days=1).token
     assert revoke_token(author=sec, number=token.pk).has_changed

@@ -224,7 +224,7 @@ def test_a_password_change_ends_the_other_sessions(browse):
 
 
 def _by_service(active: bool) -> None:
-    set_user_active(author=SETUP, name="dee", active=active)
+    set_user_active("dee", active=active)
 
 
 def _by_import(active: bool) -> None:
@@ -249,7 +249,7 @@ def test_the_activation_of_an_account_deactivated_by_version_1_revives_nothing(b
     client = browse("dee")
     secret = create_token(author=SETUP, owner="dee", name="x", scopes=["read"], days=9).secret
     User.objects.filter(username="dee").update(is_active=False)
-    set_user_active(author=SETUP, name="dee", active=True)
+    set_user_active("dee", active=True)
     assert not is_signed_in(client)
     with pytest.raises(TokenRefused, match="revoked"):
         verify_token(secret)

@@ -4,10 +4,8 @@ from urllib.parse import quote
 
 import pytest
 
-from entities.address import parse_address
 from grants.validity import Validity
-from tests.support.authors import COMMAND
-from tests.support.changes import change_grants
+from tests.support.changes import add_grant
 from tests.support.pages import page_html
 
 ORDERS = "dataset:sales.orders"
@@ -17,7 +15,7 @@ PERIOD = Validity.parse("2126-12-04T08:00:00Z", "2126-12-04T23:00:00Z")
 
 @pytest.fixture(autouse=True)
 def limited_grant(cast):
-    change_grants(author=COMMAND, grant=[("user:out", parse_address(ORDERS), "READ", PERIOD)])
+    add_grant("user:out", ORDERS, "READ", PERIOD)
 
 
 @pytest.fixture

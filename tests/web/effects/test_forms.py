@@ -4,9 +4,7 @@ effect.
 
 import pytest
 
-from entities.address import parse_address
 from tests.support.authors import database_state
-from tests.support.cast import SETUP
 from tests.support.changes import change_grants
 from tests.support.pages import page_html, shown_effect
 
@@ -52,9 +50,8 @@ def test_a_form_shows_the_effect_and_refuses_the_change_if_the_effect_is_differe
     shown = shown_effect(page)
     # gives and takes permissions in each of the effects above
     change_grants(
-        author=SETUP,
         grant=[
-            (principal, parse_address(address), "ADMIN")
+            (principal, address, "ADMIN")
             for principal in ("user:dee", "group:operators", "user:ned", "user:ina")
             for address in (
                 "dataset:sales.orders",
@@ -62,7 +59,7 @@ def test_a_form_shows_the_effect_and_refuses_the_change_if_the_effect_is_differe
                 "dataset:sales.forecast",
                 "dataset:hr.salaries",
             )
-        ],
+        ]
     )
     before = database_state()
     path = url.partition("?")[0]

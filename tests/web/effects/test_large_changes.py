@@ -10,11 +10,9 @@ from urllib.parse import urlencode
 import pytest
 
 from authzconsole.web.effects.wording import button_numbers
-from entities.address import parse_address
 from grants.models import Job, JobState, JournalLine
 from tests.support.authors import database_state
-from tests.support.cast import SETUP
-from tests.support.changes import change_grants
+from tests.support.changes import add_grant
 from tests.support.jobs import execute_effect
 from tests.support.pages import page_html, shown_effect
 
@@ -127,7 +125,7 @@ def test_the_change_is_made_only_with_the_effect_that_was_shown(browse, sent_tas
     assert refused.status_code == 409 and "Takes " in page_html(refused) and database_state() == before
     shown = shown_effect(refused)
     assert shown["effect"].startswith("run-")
-    change_grants(author=SETUP, grant=[("user:out", parse_address("dataset:sales.orders"), "READ")])
+    add_grant("user:out", "dataset:sales.orders", "READ")
     outdated = client.post(FORM, form | shown)
     assert outdated.status_code == 409 and "Data has changed since the effect was computed" in page_html(
         outdated

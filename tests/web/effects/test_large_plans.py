@@ -15,8 +15,7 @@ from grants.models import Job, JobState, JournalLine, Plan
 from grants.plans.permission_effect import newest_plan_job, plan_effect
 from grants.policies.times import parse_time
 from grants.validity import Validity, at_time
-from tests.support.cast import SETUP
-from tests.support.changes import change_grants, create_plan_from_changes
+from tests.support.changes import add_grant, create_plan_from_changes
 from tests.support.jobs import execute_effect
 from tests.support.pages import page_html
 
@@ -28,7 +27,7 @@ ORDERS, LATER = parse_address("dataset:sales.orders"), "2126-01-01T00:00:00Z"
 @pytest.fixture
 def large_plan(cast, settings):
     """A plan above the limits."""
-    plan = create_plan_from_changes(author=SETUP, grant=[("user:out", ORDERS, "READ")])
+    plan = create_plan_from_changes(grant=[("user:out", ORDERS, "READ")])
     settings.EFFECT_MAX_GRANTS = -1
     return plan
 
@@ -98,7 +97,7 @@ def test_the_plan_is_applied_only_with_the_effect_that_was_shown(large_plan, bro
     form = {"reason": "because", "effect": digest}
     assert "permissions beyond its purpose" in page_html(client.post(f"{url}apply", form))
     assert client.post(f"{url}apply", form | {"effect": "run-other", "beyond": "yes"}).status_code == 409
-    change_grants(author=SETUP, grant=[("user:out", parse_address("dataset:hr.salaries"), "READ")])
+    add_grant("user:out", "dataset:hr.salaries", "READ")
     page = client.post(f"{url}apply", form | {"beyond": "yes"})
     assert page.status_code in (400, 409) and Plan.objects.get(pk=large_plan.pk).is_proposed
     assert "Data has changed since the effect was computed" in client.html(url)
@@ -117,11 +116,10 @@ def test_the_plan_is_applied_only_with_the_effect_that_was_shown(large_plan, bro
 
 def test_the_page_rest_and_downloads_have_the_effect_at_each_time(cast, settings, browse, sent_tasks):
     plan = create_plan_from_changes(
-        author=SETUP,
         grant=[
             ("user:out", ORDERS, "READ"),
-            ("user:out", parse_address("dataset:hr.salaries"), "READ", Validity.parse(LATER)),
-        ],
+            ("user:out", "dataset:hr.salaries", "READ", Validity.parse(LATER)),
+        ]
     )
     expected = plan_effect(plan, "final")
     settings.EFFECT_MAX_GRANTS = -1

@@ -6,9 +6,7 @@ from entities.address import parse_address
 from entities.models import Entity
 from grants.journal import current_revision
 from grants.models import User
-from grants.principals.services import add_user
-from tests.support.cast import SETUP
-from tests.support.changes import change_grants
+from tests.support.changes import add_grant, add_user, change_grants, revoke_grant
 from tests.support.pages import page_html
 
 pytestmark = pytest.mark.django_db
@@ -80,7 +78,7 @@ def test_a_container_is_listed_with_its_contents(browse):
 def test_pages_follow_each_other(browse, monkeypatch):
     users = User.objects.bulk_create(User(username=f"reader{n}") for n in range(5))
     orders = parse_address("dataset:sales.orders")
-    change_grants(author=SETUP, grant=[(f"user:{user.username}", orders, "READ") for user in users])
+    change_grants(grant=[(f"user:{user.username}", orders, "READ") for user in users])
     client = browse("ada")
     expected = users_of(section(client, URL))
     monkeypatch.setattr("authzconsole.web.entities.access.ROWS_PER_PAGE", 2)
@@ -93,11 +91,11 @@ def test_pages_follow_each_other(browse, monkeypatch):
 
 
 def test_the_page_of_an_earlier_state_shows_who_had_access(browse):
-    add_user(author=SETUP, name="zed")
+    add_user("zed")
     orders = parse_address("dataset:sales.orders")
-    change_grants(author=SETUP, grant=[("user:zed", orders, "READ")])
+    add_grant("user:zed", orders, "READ")
     revision = current_revision()
-    change_grants(author=SETUP, revoke=[("user:zed", orders, "READ")])
+    revoke_grant("user:zed", orders, "READ")
     client = browse("aud")
     assert "zed" not in users_of(section(client, URL))
     access = section(client, f"{URL}&as_of={revision}")

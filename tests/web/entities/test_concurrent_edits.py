@@ -7,7 +7,7 @@ from entities.selectors import entity_at
 from grants.models import JournalLine
 from grants.plans.sources.copy import copy_plan
 from tests.support.cast import SETUP
-from tests.support.changes import activate_generation, change_grants
+from tests.support.changes import activate_generation, add_grant, revoke_grant
 from tests.support.pages import page_html
 
 DELETE = "/lifecycle/delete/namespace:sales"
@@ -17,10 +17,8 @@ NAME = {"confirmed_name": "sales"}
 @pytest.mark.parametrize(
     "make_change",
     [
-        lambda: change_grants(
-            author=SETUP, grant=[("group:operators", parse_address("dataset:sales.orders"), "WRITE")]
-        ),
-        lambda: activate_generation(author=SETUP, name="existing"),
+        lambda: add_grant("group:operators", "dataset:sales.orders", "WRITE"),
+        lambda: activate_generation("existing"),
     ],
 )
 def test_a_deletion_with_an_outdated_forecast_is_refused(make_change, browse):
@@ -43,7 +41,7 @@ def test_unrelated_changes_do_not_block_a_deletion(browse):
     client = browse("ada")
     form_version = client.get(DELETE).context["form_version"]
     assert f'name="form_version" value="{form_version}"' in page_html(client.get(DELETE))
-    change_grants(author=SETUP, grant=[("group:operators", parse_address("instance:cdap"), "READ")])
+    add_grant("group:operators", "instance:cdap", "READ")
     assert client.post(DELETE, NAME | {"form_version": form_version}).status_code == 303
 
 
@@ -75,7 +73,7 @@ def test_an_outdated_form_does_not_overwrite_a_description(browse):
 def test_renewing_a_stale_plan_keeps_the_reason(browse):
     client = browse("ada")
     plan = copy_plan.create(author=SETUP, source="user:ned", target="user:out")
-    change_grants(author=SETUP, revoke=[("user:ned", parse_address("dataset:sales.orders"), "ADMIN")])
+    revoke_grant("user:ned", "dataset:sales.orders", "ADMIN")
     text = page_html(
         client.post(f"/plans/{plan.pk}/apply", {"reason": "he takes over", "strand": "yes", "beyond": "yes"})
     )

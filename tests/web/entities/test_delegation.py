@@ -2,10 +2,10 @@
 
 import pytest
 
-from grants.models import JournalLine, User, UserGrant
-from tests.support.authors import database_state
-from tests.support.cast import SETUP, create_role_accounts
-from tests.support.changes import change_grants
+from grants.models import JournalLine, UserGrant
+from tests.support.authors import account, database_state
+from tests.support.cast import create_role_accounts
+from tests.support.changes import change_grants, revoke_grant
 from tests.support.pages import page_html
 
 ORDERS, SALARIES = "dataset:sales.orders", "dataset:hr.salaries"
@@ -18,7 +18,7 @@ def delegation(settings):
 
 
 def test_a_delegate_sees_holders_without_links_members_and_groups(browse):
-    change_grants(author=SETUP, grant=[("user:grp", ORDERS, "READ"), ("group:operators", ORDERS, "WRITE")])
+    change_grants(grant=[("user:grp", ORDERS, "READ"), ("group:operators", ORDERS, "WRITE")])
     response = browse("ned").get(f"/entities/{ORDERS}?tab=access")
     text = page_html(response)
     assert response.context["holders"]["page"].total == 5 and ">dee<" in text and ">operators<" in text
@@ -75,7 +75,7 @@ def test_a_refused_form_changes_nothing_and_shows_no_effect(fields, browse):
 
 
 def test_a_delegate_opens_the_form_of_unseen_addresses_inside_its_entity_whether_or_not_they_exist(browse):
-    change_grants(author=SETUP, revoke=[("user:ned", "dataset:sales.customers", "ADMIN")])
+    revoke_grant("user:ned", "dataset:sales.customers", "ADMIN")
     ned, pages = browse("ned"), []
     for name in ("customers", "nothing42"):
         response = ned.get(f"/grant/dataset:sales.{name}")
@@ -106,10 +106,8 @@ def test_delegates_change_neither_entities_nor_principals(browse):
 @pytest.mark.parametrize("name", ["aud", "sec", "ope"])
 def test_roles_that_must_not_change_grants_are_no_delegates(name, cast, browse):
     cast.update(create_role_accounts())
-    change_grants(
-        author=SETUP, grant=[(f"user:{name}", "namespace:sales", "ADMIN"), (f"user:{name}", ORDERS, "ADMIN")]
-    )
-    assert User.objects.get(username=name).is_principal
+    change_grants(grant=[(f"user:{name}", "namespace:sales", "ADMIN"), (f"user:{name}", ORDERS, "ADMIN")])
+    assert account(name).is_principal
     before = database_state()
     assert browse(name).post(f"/grant/{ORDERS}", FORM).status_code == 403
     assert database_state() == before

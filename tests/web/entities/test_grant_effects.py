@@ -4,10 +4,8 @@ shown.
 
 import pytest
 
-from entities.address import parse_address
 from tests.support.authors import all_grants
-from tests.support.cast import SETUP
-from tests.support.changes import change_grants
+from tests.support.changes import add_grant
 from tests.support.pages import page_html, shown_effect
 
 pytestmark = pytest.mark.django_db
@@ -72,7 +70,7 @@ def test_a_revocation_shows_its_effect(browse):
 
 def test_a_change_with_another_effect_than_the_shown_one_is_refused_and_shown_again(browse):
     digest = digest_in(browse("ada").post(GRANT, FORM | {"preview": "yes"}))
-    change_grants(author=SETUP, grant=[("user:out", parse_address("dataset:sales.customers"), "READ")])
+    add_grant("user:out", "dataset:sales.customers", "READ")
     response = browse("ada").post(GRANT, FORM | {"effect": digest})
     assert response.status_code == 409 and READ_ORDERS not in all_grants()
     assert "the effect of this change has changed" in page_html(response) and digest_in(response) != digest

@@ -15,12 +15,15 @@ from entities.address import parse_address
 from entities.vocabulary import Privilege
 from grants.history import parse_as_of
 from grants.journal import Author, current_revision
-from grants.models import JournalLine, User
-from grants.principals.services import add_group, add_user
+from grants.models import JournalLine
 from grants.tenant.import_document import import_tenant
+from tests.support.authors import account
 from tests.support.changes import (
     activate_generation,
+    add_grant,
+    add_group,
     add_member,
+    add_user,
     change_grants,
     delete_entity,
     register_entity,
@@ -49,28 +52,24 @@ def past():
     Now she has WRITE.
     """
     for name, role in (("ada", "administrator"), ("aud", "auditor"), ("alice", "ordinary")):
-        add_user(author=OPERATOR, name=name, role=role, is_principal=name == "alice")
+        add_user(name, role=role, is_principal=name == "alice")
     for address in (parse_address("namespace:sales"), ORDERS, GONE):
-        register_entity(author=OPERATOR, address=address)
-    add_group(author=OPERATOR, name="readers")
-    add_member(author=OPERATOR, user="alice", group="readers")
-    activate_generation(author=OPERATOR, name="final")
-    change_grants(author=OPERATOR, grant=[("group:readers", ORDERS, Privilege.READ)])
+        register_entity(address)
+    add_group("readers")
+    add_member("alice", "readers")
+    activate_generation("final")
+    add_grant("group:readers", ORDERS, Privilege.READ)
     revision = current_revision()
     JournalLine.objects.update(at=timezone.now() - timedelta(days=1))
-    activate_generation(author=OPERATOR, name="existing")
-    delete_entity(author=OPERATOR, address=GONE)
-    change_grants(
-        author=OPERATOR,
-        grant=[("user:alice", ORDERS, Privilege.WRITE)],
-        revoke=[("group:readers", ORDERS, "READ")],
-    )
+    activate_generation("existing")
+    delete_entity(GONE)
+    change_grants(grant=[("user:alice", ORDERS, Privilege.WRITE)], revoke=[("group:readers", ORDERS, "READ")])
     return revision
 
 
 def page(path, name="ada", status=200, **headers):
     client = Client()
-    client.force_login(User.objects.get(username=name))
+    client.force_login(account(name))
     response = client.get(path, headers=headers)
     assert response.status_code == status, page_html(response)
     return " ".join(page_html(response).split())
@@ -166,7 +165,7 @@ def test_an_unknown_revision_or_time_is_reported_above_the_state_now(past, as_of
 
 
 def test_what_did_not_exist_then_is_reported(past):
-    bob = add_user(author=OPERATOR, name="bob").revision
+    bob = add_user("bob").revision
     document = b'{"type":"user","name":"carol"}\n{"type":"entity","id":"dataset:hr.pay"}\n'
     import_tenant(stream=io.BytesIO(document), author=Author("import_tenant"))
     missing = page(f"/people/user:bob?as_of={past}", status=404)

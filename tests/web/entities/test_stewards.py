@@ -6,11 +6,10 @@ import pytest
 
 from entities.address import parse_address
 from grants.models import JournalLine, NamespaceSteward
-from grants.principals.services import add_group
 from grants.stewards.services import add_steward, remove_steward
 from tests.support.authors import database_state
 from tests.support.cast import HR, SALES, SETUP
-from tests.support.changes import add_member, change_grants
+from tests.support.changes import add_grant, add_group, add_member
 from tests.support.pages import page_html
 
 SALES_NAMESPACE = parse_address("namespace:sales")
@@ -59,10 +58,10 @@ def test_a_steward_does_not_find_the_members_of_groups_that_hold_nothing_in_the_
     steward, cast, browse
 ):
     """The filter by group would otherwise tell which people with access in the namespace are in any group."""
-    add_group(author=SETUP, name="board")
+    add_group("board")
     for group in ("board", "operators"):
-        add_member(author=SETUP, user="dee", group=group)
-    change_grants(author=SETUP, grant=[("group:board", parse_address("namespace:hr"), "READ")])
+        add_member("dee", group)
+    add_grant("group:board", "namespace:hr", "READ")
 
     def found(client, url: str) -> set[str]:
         response = client.get(url)
@@ -78,7 +77,7 @@ def test_a_steward_does_not_find_the_members_of_groups_that_hold_nothing_in_the_
         assert found(browse("ada"), url.format("board")) == {"dee"}
         assert found(steward, url.format("board")) == found(steward, url.format("none")) == set()
         assert "dee" in found(steward, url.format("operators"))
-    change_grants(author=SETUP, grant=[("group:board", parse_address("dataset:sales.customers"), "READ")])
+    add_grant("group:board", "dataset:sales.customers", "READ")
     assert found(steward, "/api/v1/who-can?entity=dataset:sales.orders&group=board") == {"dee"}
 
 

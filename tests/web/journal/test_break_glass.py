@@ -28,7 +28,7 @@ from grants.principals.renaming import rename_user
 from grants.principals.services import renew_user_password
 from tests.support.authors import database_state
 from tests.support.cast import SETUP
-from tests.support.changes import change_grants
+from tests.support.changes import add_grant
 from tests.support.pages import page_html
 
 ORDERS = parse_address("dataset:sales.orders")
@@ -48,7 +48,7 @@ def bob(cast):
 
 
 def grant_admin(author):
-    return change_grants(author=author, grant=[("user:dee", ORDERS, Privilege.ADMIN)])
+    return add_grant("user:dee", ORDERS, Privilege.ADMIN, author=author)
 
 
 def end_all():
@@ -68,7 +68,7 @@ def test_the_account_acts_alone_for_one_hour_without_any_task(bob):
     assert grant_admin(bob).has_changed
     end_all()
     with pytest.raises(SecondPersonRequired):
-        change_grants(author=bob, grant=[("user:out", ORDERS, Privilege.ADMIN)])
+        add_grant("user:out", ORDERS, Privilege.ADMIN, author=bob)
 
 
 def test_a_clock_that_is_set_back_does_not_extend_the_access(bob):

@@ -19,9 +19,17 @@ from grants.evidence.contents import contents_of
 from grants.evidence.signing import public_key
 from grants.journal import Author, current_head, current_revision
 from grants.models import Job
-from grants.principals.services import add_group, add_user
 from grants.validity import Validity, format_time
-from tests.support.changes import add_member, change_grants, delete_entity, register_entity, remove_member
+from tests.support.changes import (
+    add_grant,
+    add_group,
+    add_member,
+    add_user,
+    change_grants,
+    delete_entity,
+    register_entity,
+    remove_member,
+)
 from tests.support.jobs import execute_evidence
 from tests.support.pages import page_html
 
@@ -47,13 +55,13 @@ def history(cast):
     The services write all journal lines, which the rows of the cast do not have.
     """
     for name in ("eve", "max"):
-        add_user(author=OWNER, name=name)
-    add_group(author=OWNER, name="readers")
-    change_grants(author=OWNER, grant=[("user:max", parse_address(ORDERS), "WRITE")])
+        add_user(name, author=OWNER)
+    add_group("readers", author=OWNER)
+    add_grant("user:max", ORDERS, "WRITE", author=OWNER)
     start = current_revision()
-    change_grants(author=OWNER, grant=[("group:readers", parse_address(ORDERS), "READ")])
-    add_member(author=OWNER, user="eve", group="readers")
-    remove_member(author=OWNER, user="eve", group="readers")
+    add_grant("group:readers", ORDERS, "READ", author=OWNER)
+    add_member("eve", "readers", author=OWNER)
+    remove_member("eve", "readers", author=OWNER)
     return start, current_revision()
 
 
@@ -113,11 +121,11 @@ def test_a_bundle_shows_the_validity_of_grants_and_memberships(
     change_grants(
         author=OWNER,
         grant=[
-            ("user:eve", parse_address(ORDERS), "EXECUTE", grant),
-            ("group:readers", parse_address(ORDERS), "READ", grant),
+            ("user:eve", ORDERS, "EXECUTE", grant),
+            ("group:readers", ORDERS, "READ", grant),
         ],
     )
-    add_member(author=OWNER, user="eve", group="readers", validity=member)
+    add_member("eve", "readers", member, author=OWNER)
     request(browse("aud"), django_capture_on_commit_callbacks, since=str(current_revision()))
     execute_evidence(number=sent_numbers[0])
     content = read_bundle(browse, Evidence.objects.get(), tmp_path, heading="user:eve")
@@ -255,9 +263,9 @@ def test_evidence_of_a_namespace_has_the_rows_of_every_entity_inside_it(
     browse, history, sent_numbers, tmp_path, capsys, django_capture_on_commit_callbacks
 ):
     form = {"since": "1", "until": str(history[1])}
-    register_entity(author=OWNER, address=parse_address("dataset:sales.late"))
-    change_grants(author=OWNER, grant=[("user:max", parse_address("dataset:sales.late"), "READ")])
-    delete_entity(author=OWNER, address=parse_address("dataset:sales.late"))
+    register_entity("dataset:sales.late", author=OWNER)
+    add_grant("user:max", "dataset:sales.late", "READ", author=OWNER)
+    delete_entity("dataset:sales.late", author=OWNER)
     form["until"] = str(current_revision())
     request(browse("aud"), django_capture_on_commit_callbacks, entity=SALES, contents="yes", **form)
     request(

@@ -16,11 +16,15 @@ from entities.services import ensure_entities
 from grants.change_set import Join, Leave
 from grants.journal import Author, current_revision
 from grants.models import JournalHead, JournalLine
-from grants.plans.apply import apply_plan
 from grants.plans.sources.copy import copy_plan
 from tests.support.authors import administrator
-from tests.support.cast import SETUP
-from tests.support.changes import change_grants, change_memberships, create_plan_from_changes
+from tests.support.changes import (
+    add_grant,
+    apply_plan,
+    change_grants,
+    change_memberships,
+    create_plan_from_changes,
+)
 from tests.support.pages import page_html
 
 
@@ -117,9 +121,11 @@ def test_pages_have_no_gaps_or_overlaps(browse, monkeypatch):
 
 
 def test_the_download_has_the_filtered_lines_and_no_formulas(browse):
-    change_grants(
+    add_grant(
+        "user:out",
+        "dataset:sales.orders",
+        "READ",
         author=Author("the tests", reason="=1+1", request_id="request-7"),
-        grant=[("user:out", parse_address("dataset:sales.orders"), "READ")],
     )
     client = browse("aud")
     rows = list(csv.DictReader(io.StringIO(streamed_text(client.get("/journal.csv?principal=user:out")))))
@@ -148,12 +154,11 @@ def test_the_number_of_queries_does_not_grow_with_the_journal(browse, django_ass
     client = browse("aud")
     ensure_entities(states={parse_address("dataset:sales.more"): "live"})
     change_grants(
-        author=SETUP,
         grant=[
-            (f"user:{name}", parse_address("dataset:sales.more"), privilege)
+            (f"user:{name}", "dataset:sales.more", privilege)
             for name in ("ned", "dee", "out")
             for privilege in ("READ", "WRITE", "ADMIN")
-        ],
+        ]
     )
     client.get("/journal/")
     # on PostgreSQL, a separate transaction sets options of the query planner
@@ -164,7 +169,7 @@ def test_the_number_of_queries_does_not_grow_with_the_journal(browse, django_ass
 def test_lines_link_to_their_plan_on_every_page(browse):
     author = administrator()
     plan = copy_plan.create(author=author, source="user:ned", target="user:out")
-    apply_plan(author=author, plan_id=plan.pk)
+    apply_plan(plan, author=author)
     for url in ("/journal/", "/", "/people/user:out", "/entities/dataset:sales.orders?tab=history"):
         assert f'<a href="/plans/{plan.pk}/">plan {plan.pk}</a>' in page_html(browse("ada").get(url)), url
 
@@ -180,13 +185,13 @@ def test_lines_about_memberships_link_to_the_plan_that_the_same_request_applied(
     for user in ("out", "dee"):
         plan = create_plan_from_changes(author=author, join=[Join(user, "operators")])
         # one request applies both plans
-        apply_plan(author=replace(author, request_id="r1"), plan_id=plan.pk)
+        apply_plan(plan, author=replace(author, request_id="r1"))
         numbers.append(plan.pk)
     change_memberships(author=replace(author, request_id="r1"), join=[Join("ned", "operators")])
     change_memberships(author=replace(author, request_id="r2"), leave=[Leave("ned", "operators")])
     # commands have no request id
     by_command = create_plan_from_changes(author=author, join=[Join("ina", "operators")])
-    apply_plan(author=replace(author, request_id=""), plan_id=by_command.pk)
+    apply_plan(by_command, author=replace(author, request_id=""))
     for user, number in zip(("out", "dee"), numbers, strict=True):
         link = f'<a href="/plans/{number}/">plan {number}</a>, group:operators'
         for url in ("/journal/?action=member-add", f"/people/user:{user}"):
@@ -216,10 +221,9 @@ def applied_plan(size: int) -> int:
     author = administrator()
     ensure_entities(states={parse_address(f"dataset:sales.n{number}"): "live" for number in range(size)})
     plan = create_plan_from_changes(
-        author=author,
-        grant=[("user:out", parse_address(f"dataset:sales.n{number}"), "READ") for number in range(size)],
+        author=author, grant=[("user:out", f"dataset:sales.n{number}", "READ") for number in range(size)]
     )
-    apply_plan(author=author, plan_id=plan.pk)
+    apply_plan(plan, author=author)
     return plan.pk
 
 
@@ -244,9 +248,8 @@ def test_the_changes_of_a_plan_fold_under_its_line(browse, django_assert_num_que
 
 
 def test_text_is_found_in_details_and_reasons(browse):
-    change_grants(
-        author=Author("the tests", reason="the Yearly close"),
-        grant=[("user:out", parse_address("dataset:sales.orders"), "READ")],
+    add_grant(
+        "user:out", "dataset:sales.orders", "READ", author=Author("the tests", reason="the Yearly close")
     )
     browse("ada").post("/describe/dataset:sales.orders", {"description": "all orders of the year: 100%"})
     newest, client = current_revision(), browse("aud")

@@ -14,8 +14,7 @@ from authzconsole.web.shared import row_estimates
 from entities.address import parse_address
 from entities.services import ensure_entities
 from grants.models import GroupGrant, JournalHead, Plan, User
-from tests.support.cast import SETUP
-from tests.support.changes import change_grants, create_plan_from_changes
+from tests.support.changes import add_grant, create_plan_from_changes
 from tests.support.pages import page_html
 from tests.support.reports import create_report
 
@@ -207,10 +206,8 @@ def test_ghost_grants_are_counted_without_a_report_as_the_plan_counts_them(brows
 
 
 def test_problems_of_the_console_come_first(browse):
-    create_plan_from_changes(
-        author=SETUP, grant=[("user:out", parse_address("dataset:sales.orders"), "READ")]
-    )
-    change_grants(author=SETUP, grant=[("user:out", parse_address("dataset:sales.orders"), "WRITE")])
+    create_plan_from_changes(grant=[("user:out", "dataset:sales.orders", "READ")])
+    add_grant("user:out", "dataset:sales.orders", "WRITE")
     AnalysisRun.objects.create(type="stranded", state="failed", error="Java is missing.")
     record_maintenance(MaintenanceTask.JOURNAL_VERIFICATION, revision=3, fault="line 2 was changed")
     JournalHead.objects.update(hash="0" * 64)

@@ -2,9 +2,7 @@
 
 import pytest
 
-from entities.address import parse_address
-from tests.support.cast import SETUP
-from tests.support.changes import change_grants
+from tests.support.changes import add_grant, change_grants
 from tests.support.pages import page_html
 
 pytestmark = pytest.mark.django_db
@@ -44,11 +42,10 @@ def test_a_person_page_shows_entities_with_operations_and_paths(browse):
 
 def test_a_second_path_is_not_the_only_one(browse):
     change_grants(
-        author=SETUP,
         grant=[
-            ("group:operators", parse_address("dataset:sales.orders"), "READ"),
-            ("user:grp", parse_address("dataset:sales.orders"), "READ"),
-        ],
+            ("group:operators", "dataset:sales.orders", "READ"),
+            ("user:grp", "dataset:sales.orders", "READ"),
+        ]
     )
     rows = section(browse("ada"), "/people/user:grp?of=dataset")["rows"]
     holders = rows[0]["ways"][0]["holders"]
@@ -110,7 +107,7 @@ def test_my_access_says_in_words_what_one_can_do(browse):
 
 
 def test_my_access_and_its_downloads_have_only_entities_that_the_account_sees(browse):
-    change_grants(author=SETUP, grant=[("group:operators", parse_address("dataset:sales.orders"), "READ")])
+    add_grant("group:operators", "dataset:sales.orders", "READ")
     client = browse("grp")
     rows = section(client, "/my-access")["rows"]
     assert rows and all(row["is_linked"] for row in rows)

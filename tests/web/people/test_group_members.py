@@ -6,12 +6,10 @@ import pytest
 from django.contrib.auth.models import Group
 from django.core.files.uploadedfile import SimpleUploadedFile
 
-from entities.address import parse_address
 from grants.models import Plan, User
 from grants.plans.sources.members import MAX_NAMES
 from tests.support.authors import database_state
-from tests.support.cast import SETUP
-from tests.support.changes import change_grants
+from tests.support.changes import add_grant
 from tests.support.pages import page_html
 
 pytestmark = pytest.mark.django_db
@@ -59,7 +57,7 @@ def apply(client, page, plan):
 
 
 def test_the_named_users_become_the_only_members(browse):
-    change_grants(author=SETUP, grant=[("group:operators", parse_address("dataset:hr.salaries"), "ADMIN")])
+    add_grant("group:operators", "dataset:hr.salaries", "ADMIN")
     file = SimpleUploadedFile("names.txt", "\ufeffdee\nned\n".encode())
     preview = page_html(
         browse("ada").post(URL, {"verb": "replace", "file": file, "text": "out", "preview": "yes"})

@@ -3,7 +3,6 @@
 import pytest
 
 from grants.models import Plan, User
-from tests.support.authors import COMMAND
 from tests.support.cast import SALES
 from tests.support.changes import add_member
 from tests.support.pages import page_html
@@ -14,7 +13,7 @@ URL = "/people/like?source=ned&target=dee"
 
 @pytest.fixture(autouse=True)
 def ned_is_an_operator(cast):
-    add_member(author=COMMAND, user="ned", group="operators")
+    add_member("ned", "operators")
 
 
 def test_groups_are_selected_at_first_and_grants_are_not(browse):

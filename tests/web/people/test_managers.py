@@ -4,10 +4,10 @@ import pytest
 
 from grants.journal import current_revision
 from grants.models.reviews import UserManagerLink
-from grants.principals.services import add_user
 from grants.reviews.reviewers import set_manager
 from tests.support.authors import lines_after
 from tests.support.cast import SETUP
+from tests.support.changes import add_user
 from tests.support.pages import page_html
 
 pytestmark = pytest.mark.django_db
@@ -46,7 +46,7 @@ def test_an_administrator_sets_and_removes_the_manager(browse):
     ],
 )
 def test_an_invalid_manager_is_refused_and_stays_in_the_form(browse, cast, name, message):
-    add_user(author=SETUP, name="robot", is_service=True)
+    add_user("robot", is_service=True)
     answer = browse("ada").post(URL, {"manager": name, "reason": "new team"})
     text = page_html(answer)
     assert (

@@ -6,7 +6,7 @@ from django.contrib.messages import get_messages
 
 from grants.change_set import Join
 from grants.models import User
-from tests.support.authors import COMMAND, all_grants
+from tests.support.authors import all_grants
 from tests.support.changes import create_plan_from_changes
 from tests.support.pages import page_html
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.django_db
 
 def test_a_user_is_renamed_after_the_effect_was_shown_and_the_old_address_leads_to_the_new_one(browse):
     ada = browse("ada")
-    create_plan_from_changes(author=COMMAND, join=[Join("dee", "operators")])
+    create_plan_from_changes(join=[Join("dee", "operators")])
     page = page_html(ada.get("/people/rename/user:dee"))
     assert (
         "2 direct grants and 0 memberships stay." in page

@@ -10,8 +10,7 @@ from authzconsole.web.shared.links import principal_link
 from entities.address import parse_address
 from grants.models import JournalLine, Plan, User
 from tests.support.authors import database_state
-from tests.support.cast import SETUP
-from tests.support.changes import change_grants
+from tests.support.changes import add_grant, change_grants
 from tests.support.pages import held_cells, page_html, post_as_shown
 
 MAX_QUERIES = {
@@ -117,15 +116,13 @@ def test_grants_that_members_hold_otherwise_do_not_count_for_the_group(browse, c
 def test_a_group_without_members_shows_its_visible_entities(browse):
     Group.objects.create(name="night")
     assert browse("aud").get("/people/group:night").context["visibility"]["rows"] == []
-    change_grants(author=SETUP, grant=[("group:night", parse_address("dataset:hr.salaries"), "READ")])
+    add_grant("group:night", "dataset:hr.salaries", "READ")
     (row,) = browse("aud").get("/people/group:night").context["visibility"]["rows"]
     assert (str(row["entity"]), row["reason"]["is_only"]) == ("namespace:hr", True)
 
 
 def test_a_namespace_visible_through_a_single_grant_says_so(browse):
-    change_grants(
-        author=SETUP, grant=[("user:out", parse_address("program:sales.shop.workflow.daily"), "EXECUTE")]
-    )
+    add_grant("user:out", "program:sales.shop.workflow.daily", "EXECUTE")
     (row,) = browse("aud").get("/people/user:out").context["visibility"]["rows"]
     assert (row["reason"]["privilege"], str(row["reason"]["entity"]), row["reason"]["is_only"]) == (
         "EXECUTE",
@@ -274,7 +271,7 @@ def test_off_boarding_lists_the_entities_that_would_be_stranded(browse):
 
 
 def test_removing_a_group_lists_stranded_entities_and_affected_members(browse):
-    change_grants(author=SETUP, grant=[("group:operators", parse_address("dataset:hr.salaries"), "ADMIN")])
+    add_grant("group:operators", "dataset:hr.salaries", "ADMIN")
     response = browse("ada").get("/people/leaving/group:operators")
     loss = response.context["loss"]
     assert (loss.without_admin_count, loss.one_admin_count, response.context["grants"]) == (1, 0, 3)
@@ -317,12 +314,11 @@ def test_the_number_of_queries_does_not_grow_with_the_data(
     Group.objects.get(name="operators").user_set.add(*User.objects.filter(username__startswith="more"))
     addresses = [parse_address(f"dataset:sales.more{number}") for number in range(40)]
     change_grants(
-        author=SETUP,
         grant=[
             (principal, address, "ADMIN")
             for principal in ("user:dee", "group:operators")
             for address in addresses
-        ],
+        ]
     )
     client = browse("dee" if url == "/my-access" else "ada")
     assert client.get(url).status_code == 200

@@ -6,9 +6,8 @@ from entities.address import parse_address
 from entities.vocabulary import Privilege
 from grants.journal import Author
 from grants.models import Plan, Role, User, UserGrant
-from tests.support.authors import database_state
-from tests.support.cast import SETUP
-from tests.support.changes import change_grants, create_plan_from_changes
+from tests.support.authors import account, database_state
+from tests.support.changes import add_grant, create_plan_from_changes
 from tests.support.pages import page_html, post_as_shown
 
 ORDERS = parse_address("dataset:sales.orders")
@@ -71,8 +70,8 @@ def test_rest_answers_403_with_its_own_problem_type(browse, plan):
 
 
 def test_the_membership_form_says_that_a_plan_is_needed(browse):
-    change_grants(author=SETUP, grant=[("group:operators", ORDERS, Privilege.ADMIN)])
+    add_grant("group:operators", ORDERS, Privilege.ADMIN)
     answer = browse("ada").post(
         "/people/membership", {"verb": "add", "user": "dee", "group": "operators", "reason": "x"}
     )
-    assert "create a plan" in page_html(answer) and not User.objects.get(username="dee").groups.exists()
+    assert "create a plan" in page_html(answer) and not account("dee").groups.exists()

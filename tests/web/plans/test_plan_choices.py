@@ -19,7 +19,6 @@ from grants.plans.regrants.compute import Prefer, create_plan_of_regrants
 from grants.plans.regrants.kept_not import kept_not_of_plan
 from grants.policies.catalogue import GENERATIONS
 from tests.support.authors import COMMAND, database_state
-from tests.support.cast import SETUP
 from tests.support.changes import add_member, change_grants
 from tests.support.pages import page_html
 from tests.support.reports import create_report
@@ -36,7 +35,7 @@ def rows_of(page):
 
 
 def test_the_receivers_of_missing_grants_are_compared_and_nothing_is_stored(browse):
-    add_member(author=SETUP, user="dee", group="operators")
+    add_member("dee", "operators")
     client, before = browse("ada"), database_state()
     page = client.get("/plans/readiness", READINESS)
     choices = rows_of(page)
@@ -57,7 +56,7 @@ def test_the_receivers_of_missing_grants_are_compared_and_nothing_is_stored(brow
         )
         assert choice.kept_not == 0 < choice.kept
     items = Plan.objects.earliest("pk").items.all()
-    change_grants(author=SETUP, grant=[(item.principal, item.address, item.privilege) for item in items])
+    change_grants(grant=[(item.principal, item.address, item.privilege) for item in items])
     assert "No plan is needed" in page_html(client.get("/plans/readiness", READINESS))
 
 
@@ -107,7 +106,7 @@ def test_a_question_with_one_way_shows_it_and_a_permitted_one_nothing(browse):
 def impact(cast, settings, tmp_path):
     """A report after which the fewest grants give more than was lost."""
     settings.SNAPSHOT_URI = str(tmp_path)
-    change_grants(author=SETUP, grant=[("user:out", SALES, privilege) for privilege in ANY])
+    change_grants(grant=[("user:out", SALES, privilege) for privilege in ANY])
     plan, regrants = create_plan_of_regrants(
         author=COMMAND, before=GENERATIONS["final"], after=GENERATIONS["existing"]
     )

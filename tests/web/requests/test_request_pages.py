@@ -10,7 +10,7 @@ from entities.address import parse_address
 from grants.models import AccessRequest, NamespaceApprovers, Plan, RequestState, User, UserGrant
 from grants.requests.approvers import set_namespace_approvers
 from tests.support.authors import COMMAND
-from tests.support.changes import change_grants, remove_member
+from tests.support.changes import add_grant, remove_member
 from tests.support.pages import page_html
 
 pytestmark = pytest.mark.django_db
@@ -203,7 +203,7 @@ def test_a_request_is_asked_about_rejected_and_withdrawn(browse):
 def test_an_approval_after_a_change_shows_the_new_effect(browse):
     url = new_request(browse("out"))
     fields = approval_fields(browse("ada").get(url))
-    change_grants(author=COMMAND, grant=[("user:out", parse_address("dataset:sales.orders"), "READ")])
+    add_grant("user:out", "dataset:sales.orders", "READ")
     answer = browse("ada").post(f"{url}approve", fields)
     assert answer.status_code == 409 and "Nothing was changed" in page_html(answer)
 
@@ -272,7 +272,7 @@ def test_an_approver_who_loses_the_right_between_page_and_click_approves_nothing
     url = new_request(browse("out"))
     clients = {name: browse(name) for name in ("grp", "ada")}
     fields = {name: approval_fields(client.get(url)) for name, client in clients.items()}
-    remove_member(author=COMMAND, user="grp", group="operators")
+    remove_member("grp", "operators")
     User.objects.filter(username="ada").update(role="ordinary")
     for name, client in clients.items():
         assert client.post(f"{url}approve", fields[name]).status_code == 404, name

@@ -11,7 +11,6 @@ from entities.address import parse_address
 from entities.services import ensure_entities
 from grants.models import JournalLine, User
 from tests.support.authors import all_grants, entity_states
-from tests.support.cast import SETUP
 from tests.support.changes import change_grants
 
 NAMES = ["a?b", "a#b", "a%b", "a%3Fb", "a/b", "a//b", "a&b", 'a"b', "a'b", "a+b", "a;b", "a\\b", "a?b=c&d#e"]
@@ -29,7 +28,7 @@ def entity_address(request, cast):
     ensure_entities(states={entity_address: "live", parse_address("kerberosprincipal:a"): "live"})
     names = [f"user:holder{number:02}" for number in range(25)]
     User.objects.bulk_create(User(username=name.removeprefix("user:")) for name in names)
-    change_grants(author=SETUP, grant=[(name, entity_address, "READ") for name in names])
+    change_grants(grant=[(name, entity_address, "READ") for name in names])
     return entity_address
 
 

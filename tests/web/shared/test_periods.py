@@ -18,12 +18,18 @@ from authzconsole.web.shared.times import (
 )
 from entities.address import parse_address
 from grants.journal import Author
-from grants.models import AccessRequest, Membership, Plan, User, UserGrant
-from grants.plans.apply import apply_plan, inverse_plan
+from grants.models import AccessRequest, Membership, Plan, UserGrant
 from grants.requests.create import RequestDraft, WantedAccess, create_request
 from grants.validity import Validity, ValidityError
-from tests.support.authors import COMMAND
-from tests.support.changes import add_member, change_grants, create_plan_from_changes
+from tests.support.authors import account
+from tests.support.changes import (
+    add_grant,
+    add_member,
+    apply_plan,
+    change_grants,
+    create_inverse,
+    create_plan_from_changes,
+)
 from tests.support.pages import post_as_shown
 
 ORDERS = "dataset:sales.orders"
@@ -60,7 +66,7 @@ def page(client, url) -> str:
 
 
 def test_a_file_without_times_shows_the_periods_that_it_removes(administrator):
-    change_grants(author=COMMAND, grant=[("user:out", parse_address(ORDERS), "READ", SOON)])
+    add_grant("user:out", ORDERS, "READ", SOON)
     created = administrator.post(
         "/plans/import", {"text": f"verb,principal,entity,privilege\ngrant,user:out,{ORDERS},READ\n"}
     )
@@ -183,7 +189,7 @@ def test_a_grant_is_given_extended_and_freed_of_its_end(administrator):
 
 
 def test_pages_show_the_periods_of_grants(administrator):
-    change_grants(author=COMMAND, grant=[("user:out", ORDERS, "READ", SOON)])
+    add_grant("user:out", ORDERS, "READ", SOON)
     local = timezone.localtime(SOON.valid_until, BERLIN)
     for url in (f"/entities/{ORDERS}?tab=access", "/people/user:out"):
         text = page(administrator, url)
@@ -210,7 +216,7 @@ def test_memberships_have_periods(administrator):
     post_as_shown(administrator, "/people/membership", sent | {"until_preset": "none"})
     assert not Membership.objects.get(user__username="out").validity.is_limited
     assert administrator.post("/people/membership", sent | {"valid_until": "x"}).status_code == 400
-    add_member(author=COMMAND, user="out", group="operators", validity=LATER)
+    add_member("out", "operators", LATER)
     assert "before: without limits" in page(administrator, "/journal/")
 
 
@@ -228,14 +234,13 @@ def test_a_bulk_change_has_a_period_that_its_plan_shows(administrator):
 
 def test_limited_access_is_listed_by_its_end(administrator):
     change_grants(
-        author=COMMAND,
         grant=[
             ("user:out", ORDERS, "READ", SOON),
             ("user:dee", ORDERS, "WRITE", LATER),
             ("group:operators", ORDERS, "READ", Validity(LATER.valid_until)),
-        ],
+        ]
     )
-    add_member(author=COMMAND, user="out", group="operators", validity=SOON)
+    add_member("out", "operators", SOON)
     UserGrant.objects.filter(user__username="dee", valid_until=LATER.valid_until).update(
         valid_until=NOW - timedelta(days=1)
     )
@@ -255,8 +260,8 @@ def test_limited_access_is_listed_by_its_end(administrator):
 
 
 def test_expired_access_is_revoked_with_a_plan(administrator):
-    change_grants(author=COMMAND, grant=[("user:out", ORDERS, "READ", SOON)])
-    add_member(author=COMMAND, user="out", group="operators", validity=SOON)
+    add_grant("user:out", ORDERS, "READ", SOON)
+    add_member("out", "operators", SOON)
     assert "has expired" in administrator.post("/plans/expired", follow=True).content.decode()
     for model in (UserGrant, Membership):
         model.objects.filter(user__username="out").update(valid_until=NOW - timedelta(days=1))
@@ -264,34 +269,31 @@ def test_expired_access_is_revoked_with_a_plan(administrator):
     assert Plan.objects.latest("pk").items.get().verb == "revoke"
     administrator.post("/plans/expired")
     plan = Plan.objects.latest("pk")
-    apply_plan(author=COMMAND, plan_id=plan.pk)
+    apply_plan(plan)
     assert (
         not UserGrant.objects.filter(user__username="out").exists()
         and not Membership.objects.filter(user__username="out").exists()
     )
-    apply_plan(author=COMMAND, plan_id=inverse_plan.create(author=COMMAND, plan_id=plan.pk).pk)
+    apply_plan(create_inverse(plan))
     assert stored_validity().valid_until == NOW - timedelta(days=1)
 
 
 def test_the_queries_of_limited_access_do_not_grow(administrator, django_assert_max_num_queries):
-    change_grants(
-        author=COMMAND,
-        grant=[("user:out", ORDERS, name, SOON) for name in ("READ", "WRITE", "EXECUTE", "ADMIN")],
-    )
+    change_grants(grant=[("user:out", ORDERS, name, SOON) for name in ("READ", "WRITE", "EXECUTE", "ADMIN")])
     with django_assert_max_num_queries(12):
         page(administrator, "/limited?show=soon")
 
 
 def test_an_account_sees_when_its_access_ends(browse):
-    change_grants(author=COMMAND, grant=[("user:out", ORDERS, "READ", SOON)])
-    add_member(author=COMMAND, user="out", group="operators", validity=LATER)
+    add_grant("user:out", ORDERS, "READ", SOON)
+    add_member("out", "operators", LATER)
     text = page(browse("out"), "/my-access")
     for end in (SOON.valid_until, LATER.valid_until):
         assert f"until {end.day} {end:%b}" in text
 
 
 def test_a_plan_whose_grants_would_have_ended_says_so(administrator):
-    plan = create_plan_from_changes(author=COMMAND, grant=[("user:out", ORDERS, "READ", SOON)])
+    plan = create_plan_from_changes(grant=[("user:out", ORDERS, "READ", SOON)])
     assert "would have ended already" not in page(administrator, f"/plans/{plan.pk}/")
     plan.items.update(valid_until=NOW - timedelta(days=1))
     assert "would have ended already" in page(administrator, f"/plans/{plan.pk}/")
@@ -325,11 +327,9 @@ def test_the_last_hours_of_the_calendar_are_shown_everywhere(browse):
     They do not exist in time zones ahead of UTC, which must break no page.
     """
     end = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
-    change_grants(
-        author=COMMAND, grant=[("user:out", ORDERS, "READ", Validity(datetime(1, 1, 1, tzinfo=UTC), end))]
-    )
+    add_grant("user:out", ORDERS, "READ", Validity(datetime(1, 1, 1, tzinfo=UTC), end))
     create_request(
-        author=Author("dee", user_id=User.objects.get(username="dee").pk),
+        author=Author("dee", user_id=account("dee").pk),
         draft=RequestDraft("close", [WantedAccess(parse_address(ORDERS), "write")], requested_until=end),
     )
     request = AccessRequest.objects.get()

@@ -5,10 +5,8 @@ import pytest
 from authzconsole.models import ApiToken
 from entities.address import parse_address
 from grants.models import JournalLine, Plan, User
-from grants.principals.services import add_group
 from tests.support.authors import all_grants
-from tests.support.cast import SETUP
-from tests.support.changes import add_member, change_grants
+from tests.support.changes import add_grant, add_group, add_member
 from tests.support.pages import post_as_shown
 
 ORDERS = parse_address("dataset:sales.orders")
@@ -47,7 +45,7 @@ def test_a_token_belongs_to_the_exact_name(name, browse):
 
 
 def test_membership_changes_use_the_exact_name(name, cast, browse):
-    add_member(author=SETUP, user="dee", group="operators")
+    add_member("dee", "operators")
     client, sent = browse("ada"), {"user": name, "group": "operators"}
     post_as_shown(client, "/people/membership", sent | {"verb": "add"})
     assert cast["grp"].groups.get().user_set.filter(username=name).exists()
@@ -85,13 +83,13 @@ def test_plans_use_the_exact_name(name, browse):
 
 
 def test_the_journal_filter_uses_the_exact_name(name, browse):
-    change_grants(author=SETUP, grant=[(f"user:{name}", ORDERS, "EXECUTE")])
+    add_grant(f"user:{name}", ORDERS, "EXECUTE")
     rows = browse("ada").get("/journal/", {"principal": f"user:{name}"}).context["rows"]
     assert len(rows) == JournalLine.objects.filter(principal=f"user:{name}").count() == 1
 
 
 def test_surrounding_spaces_are_ignored_if_no_name_has_them(cast, browse):
-    add_group(author=SETUP, name="crew")
+    add_group("crew")
     client = browse("ada")
     post_as_shown(client, f"/grant/{ORDERS}", {"principal": "  user:out \t", "privilege": "WRITE"})
     assert holders_of("WRITE") >= {"user:out"}

@@ -10,7 +10,6 @@ from authzconsole.web.shared.entity_search import search_visible_entities
 from entities.address import parse_address
 from entities.services import ensure_entities
 from grants.models import User
-from tests.support.cast import SETUP
 from tests.support.changes import change_grants
 
 PAGES = [
@@ -84,13 +83,12 @@ def add_rows(numbers):
     )
     addresses = ("dataset:sales.orders", "namespace:sales", "program:sales.shop.workflow.daily")
     change_grants(
-        author=SETUP,
         grant=[
-            *((f"user:deeper{n}", parse_address(address), "READ") for n in numbers for address in addresses),
-            *((f"group:group{n}", parse_address(address), "ADMIN") for n in numbers for address in addresses),
-            *(("user:dee", parse_address(f"dataset:sales.more{n}"), "READ") for n in numbers),
-            *(("user:dee", parse_address(f"dataset:more{n}.d"), "READ") for n in numbers),
-        ],
+            *((f"user:deeper{n}", address, "READ") for n in numbers for address in addresses),
+            *((f"group:group{n}", address, "ADMIN") for n in numbers for address in addresses),
+            *(("user:dee", f"dataset:sales.more{n}", "READ") for n in numbers),
+            *(("user:dee", f"dataset:more{n}.d", "READ") for n in numbers),
+        ]
     )
     AnalysisRun.objects.bulk_create(
         AnalysisRun(type="delete-readiness", options={"generation": "final", "namespace": ""}, state="failed")
