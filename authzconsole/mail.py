@@ -22,7 +22,7 @@ from authzconsole.common.monitoring.maintenance import record_maintenance
 from authzconsole.models import MaintenanceRecord, MaintenanceTask
 from authzconsole.web.shared.times import abbreviation
 from entities.vocabulary import quantity
-from grants.changes.period_lines import EXPIRE_ACTION
+from grants.changes import EXPIRE_ACTION
 from grants.journal import current_revision
 from grants.journal_details import parse_detail
 from grants.models import (

@@ -16,12 +16,11 @@ from authzconsole.mail import send_break_glass_mail, send_expiry_mail, sweep_req
 from authzconsole.models import MaintenanceTask
 from authzconsole.reviews.execution import sweep_reviews
 from authzconsole.sessions import delete_expired_sessions
-from grants.changes.period_lines import write_period_lines
+from grants.changes import write_period_lines
 from grants.errors import JournalReadOnly
-from grants.history.catch_up import catch_up
+from grants.history import catch_up
 from grants.journal import current_revision
-from grants.verification.anchor import anchor_journal
-from grants.verification.anchor_places import AnchorError
+from grants.verification import AnchorError, anchor_journal
 
 logger = logging.getLogger(__name__)
 EXPIRED_SESSIONS_AT_ONCE = 5_000

@@ -34,7 +34,7 @@ def main() -> int:
 
 def measure() -> int:
     from grants.authority.transactions import administrator_transaction
-    from grants.history.catch_up import catch_up
+    from grants.history.periods import catch_up
     from grants.journal import Author, append_to_journal, current_revision
 
     author = Author("benchmark")

@@ -27,7 +27,7 @@ class GrantsConfig(AppConfig):
         if fault := key_fault(settings.JOURNAL_KEYS):
             raise ImproperlyConfigured(f"JOURNAL_KEYS: {fault}")
 
-        from grants.verification.anchor_places import AnchorError, anchor_place
+        from grants.verification import AnchorError, anchor_place
 
         try:
             for place in settings.JOURNAL_ANCHOR:

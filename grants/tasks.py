@@ -3,11 +3,7 @@
 import structlog
 from celery import shared_task
 
-# the worker imports `queue` here, because it connects Celery signals
-from grants.jobs import queue, run_job, sweep_jobs
-from grants.jobs.lifecycle import RUN_TASK
-
-__all__ = ["execute_job", "queue", "sweep"]
+from grants.jobs import RUN_TASK, run_job, sweep_jobs
 
 
 @shared_task(name=RUN_TASK, ignore_result=True)

@@ -4,7 +4,7 @@ from django_celery_beat.models import PeriodicTask
 from django_celery_beat.schedulers import DatabaseScheduler
 
 from analytics.runs.schedules import request_first_runs
-from grants.jobs.queue import announce_scheduler
+from grants.jobs import announce_scheduler
 
 
 class Scheduler(DatabaseScheduler):

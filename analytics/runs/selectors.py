@@ -7,7 +7,7 @@ from django.utils import timezone
 
 from analytics.analyses import ANALYSES
 from analytics.models import AnalysisRun, RunStage
-from grants.jobs.queue import is_worker_present, redis_problem
+from grants.jobs import is_worker_present, redis_problem
 from grants.journal import decision_changes_after
 from grants.models import EFFECT_JOBS, JobState
 from grants.policies.times import parse_time

@@ -18,11 +18,10 @@ from authzconsole.models import TokenScope
 from entities.address import Address
 from grants.active_generation import active_generation
 from grants.evaluation.engine import ListedEntities, answer_questions, entity_states
-from grants.history import NOW, Moment, at_moment
-from grants.history.questions import group_by_moment, has_moment, moment_of
+from grants.history import NOW, Moment, at_moment, group_by_moment, has_moment, moment_of
 from grants.policies.explain import redact_all
 from grants.policies.question import Question, QuestionError, question_from_json
-from grants.usage.recording import record_use
+from grants.usage import record_use
 
 
 @dataclass(frozen=True, slots=True)

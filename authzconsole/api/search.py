@@ -22,8 +22,7 @@ from grants.evaluation.authzen_search import (
     search_operations,
     search_principals,
 )
-from grants.history import NOW
-from grants.history.questions import moment_of
+from grants.history import NOW, moment_of
 from grants.policies.question import Question, question_from_json
 
 MAX_RESULTS = 1_000

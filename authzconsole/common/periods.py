@@ -9,8 +9,7 @@ from rest_framework import serializers
 
 from authzconsole.common import output
 from authzconsole.common.fields import Choice, ParsedText, StrictSerializer, Time
-from grants.history import Moment, parse_as_of, parse_at
-from grants.history.moments import time_of_as_of
+from grants.history import Moment, parse_as_of, parse_at, time_of_as_of
 from grants.policies.times import TimeError, parse_time
 from grants.validity import (
     VALIDITY_COLUMNS,

@@ -27,7 +27,7 @@ from grants.models import JournalHead, User
 from grants.outcomes import Outcome
 from grants.principals.hooks import end_access
 from grants.roles.capabilities import Capability
-from grants.verification.facts import APP_TITLE, CODES_TITLE, HELD, PASSKEY_PREFIX, Fact, fact_key
+from grants.verification import APP_TITLE, CODES_TITLE, HELD, PASSKEY_PREFIX, Fact, fact_key
 
 FINGERPRINT_CHARACTERS = 16
 

@@ -31,9 +31,7 @@ from grants.change_set import (
     RemovePrincipal,
     Revoke,
 )
-from grants.changes import ChangeSet, apply
-from grants.changes.entities import describe_entity
-from grants.changes.memberships import changed_members
+from grants.changes import ChangeSet, apply, changed_members, describe_entity
 from grants.errors import GrantError
 from grants.journal import Author, lock_journal
 from grants.models import AccessRequest, User
@@ -42,7 +40,7 @@ from grants.plans.sources.changes import change_set_plan
 from grants.policies.catalogue import generation_by_name
 from grants.principals.services import add_group, add_user
 from grants.requests.create import RequestDraft, WantedAccess, create_request
-from grants.tenant.import_document import import_tenant
+from grants.tenant import import_tenant
 
 FOLDER = Path(__file__).parent
 

@@ -26,8 +26,7 @@ from authzconsole.settings.sign_in import ROLES
 from authzconsole.settings.user_directory import LDAP_PROVIDER, LdapOptions
 from entities.text import is_storable
 from grants.change_set import Deactivate
-from grants.changes import ChangeSet, apply
-from grants.changes.memberships import changed_members
+from grants.changes import ChangeSet, apply, changed_members
 from grants.errors import PrincipalError
 from grants.journal import Author
 from grants.models import Role, User

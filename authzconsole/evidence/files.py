@@ -13,8 +13,14 @@ from django.template.loader import render_to_string
 
 from analytics.results.export import without_formula
 from authzconsole.models import Evidence
-from grants.evidence.access_rows import AccessPeriods, AccessRow, active_generations
-from grants.evidence.timeline import BoundaryLine, ExistencePeriod, HeldPeriod
+from grants.evidence import (
+    AccessPeriods,
+    AccessRow,
+    BoundaryLine,
+    ExistencePeriod,
+    HeldPeriod,
+    active_generations,
+)
 from grants.models import JournalLine
 from grants.validity import format_time
 

@@ -17,12 +17,16 @@ from authzconsole.models import Evidence
 from entities.address import Address, ancestor_kinds, parse_address
 from entities.vocabulary import KINDS
 from grants.errors import GrantError
-from grants.evidence.access_rows import access_periods
-from grants.evidence.bundle import write_bundle
-from grants.evidence.contents import CONTAINERS, content_count, contents_of
-from grants.evidence.holdings import read_users
-from grants.evidence.signing import public_key
-from grants.history.catch_up import catch_up
+from grants.evidence import (
+    CONTAINERS,
+    access_periods,
+    content_count,
+    contents_of,
+    public_key,
+    read_users,
+    write_bundle,
+)
+from grants.history import catch_up
 from grants.jobs import JobContext, JobFailed, JobResult, request_job
 from grants.journal import current_head
 from grants.models import UNFINISHED_STATES, Job, User

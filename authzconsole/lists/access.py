@@ -24,10 +24,18 @@ from authzconsole.common.periods import AsOf, AtTime, MomentQuery, moment_of_que
 from authzconsole.lists.base import List
 from entities.address import Address
 from entities.vocabulary import Privilege
-from grants.access.access_lists import AccessList, Target
-from grants.access.paths import Path, Ways
-from grants.access.what_can import AccessibleEntities, EntityFilter, kinds_in_byte_order
-from grants.access.who_can import PATH_KINDS, PeopleFilter, access_of_users
+from grants.access import (
+    PATH_KINDS,
+    AccessibleEntities,
+    AccessList,
+    EntityFilter,
+    Path,
+    PeopleFilter,
+    Target,
+    Ways,
+    access_of_users,
+    kinds_in_byte_order,
+)
 from grants.active_generation import active_generation
 from grants.authority.stewards import only_namespace, stewarded_namespaces
 from grants.history import at_moment

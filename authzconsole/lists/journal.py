@@ -23,7 +23,7 @@ from authzconsole.common.security_events.record import EventKind
 from authzconsole.common.security_events.shipping import SecurityEventSerializer
 from authzconsole.lists.base import List
 from authzconsole.models import DeadLetter, Evidence, SecurityEvent
-from grants.history.differences import GAINED, LOST, Span, all_differences, as_differences, difference_parts
+from grants.history import GAINED, LOST, Span, all_differences, as_differences, difference_parts
 from grants.journal import ACTIONS, LINES_PER_BATCH, current_revision
 from grants.journal_queries import custom_query_plan, journal_lines
 from grants.models import BreakGlassUse, JobState, JournalLine

@@ -35,14 +35,14 @@ from authzconsole.rest.framework.problems import Problem
 from authzconsole.rest.people import OutcomeSerializer
 from entities.selectors import entity_at
 from entities.vocabulary import KINDS, Privilege, clip
-from grants.access.requirements import UnknownOperation, check_operation
+from grants.access import UnknownOperation, check_operation
 from grants.authority.limits import MAX_DAYS, DelegationLimits, set_delegation_limits
 from grants.authority.stewards import sees_everything_in
 from grants.history import at_moment
 from grants.outcomes import Outcome
 from grants.principal_names import principals_by_name
 from grants.roles.capabilities import Capability
-from grants.stewards.services import add_steward, remove_steward
+from grants.stewards import add_steward, remove_steward
 
 check_steward_manager = changeable_with(Capability.MANAGE_SETTINGS)
 

@@ -60,14 +60,14 @@ from entities.models import Entity
 from entities.selectors import entity_at
 from grants.active_generation import active_generation
 from grants.change_set import Delete, Recreate, Register
-from grants.changes import ChangeSet, Outcome
-from grants.changes.entities import describe_entity
+from grants.changes import ChangeSet, Outcome, describe_entity
 from grants.journal import current_revision, lock_journal
-from grants.lifecycle.forecast import LifecycleForecast, lifecycle_forecast
-from grants.lifecycle.namespace_deletion import (
+from grants.lifecycle import (
     DeletionVerdict,
+    LifecycleForecast,
     StepOutcome,
     deletion_forecast,
+    lifecycle_forecast,
     undeletable_entities,
 )
 from grants.policies.catalogue import GENERATIONS

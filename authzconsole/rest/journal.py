@@ -43,7 +43,7 @@ from authzconsole.rest.framework.problems import Problem
 from authzconsole.server.waiting import CAN_WAIT, WAIT_HEADER
 from grants.authority.break_glass import end_break_glass, review_break_glass, start_break_glass
 from grants.authority.rights import can_read_history
-from grants.history.moments import parse_as_of, revision_time
+from grants.history import parse_as_of, revision_time
 from grants.journal import (
     MAX_LINES_PER_PROOF,  # noqa: F401 (a docstring names it)
     current_head,

@@ -50,7 +50,7 @@ from grants.plans.sources.ghosts import ghost_plan
 from grants.plans.sources.like import like_plan
 from grants.plans.sources.off_boarding import OffBoarding, off_boarding_plan
 from grants.plans.sources.readiness import readiness_plan
-from grants.tenant.reading import Fault
+from grants.tenant import Fault
 
 MAX_HEIRS = 20
 MAX_HAND_OVERS = 1_000

@@ -78,7 +78,7 @@ from grants.reviews.removals import with_current_removal
 from grants.reviews.reviewers import set_manager
 from grants.reviews.scope import MAX_UNUSED_DAYS
 from grants.reviews.selection import parse_filter, visible_campaigns
-from grants.usage.import_records import BadUsage, import_records
+from grants.usage import BadUsage, import_records
 
 ANSWERS = (*filter(None, Answer.values), UNDO)
 

@@ -12,7 +12,7 @@ from authzconsole.evidence.bundles import store_bundle
 from authzconsole.evidence.files import STYLE
 from authzconsole.reviews.item_rows import csv_lines, json_lines, stream_items
 from authzconsole.reviews.report_page import PAGE_NAME, write_report
-from grants.evidence.bundle import write_bundle
+from grants.evidence import write_bundle
 from grants.journal import current_head
 from grants.models import Plan
 from grants.models.reviews import Campaign, ReviewItem

@@ -11,7 +11,7 @@ from grants.models.reviews import Campaign, CampaignState
 from grants.reviews.finishing import close_campaign, create_result_plans
 from grants.reviews.preparation import prepare_campaign
 from grants.reviews.sweep import sweep_campaigns
-from grants.usage.storage import delete_old_usage
+from grants.usage import delete_old_usage
 
 
 def prepare_review(context: JobContext) -> None:

@@ -50,8 +50,7 @@ from authzconsole.scim.rows import (
     write_transaction,
 )
 from grants.change_set import RemovePrincipal
-from grants.changes import ChangeSet, apply
-from grants.changes.memberships import changed_members
+from grants.changes import ChangeSet, apply, changed_members
 from grants.journal import Author
 from grants.principal_names import name_fault
 from grants.principals.renaming import rename_group

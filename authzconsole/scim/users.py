@@ -44,8 +44,7 @@ from authzconsole.scim.rows import (
 )
 from grants.authority.transactions import administrator_transaction
 from grants.change_set import Activate, Deactivate
-from grants.changes import ChangeSet, apply
-from grants.changes.memberships import remove_all_memberships
+from grants.changes import ChangeSet, apply, remove_all_memberships
 from grants.errors import PrincipalError
 from grants.journal import Author
 from grants.models import JournalLine, Role, User, UserGrant

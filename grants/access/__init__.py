@@ -4,3 +4,46 @@ is permitted.
 This package collects the paths, loads the grants that they consist of, and lists people and entities. It only
 reads, and evaluates the rules in `grants.policies`.
 """
+
+from grants.access.access_lists import AccessList, Position, Target
+from grants.access.paths import Path, Ways
+from grants.access.requirements import UnknownOperation, check_operation, operations_by_requirement
+from grants.access.what_can import (
+    MAX_COUNTED,
+    AccessibleEntities,
+    EntityAccess,
+    EntityFilter,
+    all_permissions,
+    kinds_in_byte_order,
+)
+from grants.access.who_can import (
+    PATH_KINDS,
+    PeopleFilter,
+    PeopleWithAccess,
+    UserAccess,
+    access_of_users,
+    all_access,
+)
+
+__all__ = [
+    "MAX_COUNTED",
+    "PATH_KINDS",
+    "AccessList",
+    "AccessibleEntities",
+    "EntityAccess",
+    "EntityFilter",
+    "Path",
+    "PeopleFilter",
+    "PeopleWithAccess",
+    "Position",
+    "Target",
+    "UnknownOperation",
+    "UserAccess",
+    "Ways",
+    "access_of_users",
+    "all_access",
+    "all_permissions",
+    "check_operation",
+    "kinds_in_byte_order",
+    "operations_by_requirement",
+]

@@ -7,7 +7,11 @@ types of changes are in `grants.change_set`.
 """
 
 from grants.change_set import Change, ChangeSet
-from grants.changes.previews import Preview, newest_change_job, preview
+from grants.changes.entities import describe_entity
+from grants.changes.grants import StoredRow, existing_grants, first_misplaced_grant, insert_grant_rows
+from grants.changes.memberships import changed_members, existing_memberships, remove_all_memberships
+from grants.changes.period_lines import EXPIRE_ACTION, write_period_lines
+from grants.changes.previews import Preview, compute_change_effect, newest_change_job, preview
 from grants.changes.services import (
     Shown,
     apply,
@@ -17,20 +21,33 @@ from grants.changes.services import (
     request_change_effect,
     write_changes,
 )
+from grants.changes.validation import validated_principals
 from grants.outcomes import Outcome
 
 __all__ = [
+    "EXPIRE_ACTION",
     "Change",
     "ChangeSet",
     "Outcome",
     "Preview",
     "Shown",
+    "StoredRow",
     "apply",
     "can_make",
     "capability_to_make",
+    "changed_members",
     "check_shown",
+    "compute_change_effect",
+    "describe_entity",
+    "existing_grants",
+    "existing_memberships",
+    "first_misplaced_grant",
+    "insert_grant_rows",
     "newest_change_job",
     "preview",
+    "remove_all_memberships",
     "request_change_effect",
+    "validated_principals",
     "write_changes",
+    "write_period_lines",
 ]

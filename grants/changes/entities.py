@@ -25,12 +25,7 @@ from grants.changes.grants import grant_entry, write_grants
 from grants.errors import LifecycleError
 from grants.grant_attributes import GrantAttributes
 from grants.journal import LINES_PER_BATCH, Author, JournalEntry, append_to_journal
-from grants.lifecycle.forecast import (
-    LifecycleForecast,
-    grants_on,
-    lifecycle_forecast,
-    live_subtree,
-)
+from grants.lifecycle import LifecycleForecast, grants_on, lifecycle_forecast, live_subtree
 from grants.models import JournalHead, User
 from grants.outcomes import Outcome
 from grants.policies.policy import Generation

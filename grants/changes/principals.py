@@ -25,7 +25,7 @@ from grants.principals.services import (
     principal_by_name,
 )
 from grants.querysets import memberships
-from grants.stewards.services import end_stewardships
+from grants.stewards import end_stewardships
 
 
 def write_activation(

@@ -34,7 +34,7 @@ from grants.change_set import (
     Revoke,
 )
 from grants.errors import EffectTooLarge
-from grants.lifecycle.forecast import grants_on, live_subtree
+from grants.lifecycle import grants_on, live_subtree
 from grants.models import USER, User
 from grants.principal_names import parse_principal
 from grants.validity import question_time

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from entities.models import Entity, State
 from entities.selectors import entities_at
 from grants.change_set import Change, Deactivate, Delete, Grant, Recreate, Register, RemovePrincipal, Revoke
-from grants.lifecycle.forecast import grants_on, lifecycle_forecast
+from grants.lifecycle import grants_on, lifecycle_forecast
 from grants.models import PRINCIPAL_TYPES, USER, User, all_grants
 from grants.principal_names import parse_principal
 from grants.principals.hooks import count_access

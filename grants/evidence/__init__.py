@@ -4,3 +4,29 @@ of these rows.
 This package contains periods of revisions and the access in them. The tables of the past are in
 `grants.history`.
 """
+
+from grants.evidence.access_rows import AccessPeriods, AccessRow, access_periods, active_generations
+from grants.evidence.bundle import BundleError, verify_bundle, write_bundle
+from grants.evidence.contents import CONTAINERS, content_count, contents_of
+from grants.evidence.holdings import read_users
+from grants.evidence.signing import known_public_keys, public_key
+from grants.evidence.timeline import BoundaryLine, ExistencePeriod, HeldPeriod
+
+__all__ = [
+    "CONTAINERS",
+    "AccessPeriods",
+    "AccessRow",
+    "BoundaryLine",
+    "BundleError",
+    "ExistencePeriod",
+    "HeldPeriod",
+    "access_periods",
+    "active_generations",
+    "content_count",
+    "contents_of",
+    "known_public_keys",
+    "public_key",
+    "read_users",
+    "verify_bundle",
+    "write_bundle",
+]

@@ -13,7 +13,7 @@ from grants.bulk_rows import chunks
 from grants.errors import GrantError
 from grants.evidence.revision_ranges import Range, Ranges, intersection
 from grants.evidence.timeline import BoundaryLine, ExistencePeriod, HeldPeriod
-from grants.history.moments import first_revisions
+from grants.history import first_revisions
 from grants.models import JournalLine, privilege_of
 from grants.models.history import (
     GroupGrantPeriod,

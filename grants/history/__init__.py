@@ -5,24 +5,48 @@ The models are in `grants.models.history`. Decisions and lists about the past us
 present, inside `as_of`.
 """
 
+from grants.history.differences import GAINED, LOST, Span, all_differences, as_differences, difference_parts
 from grants.history.errors import AsOfError, HistoryError, HistoryNotReady
 from grants.history.known import KnownSince, known_since
-from grants.history.moments import NOW, Moment, parse_as_of, parse_at, parse_moment, revision_time
+from grants.history.moments import (
+    NOW,
+    Moment,
+    first_revisions,
+    parse_as_of,
+    parse_at,
+    parse_moment,
+    revision_time,
+    time_of_as_of,
+)
 from grants.history.past import as_of, at_moment, past_revision
+from grants.history.periods import catch_up
+from grants.history.questions import group_by_moment, has_moment, moment_of
 
 __all__ = [
+    "GAINED",
+    "LOST",
     "NOW",
     "AsOfError",
     "HistoryError",
     "HistoryNotReady",
     "KnownSince",
     "Moment",
+    "Span",
+    "all_differences",
+    "as_differences",
     "as_of",
     "at_moment",
+    "catch_up",
+    "difference_parts",
+    "first_revisions",
+    "group_by_moment",
+    "has_moment",
     "known_since",
+    "moment_of",
     "parse_as_of",
     "parse_at",
     "parse_moment",
     "past_revision",
     "revision_time",
+    "time_of_as_of",
 ]

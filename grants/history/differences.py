@@ -11,7 +11,7 @@ from datetime import datetime
 from django.db.models import Exists, Model, OuterRef, Q, QuerySet
 
 from entities.address import Address
-from grants.history.catch_up import catch_up_for_read
+from grants.history.periods import catch_up_for_read
 from grants.models import JournalLine, privilege_of
 from grants.models.history import (
     GRANT_PERIODS,

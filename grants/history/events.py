@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from grants.models import JournalLine
-from grants.verification.facts import SEPARATOR, facts_of_line
+from grants.verification import SEPARATOR, facts_of_line
 
 LINE_COLUMNS = JournalLine.HASHED
 _REVISION, _AT, _ACTOR, _ACTION, _PRINCIPAL, _DETAIL, _REASON = (
@@ -58,7 +58,7 @@ def rename_of_line(line: tuple) -> tuple[str, str] | None:
     None.
 
     This is the only place that reads such lines. A rename changes the name of all open periods of the
-    principal at once, so it is no event of a key (grants.history.catch_up).
+    principal at once, so it is no event of a key (grants.history.periods).
     """
     if line[_ACTION] not in ("user-rename", "group-rename"):
         return None

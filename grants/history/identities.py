@@ -1,7 +1,7 @@
 """Assign separate ids to principals and addresses, which stay the same when a row is deleted or a principal
 is renamed.
 
-The caller holds the lock of the history (grants.history.catch_up).
+The caller holds the lock of the history (grants.history.periods).
 """
 
 from collections.abc import Collection, Iterable

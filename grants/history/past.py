@@ -14,9 +14,9 @@ from django.contrib.auth.models import Group
 from django.db import connection, models, transaction
 
 from entities.models import Entity
-from grants.history.catch_up import catch_up_for_read
 from grants.history.errors import HistoryError
 from grants.history.moments import Moment, check_revision, revision_time
+from grants.history.periods import catch_up_for_read
 from grants.models import PRINCIPAL_TYPES, ActiveGeneration, User
 from grants.models.history import (
     GRANT_PERIODS,

@@ -20,11 +20,19 @@ changes nothing.
 
 from grants.jobs.database_retry import retry_database
 from grants.jobs.execution import JobCancelled, JobContext, JobLost, JobTimedOut, run_job
-from grants.jobs.lifecycle import cancel_job, repeat_job, request_job
+from grants.jobs.lifecycle import RUN_TASK, cancel_job, repeat_job, request_job
+from grants.jobs.queue import (
+    announce_scheduler,
+    is_scheduler_present,
+    is_worker_present,
+    queue_lengths,
+    redis_problem,
+)
 from grants.jobs.sweep import sweep_jobs
 from grants.jobs.types import JobFailed, JobInterrupted, JobResult, job_type
 
 __all__ = [
+    "RUN_TASK",
     "JobCancelled",
     "JobContext",
     "JobFailed",
@@ -32,8 +40,13 @@ __all__ = [
     "JobLost",
     "JobResult",
     "JobTimedOut",
+    "announce_scheduler",
     "cancel_job",
+    "is_scheduler_present",
+    "is_worker_present",
     "job_type",
+    "queue_lengths",
+    "redis_problem",
     "repeat_job",
     "request_job",
     "retry_database",

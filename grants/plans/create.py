@@ -22,8 +22,7 @@ from grants.authority.persons import accounts_of
 from grants.authority.transactions import check_administrator
 from grants.bulk_rows import chunks, database_time, insert_rows
 from grants.change_set import Activate, Change, Deactivate, Grant, Join, Key, Leave, Revoke, principals_of
-from grants.changes.grants import existing_grants
-from grants.changes.memberships import existing_memberships
+from grants.changes import existing_grants, existing_memberships
 from grants.errors import PlanError
 from grants.journal import Author, current_revision
 from grants.models import Plan, PlanBreadth, PlanItem, User, permission_ids

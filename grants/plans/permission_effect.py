@@ -34,8 +34,7 @@ from grants.effects.purposes import (
     RestorePermissions,
 )
 from grants.errors import EffectChanged, EffectTooLarge, EffectUnconfirmed, PlanError
-from grants.history.errors import AsOfError, HistoryNotReady
-from grants.history.past import as_of
+from grants.history import AsOfError, HistoryNotReady, as_of
 from grants.jobs import JobContext, JobFailed, JobResult
 from grants.journal import Author, current_revision
 from grants.models import GRANT_VERBS, Job, Plan, PlanState, PlanVerb

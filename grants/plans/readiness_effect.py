@@ -13,8 +13,7 @@ from grants.effects.purposes import DELETING_OPERATIONS, DeleteNamespace
 from grants.errors import EffectTooLarge
 from grants.evaluation.facts import gather_facts
 from grants.journal import Author
-from grants.lifecycle.namespace_deletion import live_namespace
-from grants.lifecycle.readiness import active_user_by_name, missing_grants_to_delete
+from grants.lifecycle import active_user_by_name, live_namespace, missing_grants_to_delete
 from grants.models import Plan
 from grants.plans.choices import PlanChoice
 from grants.plans.create import MAX_PLAN_ITEMS

@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from grants.bulk_rows import refresh_statistics
 from grants.errors import GrantError
-from grants.history.catch_up import catch_up
+from grants.history import catch_up
 from grants.journal import current_revision
 from grants.models.reviews import Campaign, CampaignState, ItemSource, ReviewItem
 from grants.reviews.errors import ReviewError

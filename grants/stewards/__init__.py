@@ -1,2 +1,6 @@
 """Assign data stewards to namespaces and remove them, with the journal lines. `grants.authority` says what a
 steward may do."""
+
+from grants.stewards.services import add_steward, end_stewardships, remove_steward
+
+__all__ = ["add_steward", "end_stewardships", "remove_steward"]

@@ -2,3 +2,19 @@
 
 Each module handles one step or one type of line. Files of changes are read in `grants.plans.sources`.
 """
+
+from grants.tenant.export_document import export_tenant, tenant_lines
+from grants.tenant.import_document import import_tenant
+from grants.tenant.lines import MemberReader
+from grants.tenant.reading import UNREADABLE, Fault, Faults, parse_line_json
+
+__all__ = [
+    "UNREADABLE",
+    "Fault",
+    "Faults",
+    "MemberReader",
+    "export_tenant",
+    "import_tenant",
+    "parse_line_json",
+    "tenant_lines",
+]

@@ -11,7 +11,7 @@ from django.db import transaction
 from entities.models import Entity
 from grants.authority.transactions import administrator_transaction
 from grants.bulk_rows import chunks, database_now, database_time, refresh_statistics, update_rows
-from grants.changes.grants import StoredRow, insert_grant_rows
+from grants.changes import StoredRow, insert_grant_rows
 from grants.journal import Author, JournalEntry
 from grants.journal_details import period_detail
 from grants.models import PRINCIPAL_TYPES, GroupGrant, User, UserGrant, permission_ids

@@ -4,3 +4,9 @@ records.
 Access reviews show the last use. Nothing else depends on it, so a record may be lost when a process is
 killed.
 """
+
+from grants.usage.recording import record_use
+from grants.usage.records import BadUsage, import_records, import_usage
+from grants.usage.storage import delete_old_usage
+
+__all__ = ["BadUsage", "delete_old_usage", "import_records", "import_usage", "record_use"]

@@ -169,7 +169,7 @@ def test_an_account_can_only_ask_about_its_own_past(past, account):
 
 
 def test_a_history_that_is_not_ready_is_reported(past, api, monkeypatch):
-    monkeypatch.setattr("grants.history.catch_up.MAX_LINES_PER_READ", 1)
+    monkeypatch.setattr("grants.history.periods.MAX_LINES_PER_READ", 1)
     answer = api.evaluate(request(context={"as_of": past}))
     assert (answer.status_code, answer["Retry-After"]) == (503, "60")
 
@@ -182,7 +182,7 @@ def test_explained_decisions_of_rest_accept_a_revision(past, account):
 
 
 def test_the_command_answers_about_the_past(past, tmp_path, monkeypatch):
-    monkeypatch.setattr("grants.history.catch_up.MAX_LINES_PER_READ", 1)
+    monkeypatch.setattr("grants.history.periods.MAX_LINES_PER_READ", 1)
     file, out = tmp_path / "questions", io.StringIO()
     bodies = [
         request(),

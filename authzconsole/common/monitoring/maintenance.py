@@ -12,8 +12,7 @@ from django.utils import timezone
 from authzconsole.common.sign_in_methods import facts_of_sign_in
 from authzconsole.models import MaintenanceRecord, MaintenanceTask
 from grants.journal import ChainBreak, current_revision
-from grants.verification.anchor_places import AnchorError
-from grants.verification.replay import first_fault
+from grants.verification import AnchorError, first_fault
 
 logger = logging.getLogger(__name__)
 VERIFY_EVERY = timedelta(hours=23)

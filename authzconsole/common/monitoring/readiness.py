@@ -15,7 +15,7 @@ from django.conf import settings
 from django.db import DatabaseError, connection, connections
 from django.db.migrations.executor import MigrationExecutor
 
-from grants.jobs.queue import is_scheduler_present, is_worker_present, redis_problem
+from grants.jobs import is_scheduler_present, is_worker_present, redis_problem
 
 TIMEOUT_SECONDS = 2.0
 KEPT_SECONDS = 1.0

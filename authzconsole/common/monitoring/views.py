@@ -25,9 +25,9 @@ from analytics.models import AnalysisRun
 from authzconsole.common.monitoring.metrics import process_registry
 from authzconsole.common.monitoring.readiness import readiness
 from authzconsole.models import SecurityEvent, SecurityEventTarget, Webhook
-from grants.jobs.queue import queue_lengths
+from grants.jobs import queue_lengths
 from grants.journal import current_head
-from grants.verification.anchor import anchored_revision
+from grants.verification import anchored_revision
 
 
 class MonitoringMiddleware:

@@ -4,8 +4,7 @@ from pathlib import Path
 
 from django.core.management.base import BaseCommand, CommandError
 
-from grants.evidence.bundle import BundleError, verify_bundle
-from grants.evidence.signing import known_public_keys
+from grants.evidence import BundleError, known_public_keys, verify_bundle
 
 
 class Command(BaseCommand):

@@ -6,7 +6,7 @@ from authzconsole.common.monitoring.maintenance import verify_and_record
 from grants.journal import ChainBreak, current_revision, first_break
 from grants.management.console_command import ConsoleCommand
 from grants.models import JournalLine
-from grants.verification.anchor_places import AnchorError
+from grants.verification import AnchorError
 
 
 class Command(ConsoleCommand):

@@ -16,9 +16,15 @@ from authzconsole.web.shared.past import past_moment_of
 from entities.address import Address, address_or_none
 from entities.models import Entity
 from entities.vocabulary import CONTAINER_KINDS, KINDS, Privilege
-from grants.access.access_lists import AccessList, Position, Target
-from grants.access.requirements import operations_by_requirement
-from grants.access.who_can import PATH_KINDS, PeopleWithAccess, UserAccess
+from grants.access import (
+    PATH_KINDS,
+    AccessList,
+    PeopleWithAccess,
+    Position,
+    Target,
+    UserAccess,
+    operations_by_requirement,
+)
 from grants.authority.stewards import sees_everything_in
 from grants.policies.policy import Generation
 from grants.policies.wording import requirement_in_words

@@ -27,10 +27,9 @@ from entities.address import Address, AddressError, address_of, address_or_none
 from entities.selectors import entity_at
 from entities.vocabulary import KINDS, child_kinds, quantity
 from grants.change_set import Delete, Recreate, Register
-from grants.changes import ChangeSet, Outcome
-from grants.changes.entities import describe_entity
+from grants.changes import ChangeSet, Outcome, describe_entity
 from grants.journal import lock_journal
-from grants.lifecycle.forecast import LifecycleForecast, lifecycle_forecast
+from grants.lifecycle import LifecycleForecast, lifecycle_forecast
 from grants.principals.administrator_loss import capped_admin_count
 
 EFFECT_ID = "lifecycle-effect"

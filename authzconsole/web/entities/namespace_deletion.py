@@ -15,13 +15,13 @@ from entities.models import Entity
 from entities.vocabulary import KINDS, quantity
 from grants.active_generation import active_generation
 from grants.errors import GrantError
-from grants.lifecycle.namespace_deletion import (
+from grants.lifecycle import (
     DeletionStep,
     StepOutcome,
     deletion_forecast,
+    namespace_readiness,
     undeletable_entities,
 )
-from grants.lifecycle.readiness import namespace_readiness
 from grants.models import User
 from grants.policies.catalogue import GENERATIONS
 from grants.policies.policy import Generation

@@ -13,7 +13,7 @@ from grants.authority.stewards import sees_everything_in
 from grants.models import NamespaceSteward
 from grants.policies.policy import Generation
 from grants.roles.capabilities import Capability
-from grants.stewards.services import add_steward, remove_steward
+from grants.stewards import add_steward, remove_steward
 
 SERVICES = {"add": add_steward, "remove": remove_steward}
 MAX_STEWARDS = 200

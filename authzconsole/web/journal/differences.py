@@ -19,8 +19,7 @@ from authzconsole.web.shared.rendering import render_page
 from authzconsole.web.shared.times import zone_name
 from entities.address import Address, AddressError, parse_address
 from grants.errors import PrincipalError
-from grants.history import HistoryError, known_since, revision_time
-from grants.history.differences import Span, as_differences
+from grants.history import HistoryError, Span, as_differences, known_since, revision_time
 from grants.journal import current_revision
 from grants.principal_names import parse_principal
 from grants.roles.capabilities import Capability

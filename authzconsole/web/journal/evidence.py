@@ -22,10 +22,8 @@ from authzconsole.web.shared.rendering import render_page, requested_section, se
 from authzconsole.web.shared.times import zone_name
 from entities.address import ancestor_kinds
 from entities.vocabulary import KINDS
-from grants.evidence.contents import CONTAINERS
-from grants.evidence.signing import public_key
-from grants.history.errors import AsOfError
-from grants.history.moments import parse_as_of
+from grants.evidence import CONTAINERS, public_key
+from grants.history import AsOfError, parse_as_of
 from grants.journal import read_only_reason
 from grants.roles.capabilities import Capability
 

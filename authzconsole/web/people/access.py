@@ -17,7 +17,7 @@ from entities.address import Address, address_or_none, parse_address
 from entities.models import Entity
 from entities.selectors import entities_at
 from entities.vocabulary import KINDS, Privilege, join_words, quantity
-from grants.access.what_can import MAX_COUNTED, AccessibleEntities, EntityAccess, EntityFilter
+from grants.access import MAX_COUNTED, AccessibleEntities, EntityAccess, EntityFilter
 from grants.active_generation import active_generation
 from grants.evaluation.entity_filters import visibility_condition
 from grants.principal_names import parse_principal

@@ -31,7 +31,7 @@ from entities.address import parse_address
 from entities.errors import Refusal
 from grants.active_generation import active_generation
 from grants.journal import Author
-from grants.lifecycle.forecast import resolve_generation
+from grants.lifecycle import resolve_generation
 from grants.models import Plan
 from grants.plans.choices import PlanChoice
 from grants.plans.readiness_effect import readiness_choices

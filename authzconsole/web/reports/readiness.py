@@ -31,7 +31,7 @@ from authzconsole.web.shared.rendering import render_page, see_other
 from entities.address import Address
 from entities.models import Entity
 from entities.vocabulary import quantity
-from grants.lifecycle.readiness import Readiness, namespace_readiness
+from grants.lifecycle import Readiness, namespace_readiness
 from grants.models import JobState, User
 from grants.policies.policy import Generation
 from grants.roles.capabilities import Capability

@@ -42,7 +42,7 @@ from authzconsole.web.shared.rendering import render_page, requested_section, se
 from authzconsole.web.shared.times import exact_time, time_input, zone_hint
 from entities.vocabulary import KINDS, Privilege
 from grants.errors import GrantError
-from grants.evidence.signing import public_key
+from grants.evidence import public_key
 from grants.journal import Author, read_only_reason
 from grants.models import JobState, Plan, privilege_of
 from grants.models.reviews import (

@@ -8,7 +8,7 @@ from itertools import islice
 
 from authzconsole.web.shared.links import address_link_to
 from entities.vocabulary import Privilege, quantity
-from grants.access.paths import Path, Ways
+from grants.access import Path, Ways
 
 # Grants on other entities that an item lists; the downloads have all.
 MAX_LISTED = 10

@@ -4,7 +4,7 @@ from django.conf import settings
 from django.core.management.base import CommandError
 
 from grants.management.console_command import ConsoleCommand
-from grants.verification.anchor import anchor_journal
+from grants.verification import anchor_journal
 
 
 class Command(ConsoleCommand):

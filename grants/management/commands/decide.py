@@ -6,9 +6,7 @@ from itertools import islice
 
 from grants.active_generation import active_generation
 from grants.evaluation.engine import BATCH_SIZE, answer_questions
-from grants.history import at_moment
-from grants.history.catch_up import catch_up
-from grants.history.questions import group_by_moment
+from grants.history import at_moment, catch_up, group_by_moment
 from grants.management.console_command import ConsoleCommand, opened_input
 from grants.policies.question import Question, QuestionError, question_from_json
 from grants.strict_json import MalformedJson, json_from_bytes

@@ -6,7 +6,7 @@ from pathlib import Path
 from django.core.management.base import CommandError
 
 from grants.management.console_command import ConsoleCommand
-from grants.tenant.export_document import export_tenant, tenant_lines
+from grants.tenant import export_tenant, tenant_lines
 
 
 class Command(ConsoleCommand):

@@ -6,7 +6,7 @@ from entities.vocabulary import clip
 from grants.journal import Author
 from grants.management.console_command import ConsoleCommand, opened_input
 from grants.management.second_person import add_second_person_argument, reason_with_second_person
-from grants.tenant.import_document import import_tenant
+from grants.tenant import import_tenant
 
 
 class Command(ConsoleCommand):

@@ -2,7 +2,7 @@
 
 from grants.journal import Author
 from grants.management.console_command import ConsoleCommand, opened_input
-from grants.usage.import_records import import_usage
+from grants.usage import import_usage
 
 
 class Command(ConsoleCommand):

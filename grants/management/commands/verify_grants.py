@@ -2,7 +2,7 @@
 
 from django.core.management.base import CommandError
 
-from grants.changes.grants import first_misplaced_grant
+from grants.changes import first_misplaced_grant
 from grants.management.console_command import ConsoleCommand
 
 

@@ -5,7 +5,7 @@ import json
 from django.core.management.base import CommandError
 
 from entities.vocabulary import kind_by_name
-from grants.access.what_can import all_permissions
+from grants.access import all_permissions
 from grants.management.access_command import AccessCommand
 from grants.principal_names import parse_principal, principals_by_name
 

@@ -8,9 +8,7 @@ from django.core.management.base import CommandError
 
 from entities.address import parse_address
 from entities.selectors import entity_at
-from grants.access.paths import Path, Ways
-from grants.access.requirements import check_operation
-from grants.access.who_can import all_access
+from grants.access import Path, Ways, all_access, check_operation
 from grants.management.access_command import AccessCommand
 
 PATHS_PER_WRITE = 1_000

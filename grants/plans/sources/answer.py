@@ -8,7 +8,7 @@ from grants.effects.purposes import AnswerQuestion
 from grants.errors import EffectTooLarge, PlanError
 from grants.evaluation.engine import check_summary
 from grants.evaluation.facts import gather_facts
-from grants.lifecycle.readiness import missing_grants_of
+from grants.lifecycle import missing_grants_of
 from grants.plans.choices import PlanChoice
 from grants.plans.create import MAX_PLAN_ITEMS, PlanDraft, PlanOrigin, plan_source
 from grants.policies.catalogue import generation_by_name

@@ -19,8 +19,7 @@ from grants.errors import GrantError, PlanError
 from grants.models import GRANT_VERBS, PlanVerb
 from grants.plans.create import MAX_PLAN_ITEMS, PlanDraft, PlanOrigin, plan_source
 from grants.principal_names import principals_by_name
-from grants.tenant.lines import MemberReader
-from grants.tenant.reading import UNREADABLE, Fault, Faults, parse_line_json
+from grants.tenant import UNREADABLE, Fault, Faults, MemberReader, parse_line_json
 from grants.validity import VALIDITY_COLUMNS
 
 MAX_FILE_BYTES = 8 * 1024 * 1024

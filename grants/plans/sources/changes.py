@@ -1,7 +1,7 @@
 """Create plans from a change set."""
 
 from grants.change_set import ChangeSet
-from grants.changes.validation import validated_principals
+from grants.changes import validated_principals
 from grants.journal import current_revision
 from grants.models import PlanVerb
 from grants.plans.create import PlanDraft, PlanOrigin, plan_source

@@ -17,7 +17,7 @@ from entities.address import parse_address
 from entities.models import Entity, State
 from entities.vocabulary import KINDS, Privilege
 from grants.change_set import Change, Deactivate, Grant, Leave, Revoke
-from grants.changes.grants import existing_grants
+from grants.changes import existing_grants
 from grants.errors import PlanError
 from grants.models import Plan, User, UserGrant, privilege_of
 from grants.plans.create import MAX_PLAN_ITEMS, PlanDraft, PlanOrigin, plan_source

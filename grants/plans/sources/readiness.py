@@ -3,8 +3,7 @@
 from entities.address import Address
 from grants.change_set import grants_to
 from grants.errors import PlanError
-from grants.lifecycle.forecast import resolve_generation
-from grants.lifecycle.readiness import active_user_by_name, missing_grants_to_delete
+from grants.lifecycle import active_user_by_name, missing_grants_to_delete, resolve_generation
 from grants.models import PlanBreadth, User
 from grants.plans.create import MAX_PLAN_ITEMS, PlanDraft, PlanOrigin, plan_source
 from grants.plans.sources.recipes import read_address

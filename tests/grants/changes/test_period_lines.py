@@ -14,7 +14,7 @@ from entities.address import parse_address
 from entities.vocabulary import Privilege
 from grants.changes import period_lines
 from grants.changes.period_lines import write_period_lines
-from grants.history.catch_up import catch_up
+from grants.history.periods import catch_up
 from grants.journal import current_revision
 from grants.models import JournalLine, Membership, UserGrant
 from grants.models.history import UserGrantPeriod

@@ -13,7 +13,7 @@ from grants.evaluation.facts import gather_facts
 from grants.evidence.access_rows import access_periods
 from grants.evidence.grant_periods import TooMuchEvidence
 from grants.history import as_of
-from grants.history.catch_up import catch_up
+from grants.history.periods import catch_up
 from grants.journal import current_revision
 from grants.models import User
 from grants.models.history import UserPeriod

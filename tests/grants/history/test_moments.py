@@ -8,7 +8,7 @@ from django.utils import timezone
 
 from entities.address import parse_address
 from grants.history import AsOfError, known_since, parse_as_of, parse_at, revision_time
-from grants.history.catch_up import catch_up
+from grants.history.periods import catch_up
 from grants.journal import Author
 from grants.models import JournalLine
 from grants.tenant.import_document import import_tenant

@@ -118,7 +118,7 @@ def test_an_unknown_revision_is_refused(before, revision, message):
 
 
 def test_a_read_leaves_very_many_new_lines_to_the_periodic_task(before, monkeypatch):
-    monkeypatch.setattr("grants.history.catch_up.MAX_LINES_PER_READ", 2)
+    monkeypatch.setattr("grants.history.periods.MAX_LINES_PER_READ", 2)
     with pytest.raises(HistoryNotReady, match="try again in a minute"), as_of(before):
         pass
 

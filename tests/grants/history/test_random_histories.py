@@ -15,8 +15,8 @@ from grants.evaluation.authzen_search import search_entities, search_operations,
 from grants.evaluation.engine import check_many
 from grants.evaluation.visibility import visibility_of
 from grants.history import as_of
-from grants.history.catch_up import catch_up
 from grants.history.events import rename_of_line
+from grants.history.periods import catch_up
 from grants.journal import VERIFIED_COLUMNS, current_revision
 from grants.models import JournalLine, User
 from grants.models.history import PERIOD_MODELS, HistoryAddress, HistoryPosition, HistoryPrincipal
@@ -155,7 +155,7 @@ def test_periods_do_not_depend_on_when_the_lines_were_processed(monkeypatch):
     dice = random.Random(4)
     for _ in range(CHANGES):
         change_at_random(dice)
-    monkeypatch.setattr("grants.history.catch_up.LINES_PER_BATCH", 7)
+    monkeypatch.setattr("grants.history.periods.LINES_PER_BATCH", 7)
     lines = current_revision()
     assert catch_up() == lines and catch_up() == 0
     in_small_batches = periods()

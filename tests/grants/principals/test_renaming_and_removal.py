@@ -11,8 +11,8 @@ from authzconsole.common.tokens import create_token, verify_token
 from authzconsole.models import ApiToken, ProvisionedUser
 from grants.change_set import Join
 from grants.errors import PrincipalError, StalePlan
-from grants.history.catch_up import catch_up
 from grants.history.past import as_of
+from grants.history.periods import catch_up
 from grants.journal import Author, current_revision
 from grants.models import User, UserGrant
 from grants.principals.renaming import names_since, rename_group, rename_user

@@ -42,7 +42,7 @@ from grants.models.history import (
     UserPeriod,
 )
 from grants.validity import VALIDITY_COLUMNS
-from grants.verification.facts import period_of_value
+from grants.verification import period_of_value
 
 Key = tuple[int, ...]
 

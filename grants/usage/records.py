@@ -19,7 +19,7 @@ from grants.errors import GrantError
 from grants.journal import Author, JournalEntry, append_to_journal
 from grants.policies.times import TimeError, parse_time
 from grants.strict_json import MalformedJson, json_from_bytes
-from grants.tenant.reading import Faults
+from grants.tenant import Faults
 from grants.usage.storage import UsageRecord, store_usage
 
 MEMBERS = ("user", "entity", "day", "at", "count")
