@@ -106,17 +106,8 @@ def _filters(request: HttpRequest, sees_grants: bool) -> dict[str, str]:
 def _users(find: str, filters: dict[str, str]) -> QuerySet[User]:
     rows = User.objects.all()
     if find:
-        condition = Q(username__icontains=find) | Q(email__icontains=find)
-        rows = rows.filter(
-            condition
-            | reduce(
-                and_,
-                (Q(first_name__icontains=word) | Q(last_name__icontains=word) for word in find.split()),
-                Q(),
-            )
-            if find.split()
-            else condition
-        )
+        words = (Q(first_name__icontains=word) | Q(last_name__icontains=word) for word in find.split())
+        rows = rows.filter(Q(username__icontains=find) | Q(email__icontains=find) | reduce(and_, words))
     if activity := filters["activity"]:
         rows = rows.filter(is_active=activity == "active")
     if role := filters["role"]:
