@@ -85,16 +85,6 @@ def revoke_grant(*spec, author: Author = COMMAND) -> Outcome:
     return change_grants(revoke=[spec], author=author)
 
 
-def change_memberships(
-    *,
-    join: Iterable[Join] = (),
-    leave: Iterable[Leave] = (),
-    author: Author = COMMAND,
-    base_revision: int | None = None,
-) -> Outcome:
-    return apply(ChangeSet.of(*join, *leave), author=author, base_revision=base_revision)
-
-
 def create_plan_from_changes(
     *,
     author: Author = COMMAND,

@@ -13,17 +13,18 @@ from authzconsole.web.journal import page as journal
 from authzconsole.web.journal.rows import journal_rows
 from entities.address import parse_address
 from entities.services import ensure_entities
-from grants.change_set import Join, Leave
+from grants.change_set import Join
 from grants.journal import Author, current_revision
 from grants.models import JournalHead, JournalLine
 from grants.plans.sources.copy import copy_plan
 from tests.support.authors import administrator
 from tests.support.changes import (
     add_grant,
+    add_member,
     apply_plan,
     change_grants,
-    change_memberships,
     create_plan_from_changes,
+    remove_member,
 )
 from tests.support.pages import page_html
 
@@ -187,8 +188,8 @@ def test_lines_about_memberships_link_to_the_plan_that_the_same_request_applied(
         # one request applies both plans
         apply_plan(plan, author=replace(author, request_id="r1"))
         numbers.append(plan.pk)
-    change_memberships(author=replace(author, request_id="r1"), join=[Join("ned", "operators")])
-    change_memberships(author=replace(author, request_id="r2"), leave=[Leave("ned", "operators")])
+    add_member("ned", "operators", author=replace(author, request_id="r1"))
+    remove_member("ned", "operators", author=replace(author, request_id="r2"))
     # commands have no request id
     by_command = create_plan_from_changes(author=author, join=[Join("ina", "operators")])
     apply_plan(by_command, author=replace(author, request_id=""))
