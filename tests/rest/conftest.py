@@ -14,6 +14,15 @@ QUESTION = {
 }
 
 
+ORDERS = "dataset:sales.orders"
+
+
+def grant_item(principal="user:out", entity=ORDERS, *privileges, **period):
+    """Return an item of a change set; by default about READ."""
+    privileges = list(privileges or ["READ"])
+    return {"principal": principal, "entity": entity, "privileges": privileges, **period}
+
+
 class Rest(JsonClient):
     root = ROOT
 

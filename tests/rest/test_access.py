@@ -8,14 +8,14 @@ from django.urls import resolve
 
 from authzconsole.rest.urls import urlpatterns
 from grants.models import User
-from tests.rest.conftest import QUESTION, ROOT, Rest, problem
+from tests.rest.conftest import QUESTION, ROOT, Rest, grant_item, problem
 from tests.support.authors import database_state
 from tests.support.cast import create_sample_tenant, created_for_several_tests
 from tests.support.changes import bearer
 
 pytestmark = pytest.mark.django_db
 
-ITEM = {"principal": "user:dee", "entity": "dataset:sales.orders", "privileges": ["WRITE"]}
+ITEM = grant_item("user:dee", "dataset:sales.orders", "WRITE")
 WHO_CAN = [f"/who-can{extension}?entity=dataset:sales.orders" for extension in ("", ".csv", ".jsonl")]
 WHAT_CAN = [f"/what-can{extension}?principal=user:ned" for extension in ("", ".csv", ".jsonl")]
 DIFFERENCES = [

@@ -6,7 +6,7 @@ import pytest
 
 from entities.vocabulary import Privilege
 from grants.journal import current_revision
-from tests.rest.conftest import problem
+from tests.rest.conftest import grant_item, problem
 from tests.support.authors import database_state, entity_states, lines_after
 from tests.support.changes import activate_generation
 
@@ -172,7 +172,7 @@ def test_a_description_change_requires_the_current_etag(ada):
 
 def test_a_planned_address_without_grants_can_be_deleted(ada):
     path = "/entities/dataset:typo.orders"
-    item = {"principal": "user:out", "entity": "dataset:typo.orders", "privileges": ["READ"]}
+    item = grant_item("user:out", "dataset:typo.orders")
     ada.post("/grants", {"grant": [item]})
     assert "revoke the grants on it instead" in problem(ada.delete(path), 409)["detail"]
     ada.post("/grants", {"revoke": [item]})

@@ -6,7 +6,7 @@ from authzconsole.common.periods import NO_LIMITS
 from entities.address import parse_address
 from entities.services import ensure_entities
 from grants.journal import current_revision
-from tests.rest.conftest import problem
+from tests.rest.conftest import grant_item, problem
 from tests.support.authors import all_grants, database_state, lines_after
 
 pytestmark = pytest.mark.django_db
@@ -14,17 +14,13 @@ pytestmark = pytest.mark.django_db
 ORDERS = "dataset:sales.orders"
 
 
-def item(principal="user:out", entity=ORDERS, *privileges):
-    return {"principal": principal, "entity": entity, "privileges": list(privileges or ["READ"])}
-
-
 def test_a_change_set_grants_and_revokes_together(ada):
     revision = current_revision()
     answer = ada.post(
         "/grants",
         {
-            "grant": [item("user:out", ORDERS, "READ", "WRITE")],
-            "revoke": [item("user:dee")],
+            "grant": [grant_item("user:out", ORDERS, "READ", "WRITE")],
+            "revoke": [grant_item("user:dee")],
             "reason": "because",
             "base_revision": revision,
         },
@@ -46,7 +42,7 @@ def test_a_change_set_grants_and_revokes_together(ada):
 
 
 def test_the_same_change_set_again_changes_nothing(ada):
-    body = {"grant": [item()], "revoke": [item("user:dee")]}
+    body = {"grant": [grant_item()], "revoke": [grant_item("user:dee")]}
     ada.post("/grants", body)
     before = database_state()
     answer = ada.post("/grants", body).json()
@@ -54,16 +50,16 @@ def test_the_same_change_set_again_changes_nothing(ada):
 
 
 def test_a_grant_on_an_unregistered_address_registers_it_as_planned(ada):
-    answer = ada.post("/grants", {"grant": [item("user:out", "dataset:new.one")]}).json()
+    answer = ada.post("/grants", {"grant": [grant_item("user:out", "dataset:new.one")]}).json()
     assert answer["planned"] == ["namespace:new", "dataset:new.one"]
     assert ada.get("/entities/dataset:new.one").json()["state"] == "planned"
 
 
 def test_a_stale_base_is_refused_with_both_revisions(ada):
     stale = current_revision()
-    ada.post("/grants", {"grant": [item()]})
+    ada.post("/grants", {"grant": [grant_item()]})
     before = database_state()
-    refused = problem(ada.post("/grants", {"revoke": [item()], "base_revision": stale}), 409)
+    refused = problem(ada.post("/grants", {"revoke": [grant_item()], "base_revision": stale}), 409)
     assert refused["type"].endswith(":stale-base")
     assert (refused["base_revision"], refused["revision"]) == (
         stale,
@@ -72,7 +68,7 @@ def test_a_stale_base_is_refused_with_both_revisions(ada):
 
 
 def test_a_dry_run_reports_the_changes_and_writes_nothing(ada):
-    body = {"grant": [item("user:out", "dataset:new.one")], "revoke": [item("user:dee")]}
+    body = {"grant": [grant_item("user:out", "dataset:new.one")], "revoke": [grant_item("user:dee")]}
     before, revision = database_state(), current_revision()
     forecast = ada.post("/grants", body | {"dry_run": True}).json()
     assert database_state() == before and forecast["dry_run"] and forecast["revision"] == revision
@@ -93,10 +89,10 @@ def test_a_dry_run_reports_the_changes_and_writes_nothing(ada):
 def test_notices_name_grants_that_have_no_effect_yet(ada, dry_run):
     sent = {
         "grant": [
-            item("user:out", "dataset:sales.legacy"),
-            item("user:ina", "dataset:sales.legacy", "WRITE"),
-            item("user:out", "dataset:sales.forecast"),
-            item("user:out"),
+            grant_item("user:out", "dataset:sales.legacy"),
+            grant_item("user:ina", "dataset:sales.legacy", "WRITE"),
+            grant_item("user:out", "dataset:sales.forecast"),
+            grant_item("user:out"),
         ],
         "dry_run": dry_run,
     }
@@ -106,15 +102,15 @@ def test_notices_name_grants_that_have_no_effect_yet(ada, dry_run):
         "user:ina is inactive: its grants have no effect until it is active again",
     ]
     sent = {
-        "grant": [item("user:out", ORDERS, "WRITE")],
-        "revoke": [item("user:dee", "dataset:sales.legacy")],
+        "grant": [grant_item("user:out", ORDERS, "WRITE")],
+        "revoke": [grant_item("user:dee", "dataset:sales.legacy")],
         "dry_run": dry_run,
     }
     assert ada.post("/grants", sent).json()["notices"] == []
 
 
 def test_the_summary_names_the_first_five_of_many_planned_addresses(ada):
-    many = [item("user:out", f"dataset:sales.new{number}") for number in range(8)]
+    many = [grant_item("user:out", f"dataset:sales.new{number}") for number in range(8)]
     assert ada.post("/grants", {"grant": many}).json()["sentence"] == (
         "granted 8; 8 addresses are only planned: "
         + ", ".join(f"dataset:sales.new{n}" for n in range(5))
@@ -123,20 +119,20 @@ def test_the_summary_names_the_first_five_of_many_planned_addresses(ada):
 
 
 def test_a_dry_run_is_refused_if_the_change_would_be_refused(ada):
-    problem(ada.post("/grants", {"grant": [item("user:nobody")], "dry_run": True}), 400)
-    problem(ada.post("/grants", {"grant": [item()], "dry_run": True, "base_revision": 1}), 409)
+    problem(ada.post("/grants", {"grant": [grant_item("user:nobody")], "dry_run": True}), 400)
+    problem(ada.post("/grants", {"grant": [grant_item()], "dry_run": True, "base_revision": 1}), 409)
 
 
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        (item("user:nobody"), "user:nobody does not exist"),
-        (item("dee"), "is not a principal"),
-        (item("user:"), "the name is empty"),
-        (item("user:dee", "dataset:sales"), "lacks a part"),
-        (item("user:dee", "dataset:sales.a\tb"), "contains a character"),
-        (item("user:dee", "instance:other"), "is not the instance of this console"),
-        (item("user:dee", ORDERS, "read"), "is not one of READ"),
+        (grant_item("user:nobody"), "user:nobody does not exist"),
+        (grant_item("dee"), "is not a principal"),
+        (grant_item("user:"), "the name is empty"),
+        (grant_item("user:dee", "dataset:sales"), "lacks a part"),
+        (grant_item("user:dee", "dataset:sales.a\tb"), "contains a character"),
+        (grant_item("user:dee", "instance:other"), "is not the instance of this console"),
+        (grant_item("user:dee", ORDERS, "read"), "is not one of READ"),
         ({"principal": "user:dee", "entity": ORDERS}, "`privileges`: this member is required"),
         ({"principal": "user:dee", "entity": ORDERS, "privileges": []}, "`privileges`"),
         ({"principal": "user:dee", "entity": 5, "privileges": ["READ"]}, "`entity`: this must be a string"),
@@ -147,10 +143,10 @@ def test_a_dry_run_is_refused_if_the_change_would_be_refused(ada):
         ("user:dee", "an item must be an object"),
         (None, "an item must be an object"),
         (
-            item("user:ned", ORDERS, "READ", "READ"),
+            grant_item("user:ned", ORDERS, "READ", "READ"),
             "READ on dataset:sales.orders for user:ned repeats grant[17]",
         ),
-        (item("user:ned", "DATASET:sales.d3", "READ"), "repeats grant[3]"),
+        (grant_item("user:ned", "DATASET:sales.d3", "READ"), "repeats grant[3]"),
     ],
 )
 def test_one_invalid_item_is_named_and_nothing_is_granted(ada, wrong, message):
@@ -159,12 +155,16 @@ def test_one_invalid_item_is_named_and_nothing_is_granted(ada, wrong, message):
 
 def test_one_invalid_item_of_a_thousand_is_named_and_nothing_is_granted(ada):
     check_one_invalid_item(
-        ada, item("user:nobody", "dataset:sales.orders"), "user:nobody does not exist", count=1_000, index=617
+        ada,
+        grant_item("user:nobody", "dataset:sales.orders"),
+        "user:nobody does not exist",
+        count=1_000,
+        index=617,
     )
 
 
 def check_one_invalid_item(ada, wrong, message, *, count, index):
-    items = [item("user:ned", f"dataset:sales.d{number}") for number in range(count)]
+    items = [grant_item("user:ned", f"dataset:sales.d{number}") for number in range(count)]
     items[index] = wrong
     before = database_state()
     refused = problem(ada.post("/grants", {"grant": items}), 400)
@@ -179,12 +179,12 @@ def test_all_errors_of_a_change_set_are_reported_together(ada):
             "/grants",
             {
                 "grant": [
-                    item(),
-                    item("user:nobody", ORDERS, "READ", "WRITE"),
+                    grant_item(),
+                    grant_item("user:nobody", ORDERS, "READ", "WRITE"),
                     {"principal": 1},
-                    item("user:out", "rubbish"),
+                    grant_item("user:out", "rubbish"),
                 ],
-                "revoke": [item("group:nobody"), item("user:out")],
+                "revoke": [grant_item("group:nobody"), grant_item("user:out")],
             },
         ),
         400,
@@ -204,15 +204,18 @@ def test_all_errors_of_a_change_set_are_reported_together(ada):
     [
         ({}, "nothing to change"),
         ({"grant": [], "revoke": []}, "nothing to change"),
-        ({"grant": [item("user:ned", f"dataset:sales.d{n}") for n in range(1_001)]}, "the limit is 1,000"),
+        (
+            {"grant": [grant_item("user:ned", f"dataset:sales.d{n}") for n in range(1_001)]},
+            "the limit is 1,000",
+        ),
         ({"grant": {}}, "grant"),
-        ({"grant": [item()], "base_revision": True}, "base_revision: this must be an integer"),
+        ({"grant": [grant_item()], "base_revision": True}, "base_revision: this must be an integer"),
         (
             b'{"base_revision": ' + b"7" * 5_000 + b"}",
             "it contains a number with 5,000 digits; 1,000 are allowed",
         ),
-        ({"grant": [item()], "reason": "\0"}, "reason: it contains the character"),
-        ({"grant": [item()], "reason": "\ud800"}, "reason: it contains half of a surrogate pair"),
+        ({"grant": [grant_item()], "reason": "\0"}, "reason: it contains the character"),
+        ({"grant": [grant_item()], "reason": "\ud800"}, "reason: it contains half of a surrogate pair"),
     ],
 )
 def test_an_invalid_change_set_is_refused_as_a_whole(ada, body, message):
@@ -224,11 +227,11 @@ def test_an_invalid_change_set_is_refused_as_a_whole(ada, body, message):
 def test_the_number_of_queries_does_not_grow_with_the_items(ada, django_assert_max_num_queries):
     counts = []
     # the ids of the permissions are read and cached once
-    ada.post("/grants", {"grant": [item()]})
+    ada.post("/grants", {"grant": [grant_item()]})
     for size in (2, 200):
         places = [parse_address(f"dataset:sales.s{size}-{n}") for n in range(size)]
         ensure_entities(states=dict.fromkeys(places, "live"))
-        items = [item("user:ned", str(place)) for place in places]
+        items = [grant_item("user:ned", str(place)) for place in places]
         with django_assert_max_num_queries(40) as queries:
             assert ada.post("/grants", {"grant": items}).status_code == 200
         counts.append(len(queries))
@@ -265,7 +268,7 @@ def test_grants_are_listed_by_entity_by_principal_and_through_groups(ada):
 
 
 def test_a_listed_grant_has_its_author_time_and_reason(ada):
-    ada.post("/grants", {"grant": [item()], "reason": "because"})
+    ada.post("/grants", {"grant": [grant_item()], "reason": "because"})
     (grant,) = ada.get("/grants", principal="user:out").json()["items"]
     assert (grant["granted_by"], grant["reason"], grant["state"]) == ("ada", "because", "live")
     assert grant["granted_at"].endswith("Z")
@@ -273,5 +276,5 @@ def test_a_listed_grant_has_its_author_time_and_reason(ada):
 
 def test_changes_are_journaled_in_the_order_of_the_service(ada):
     revision = current_revision()
-    ada.post("/grants", {"grant": [item()], "revoke": [item("user:dee")]})
+    ada.post("/grants", {"grant": [grant_item()], "revoke": [grant_item("user:dee")]})
     assert [line[0] for line in lines_after(revision)] == ["revoke", "grant"]

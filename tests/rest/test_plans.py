@@ -10,7 +10,7 @@ from grants.evaluation.engine import check
 from grants.journal import current_revision
 from grants.models import Plan
 from grants.policies.question import Question
-from tests.rest.conftest import apply_plan, problem
+from tests.rest.conftest import apply_plan, grant_item, problem
 from tests.support.authors import all_grants, database_state
 from tests.support.changes import change_grants, create_plan_from_changes
 from tests.support.reports import create_report
@@ -19,8 +19,8 @@ pytestmark = pytest.mark.django_db
 
 ORDERS = "dataset:sales.orders"
 ITEMS = {
-    "grant": [{"principal": "user:out", "entity": ORDERS, "privileges": ["READ", "WRITE"]}],
-    "revoke": [{"principal": "user:ned", "entity": ORDERS, "privileges": ["ADMIN"]}],
+    "grant": [grant_item("user:out", ORDERS, "READ", "WRITE")],
+    "revoke": [grant_item("user:ned", ORDERS, "ADMIN")],
 }
 READ_PATHS = ["", "/items", "/principals", "/effect", "/effect/rows.jsonl", "/effect/rows.csv"]
 CHANGE_PATHS = {"/apply": {"reason": "because"}, "/discard": {}, "/inverse": None, "/renewal": None}
@@ -136,8 +136,8 @@ def test_all_errors_of_a_change_set_are_reported_and_no_plan_is_created(ada):
     bad = {
         "grant": [
             *ITEMS["grant"],
-            {"principal": "user:nobody", "entity": ORDERS, "privileges": ["READ"]},
-            {"principal": "user:out", "entity": "dataset:x", "privileges": ["READ"]},
+            grant_item("user:nobody"),
+            grant_item("user:out", "dataset:x"),
         ]
     }
     errors = problem(ada.post("/plans", bad), 400)["errors"]

@@ -8,7 +8,7 @@ import pytest
 from django.core.management import call_command
 
 from entities.vocabulary import KINDS
-from tests.rest.conftest import problem
+from tests.rest.conftest import grant_item, problem
 
 pytestmark = pytest.mark.django_db
 
@@ -157,7 +157,7 @@ def test_a_page_takes_a_fixed_number_of_queries(ada, django_assert_max_num_queri
 
 def test_lists_and_downloads_show_the_state_at_a_revision(ada):
     ada.post("/users", {"name": "zed"})
-    item = {"principal": "user:zed", "entity": "dataset:sales.orders", "privileges": ["EXECUTE"]}
+    item = grant_item("user:zed", "dataset:sales.orders", "EXECUTE")
     revision = ada.post("/grants", {"grant": [item]}).json()["revision"]
     ada.post("/grants", {"revoke": [item]})
     who = "entity=dataset:sales.orders&operation=EXECUTE"

@@ -2,13 +2,13 @@
 
 import pytest
 
-from tests.rest.conftest import problem
+from tests.rest.conftest import grant_item, problem
 from tests.support.authors import database_state
 from tests.support.changes import add_grant
 
 pytestmark = pytest.mark.django_db
 
-ITEM = {"principal": "user:out", "entity": "dataset:sales.orders", "privileges": ["READ"]}
+ITEM = grant_item()
 
 
 @pytest.fixture(autouse=True)

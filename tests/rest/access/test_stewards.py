@@ -4,7 +4,7 @@ import pytest
 
 from entities.address import parse_address
 from grants.stewards.services import add_steward
-from tests.rest.conftest import problem
+from tests.rest.conftest import grant_item, problem
 from tests.support.authors import database_state
 from tests.support.cast import SALES, SETUP
 
@@ -61,7 +61,7 @@ def test_a_steward_reads_nothing_else(steward):
 
 def test_a_steward_changes_nothing(steward):
     before = database_state()
-    item = {"principal": "user:out", "entity": ORDERS, "privileges": ["READ"]}
+    item = grant_item()
     for path, body in (
         ("/grants", {"grant": [item]}),
         ("/stewards", {"namespace": "namespace:sales", "principal": "user:dee"}),

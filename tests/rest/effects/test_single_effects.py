@@ -6,6 +6,7 @@ import pytest
 
 from entities.address import parse_address
 from entities.models import Entity
+from tests.rest.conftest import grant_item
 from tests.support.authors import account, database_state
 from tests.support.changes import change_grants
 
@@ -13,7 +14,7 @@ pytestmark = pytest.mark.django_db
 
 ORDERS = "dataset:sales.orders"
 BODIES = {
-    "/grants": {"grant": [{"principal": "user:out", "entity": ORDERS, "privileges": ["READ"]}]},
+    "/grants": {"grant": [grant_item()]},
     "/memberships": {"join": [{"user": "out", "group": "operators"}]},
     "/entities": {"address": "dataset:sales.forecast"},
     "/entities/recreate": {"address": "dataset:sales.legacy"},
@@ -102,7 +103,7 @@ def test_a_deletion_names_its_effect(ada):
 
 def test_a_dry_run_above_the_limit_has_no_numbers(ada, settings):
     settings.EFFECT_MAX_GRANTS = 0
-    body = {"grant": [{"principal": "user:ned", "entity": ORDERS, "privileges": ["READ"]}], "dry_run": True}
+    body = {"grant": [grant_item("user:ned")], "dry_run": True}
     effect = ada.post("/grants", body).json()["effect"]
     assert (effect["for"], effect["digest"], effect["grants"]) == (None, "too-large", 1)
 
@@ -225,7 +226,7 @@ def test_the_number_of_queries_of_a_dry_run_does_not_grow(
 
 
 def test_the_effect_of_periods_has_the_totals_at_each_beginning(ada):
-    item = {"principal": "user:out", "entity": ORDERS, "privileges": ["READ"]}
+    item = grant_item()
     body = {
         "grant": [item | {"valid_from": "2126-01-01T00:00:00Z"}, item | {"entity": "dataset:hr.salaries"}]
     }

@@ -8,7 +8,7 @@ import pytest
 
 from grants.models import Membership, UserGrant
 from grants.validity import format_time
-from tests.rest.conftest import problem
+from tests.rest.conftest import grant_item, problem
 from tests.support.authors import database_state
 
 pytestmark = pytest.mark.django_db
@@ -26,22 +26,20 @@ INVALID = [
 ]
 
 
-def item(**period):
-    return {"principal": "user:out", "entity": ORDERS, "privileges": ["READ"], **period}
-
-
 def test_a_grant_has_a_period_that_another_change_set_changes(ada):
-    answer = ada.post("/grants", {"grant": [item(valid_until=SOON)]}).json()
+    answer = ada.post("/grants", {"grant": [grant_item(valid_until=SOON)]}).json()
     assert answer["granted"] == [{"principal": "user:out", "entity": ORDERS, "privilege": "READ", **LIMITS}]
     (grant,) = ada.all_of("/grants", principal="user:out")
     assert {name: grant[name] for name in LIMITS} == LIMITS
-    assert not ada.post("/grants", {"grant": [item(valid_until=SOON, valid_from=None)]}).json()["changed"]
-    answer = ada.post("/grants", {"grant": [item(valid_until=LATER)], "dry_run": True}).json()
+    assert not ada.post("/grants", {"grant": [grant_item(valid_until=SOON, valid_from=None)]}).json()[
+        "changed"
+    ]
+    answer = ada.post("/grants", {"grant": [grant_item(valid_until=LATER)], "dry_run": True}).json()
     assert (answer["sentence"], answer["effect"]["grants"]) == ("would change the period of 1", 1)
-    answer = ada.post("/grants", {"grant": [item(valid_until=LATER)]}).json()
+    answer = ada.post("/grants", {"grant": [grant_item(valid_until=LATER)]}).json()
     assert (answer["granted"], answer["changed_periods"][0]["valid_until"]) == ([], LATER)
     answer = ada.post(
-        "/grants", {"revoke": [{name: item()[name] for name in ("principal", "entity", "privileges")}]}
+        "/grants", {"revoke": [{name: grant_item()[name] for name in ("principal", "entity", "privileges")}]}
     ).json()
     assert answer["revoked"][0]["valid_until"] == LATER
 
@@ -54,7 +52,8 @@ def test_lists_filter_by_period(ada):
         ("EXECUTE", {"valid_until": SOON}),
     ):
         assert (
-            ada.post("/grants", {"grant": [item(**period) | {"privileges": [privilege]}]}).status_code == 200
+            ada.post("/grants", {"grant": [grant_item(**period) | {"privileges": [privilege]}]}).status_code
+            == 200
         )
     UserGrant.objects.filter(permission__codename="execute").update(valid_until=NOW)
     found = {
@@ -74,7 +73,7 @@ def test_lists_filter_by_period(ada):
 def test_invalid_periods_are_refused_with_the_member(ada, period, field, message):
     before = database_state()
     error = problem(
-        ada.post("/grants", {"grant": [item(), item(**period) | {"privileges": ["WRITE"]}]}), 400
+        ada.post("/grants", {"grant": [grant_item(), grant_item(**period) | {"privileges": ["WRITE"]}]}), 400
     )["errors"][0]
     assert (
         (error["list"], error["index"]) == ("grant", 1)
@@ -101,7 +100,9 @@ def test_invalid_periods_are_refused_with_the_member(ada, period, field, message
 def test_a_revocation_has_no_period(ada):
     assert (
         "unknown member"
-        in problem(ada.post("/grants", {"revoke": [item(valid_until=SOON)]}), 400)["errors"][0]["message"]
+        in problem(ada.post("/grants", {"revoke": [grant_item(valid_until=SOON)]}), 400)["errors"][0][
+            "message"
+        ]
     )
     bulk = {
         "verb": "revoke",
@@ -132,18 +133,18 @@ def test_memberships_have_periods(ada):
 
 
 def test_the_items_of_plans_have_periods(ada):
-    ada.post("/grants", {"grant": [item(valid_until=SOON)]})
+    ada.post("/grants", {"grant": [grant_item(valid_until=SOON)]})
     plan = ada.post(
         "/plans",
         {
-            "grant": [item(valid_until=LATER)],
+            "grant": [grant_item(valid_until=LATER)],
             "join": [{"user": "out", "group": "operators", "valid_from": SOON}],
         },
     ).json()
     grant, join = ada.all_of(f"/plans/{plan['number']}/items")
     assert (grant["valid_until"], grant["changes_period"], grant["before"]) == (LATER, True, LIMITS)
     assert (join["valid_from"], join["changes_period"]) == (SOON, False)
-    removal = {"grant": [item()]}
+    removal = {"grant": [grant_item()]}
     assert ada.post("/grants", removal | {"dry_run": True}).json()["effect"]["periods_removed"] == 1
     plan = ada.post("/plans", removal).json()
     assert (plan["effect"]["grants"], plan["effect"]["periods_removed"]) == (1, 1)

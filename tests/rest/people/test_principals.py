@@ -9,7 +9,7 @@ import pytest
 from authzconsole.common.periods import NO_LIMITS
 from grants.journal import current_revision
 from grants.models import User
-from tests.rest.conftest import problem
+from tests.rest.conftest import grant_item, problem
 from tests.support.authors import database_state, lines_after
 from tests.support.changes import add_grant
 
@@ -182,7 +182,7 @@ def test_dry_runs_report_stranded_entities_and_change_nothing(ada):
         {"entity": "dataset:hr.salaries", "admins": 0}
     ]
     assert (body["effect"]["leaves"], body["effect"]["stranded_none"]) == (1, 1)
-    revocation = {"principal": "user:ned", "entity": "dataset:sales.orders", "privileges": ["ADMIN"]}
+    revocation = grant_item("user:ned", "dataset:sales.orders", "ADMIN")
     body = ada.post("/grants", {"revoke": [revocation], "dry_run": True}).json()
     assert (
         body["stranded"] == [{"entity": "dataset:sales.orders", "admins": 0}]

@@ -13,7 +13,7 @@ from entities.models import Entity
 from entities.vocabulary import Privilege
 from grants.journal import current_revision
 from grants.models import User, permission_ids
-from tests.rest.conftest import problem
+from tests.rest.conftest import grant_item, problem
 
 ORDERS = "dataset:sales.orders"
 # of 10,000 to 20,000 rows; a page of a rare value may be found by reading part of an index
@@ -29,8 +29,8 @@ def grants(rest, **filters):
 def test_grants_are_filtered_by_privilege_state_and_granter(ada):
     change = {
         "grant": [
-            {"principal": "user:out", "entity": ORDERS, "privileges": ["WRITE"]},
-            {"principal": "group:operators", "entity": ORDERS, "privileges": ["WRITE"]},
+            grant_item("user:out", ORDERS, "WRITE"),
+            grant_item("group:operators", ORDERS, "WRITE"),
         ]
     }
     assert ada.post("/grants", change).status_code == 200
@@ -78,7 +78,7 @@ def test_entities_are_filtered_by_their_last_change(ada):
     ada.patch(f"/entities/{ORDERS}", {"description": "new"}, If_Match="*")
     ada.post(
         "/grants",
-        {"grant": [{"principal": "user:out", "entity": "dataset:hr.salaries", "privileges": ["READ"]}]},
+        {"grant": [grant_item("user:out", "dataset:hr.salaries")]},
     )
     changed = ["dataset:sales.new", ORDERS]
     for since in (revision, before.isoformat(), before.strftime("%Y-%m-%dT%H:%M:%S.%fZ")):
@@ -102,7 +102,7 @@ def test_an_ordinary_account_finds_only_its_entities(by_session):
 def test_the_journal_is_filtered_by_request(ada):
     first = ada.post(
         "/grants",
-        {"grant": [{"principal": "user:out", "entity": ORDERS, "privileges": ["READ", "WRITE"]}]},
+        {"grant": [grant_item("user:out", ORDERS, "READ", "WRITE")]},
         X_Request_ID="from-the-caller",
     )
     assert first["X-Request-ID"] == "from-the-caller"
