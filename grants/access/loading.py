@@ -30,7 +30,6 @@ from grants.querysets import memberships_in_force
 from grants.validity import at_time, in_force, in_force_sql, question_time
 
 ROWS_PER_CHUNK = 2_000
-_CONTAINER_COLUMNS = {"namespace": "namespace_id", "application": "application_id"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +68,7 @@ class InsideLookup:
     def all_paths(self) -> Iterator[Path]:
         """Yield all paths, sorted. They are read in chunks, so memory does not grow with their number."""
         rows = PRINCIPAL_TYPES[self.holder.type].grants_to([self.holder.pk]).filter(**in_force(at=self.at))
-        if self.container.kind in _CONTAINER_COLUMNS:
-            rows = rows.filter(**{_CONTAINER_COLUMNS[self.container.kind]: self.container.pk})
+        rows = rows.filter(**{f"{self.container.kind}_id": self.container.pk})
         if self.privilege is not None:
             rows = rows.filter(
                 permission_id=permission_ids()[self.privilege], content_object__state=State.LIVE
@@ -176,9 +174,11 @@ def _statement(holder_type: str, container_kind: str, has_privilege: bool, has_k
     A row of the result is (number of the lookup, lines with permission, id and address of the entity).
     """
     holders, entity = PRINCIPAL_TYPES[holder_type], Entity._meta.db_table
-    conditions = [f"g.{holders.id_column} = a.holder", in_force_sql("g", "a.at")]
-    if container_kind in _CONTAINER_COLUMNS:
-        conditions.append(f"g.{_CONTAINER_COLUMNS[container_kind]} = a.container")
+    conditions = [
+        f"g.{holders.id_column} = a.holder",
+        in_force_sql("g", "a.at"),
+        f"g.{container_kind}_id = a.container",
+    ]
     order = "g.permission_id, g.content_object_id"
     if has_privilege:
         order = "g.content_object_id"

@@ -93,8 +93,7 @@ class EntityConditions(Conditions):
         condition = Q(kind__in=others) & self._has_grant(**on_entity) if others else NONE
         for kind in self.kinds:
             if kind in CONTAINER_KINDS:
-                # the instance contains everything, so any grant is at or below it
-                inside = {} if kind == "instance" else {**self._in_namespace, f"{kind}_id": OuterRef("pk")}
+                inside = {**self._in_namespace, f"{kind}_id": OuterRef("pk")}
                 # the partial index on applications needs this condition
                 not_null = {"application__isnull": False} if kind == "application" else {}
                 condition |= Q(kind=kind) & self._has_grant(**inside, **not_null)
@@ -269,8 +268,6 @@ class Covers(Algebra[Cover | None]):
         kind = self.conditions.kinds[0]
         if kind not in CONTAINER_KINDS:
             return self.has(ANY, Scope.SELF)
-        if kind == "instance":
-            return None
         return Cover(
             tuple(
                 Q(pk__in=table.rows(**{f"{kind}__isnull": False}).values(f"{kind}_id"))
@@ -314,12 +311,8 @@ class Covers(Algebra[Cover | None]):
         return Q(**{f"{SCOPE_COLUMNS[scope]}__in": grants.values("content_object_id")})
 
 
-def _containers_of_grants(kind: str, conditions: EntityConditions) -> list[QuerySet] | None:
-    """Return queries for the keys of all containers of `kind` that have a grant on or inside them; None for
-    the instance.
-    """
-    if kind == "instance":
-        return None
+def _containers_of_grants(kind: str, conditions: EntityConditions) -> list[QuerySet]:
+    """Return queries for the keys of all containers of `kind` that have a grant on or inside them."""
     inside = [name for name in KINDS if kind == name or kind in ancestor_kinds(name)]
     # in a namespace are nearly all kinds
     is_by_kind = conditions.by_kind and kind == "application"

@@ -547,8 +547,7 @@ def _grant_below(paths: tuple[_GrantPath, ...], kind: str, explained: bool) -> s
 
     The principal is last in the text, because its name may contain spaces.
     """
-    columns = {"namespace": "g.namespace_id = a.entity_id", "application": "g.application_id = a.entity_id"}
-    inside = columns.get(kind, "a.entity_id IS NOT NULL")
+    inside = f"g.{kind}_id = a.entity_id"
     grants = ", ".join(
         path.any_grant(inside, _grant_as_text(path) if explained else "'held'") for path in paths
     )
@@ -572,10 +571,9 @@ def _entities_without_privilege(
 
     For an explanation, select all these entities, and the number of live entities.
     """
-    column = {"namespace": "d.namespace_id", "application": "d.application_id"}[kind]
     # a range of one kind or of all kinds, because each range is a contiguous part of the index
     sort = f"d.kind >= a.sort AND d.kind <= CASE a.sort WHEN '' THEN '{_AFTER_ALL_KINDS}' ELSE a.sort END"
-    inside = f"{column} = a.entity_id AND d.id <> a.entity_id AND d.state = '{State.LIVE}' AND {sort}"
+    inside = f"d.{kind}_id = a.entity_id AND d.id <> a.entity_id AND d.state = '{State.LIVE}' AND {sort}"
     is_missing = " AND ".join(
         f"(SELECT 1 FROM {path.table} g WHERE g.content_object_id = d.id AND g.permission_id = a.permission "
         f"AND {path.is_effective} LIMIT 1) IS NULL"

@@ -92,7 +92,7 @@ class PrincipalConditions(Conditions):
         inside it.
         """
         assert self.container is not None
-        return {} if self.container.kind == "instance" else {f"{self.container.kind}_id": self.container.pk}
+        return {f"{self.container.kind}_id": self.container.pk}
 
     def _has_grant_on(self, address: Address | None, privileges: tuple[Privilege, ...]) -> Q:
         """Return the condition that a principal has a grant on exactly `address`.
