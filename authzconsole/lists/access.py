@@ -22,8 +22,8 @@ from authzconsole.common.fields import (
 )
 from authzconsole.common.periods import AsOf, AtTime, MomentQuery, moment_of_query
 from authzconsole.lists.base import List
+from authzconsole.lists.grants import PRIVILEGES
 from entities.address import Address
-from entities.vocabulary import Privilege
 from grants.access import (
     PATH_KINDS,
     AccessibleEntities,
@@ -45,8 +45,6 @@ from grants.policies.policy import Generation
 from grants.policies.wording import rule_in_words
 from grants.principal_names import parse_principal
 from grants.validity import iterate_at_time
-
-PRIVILEGES = list(map(str, Privilege))
 
 
 @dataclass(frozen=True)

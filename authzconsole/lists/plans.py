@@ -11,7 +11,7 @@ from authzconsole.common import output
 from authzconsole.common.fields import Choice, StrictSerializer
 from authzconsole.common.periods import VALID_FROM, VALID_UNTIL, ShownPeriodSerializer
 from authzconsole.lists.base import List, NumberedList
-from entities.vocabulary import Privilege
+from authzconsole.lists.grants import PRIVILEGES
 from grants.effects.effect import RowFilter
 from grants.models import GRANT_VERBS, Plan, PlanItem, PlanState, PlanVerb
 from grants.plans.create import PlanOrigin
@@ -24,7 +24,6 @@ from grants.roles.capabilities import Capability
 # how many stranded entities a plan or a dry run lists
 MAX_STRANDED = 50
 ORIGINS = tuple(origin.value for origin in PlanOrigin)
-PRIVILEGES = list(map(str, Privilege))
 RECIPE_EXAMPLE = {
     "namespace": "namespace:logistics",
     "user": "sofia.lindqvist",

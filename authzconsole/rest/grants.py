@@ -36,6 +36,11 @@ MAX_ITEMS = 1_000
 LISTS = ("grant", "revoke")
 
 
+def items_of(serializer: type[serializers.Serializer], **options) -> serializers.ListSerializer:
+    """Return the field of a list of a request, which may be left out."""
+    return serializer(many=True, required=False, max_length=MAX_ITEMS, **options)  # type: ignore[call-arg]
+
+
 class GrantedSerializer(output.Output):
     principal = output.Text()
     entity = output.Text(source="address")
@@ -58,8 +63,8 @@ class GrantItemSerializer(ChangeItemSerializer, PeriodSerializer):
 class ChangeSetSerializer(ChangeSetOptions):
     """Grants and revocations that are applied together or not at all."""
 
-    grant = GrantItemSerializer(many=True, required=False, max_length=MAX_ITEMS)  # type: ignore[call-arg]
-    revoke = ChangeItemSerializer(many=True, required=False, max_length=MAX_ITEMS)  # type: ignore[call-arg]
+    grant = items_of(GrantItemSerializer)
+    revoke = items_of(ChangeItemSerializer)
 
 
 class ChangeSetEnvelope(ChangeSetSerializer):

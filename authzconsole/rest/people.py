@@ -41,7 +41,7 @@ from authzconsole.rest.framework.endpoint import Resource, check_match, etag_of_
 from authzconsole.rest.framework.lists import ListEndpoint
 from authzconsole.rest.framework.operations import ETAG, IF_MATCH, operation
 from authzconsole.rest.framework.problems import Problem
-from authzconsole.rest.grants import MAX_ITEMS
+from authzconsole.rest.grants import MAX_ITEMS, items_of
 from authzconsole.rest.plans import MembershipItemSerializer, NewMembershipSerializer, memberships_of
 from entities.text import storage_fault
 from grants.change_set import Activate, Deactivate, Join, Leave, MakePrincipal, RemovePrincipal
@@ -436,8 +436,8 @@ class NewMemberSerializer(ForecastRequestSerializer, PeriodSerializer):
 class MembershipChangesSerializer(ChangeSetOptions):
     """Memberships that are added and removed together or not at all."""
 
-    join = NewMembershipSerializer(many=True, required=False, default=list, max_length=MAX_ITEMS)  # type: ignore[call-arg]
-    leave = MembershipItemSerializer(many=True, required=False, default=list, max_length=MAX_ITEMS)  # type: ignore[call-arg]
+    join = items_of(NewMembershipSerializer, default=list)
+    leave = items_of(MembershipItemSerializer, default=list)
 
 
 class ChangedMembershipSerializer(output.Output):

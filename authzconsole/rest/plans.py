@@ -32,6 +32,7 @@ from authzconsole.rest.grants import (
     ChangeItemSerializer,
     GrantItemSerializer,
     GrantLists,
+    items_of,
 )
 from grants.change_set import Activate, ChangeSet, Deactivate, Join, Leave
 from grants.changes import Shown
@@ -69,10 +70,10 @@ class MakePlanSerializer(StrictSerializer):
     """The changes of a new plan, at least one. `grant` and `revoke` together, and each other list, have at
     most 1,000 items."""
 
-    grant = GrantItemSerializer(many=True, required=False, max_length=MAX_ITEMS)  # type: ignore[call-arg]
-    revoke = ChangeItemSerializer(many=True, required=False, max_length=MAX_ITEMS)  # type: ignore[call-arg]
-    join = NewMembershipSerializer(many=True, required=False, default=list, max_length=MAX_ITEMS)  # type: ignore[call-arg]
-    leave = MembershipItemSerializer(many=True, required=False, default=list, max_length=MAX_ITEMS)  # type: ignore[call-arg]
+    grant = items_of(GrantItemSerializer)
+    revoke = items_of(ChangeItemSerializer)
+    join = items_of(NewMembershipSerializer, default=list)
+    leave = items_of(MembershipItemSerializer, default=list)
     activate = List(
         child=NameText(), required=False, default=list, max_length=MAX_ITEMS, help_text="Names of users."
     )
