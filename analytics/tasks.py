@@ -1,6 +1,6 @@
 """The Celery tasks that clean results and request runs. Each calls one service; `grants.tasks` executes runs.
 
-The task names are stored in the schedule table and in queued messages, so they must not change.
+The task names are stored in queued messages, so they must not change.
 """
 
 from celery import shared_task

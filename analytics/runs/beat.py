@@ -1,28 +1,21 @@
-"""The Celery beat scheduler, which keeps its database table in line with the settings."""
+"""The Celery beat scheduler, which announces itself to the check of readiness."""
 
-from django_celery_beat.models import PeriodicTask
-from django_celery_beat.schedulers import DatabaseScheduler
+from celery import beat
 
-from analytics.runs.schedules import request_first_runs
 from grants.jobs import announce_scheduler
 
 
-class Scheduler(DatabaseScheduler):
-    """A database scheduler that repairs its table each time before it reads it."""
+class Scheduler(beat.Scheduler):
+    """A scheduler for the tasks of the settings, without a file or table of its own.
+
+    Every task is due at the start, because it is not known when it was sent last.
+    """
 
     def setup_schedule(self):
-        # once at the start, because an interval in the settings may have changed
-        self.update_from_dict(self.app.conf.beat_schedule)
-        request_first_runs()
+        self.merge_inplace(self.app.conf.beat_schedule)
+        for entry in self.schedule.values():
+            entry.last_run_at -= entry.schedule.run_every
 
     def tick(self, *args, **kwargs):
         announce_scheduler()
         return super().tick(*args, **kwargs)
-
-    def all_as_schedule(self):
-        """Delete entries that are not in the settings, write the missing ones, and read the table."""
-        entries = self.app.conf.beat_schedule
-        PeriodicTask.objects.exclude(name__in=entries).delete()
-        for name in entries.keys() - set(PeriodicTask.objects.values_list("name", flat=True)):
-            self.Entry.from_entry(name, app=self.app, **entries[name])
-        return super().all_as_schedule()

@@ -18,6 +18,8 @@ _STATE_QUERIES = (
     "SELECT app, name FROM django_migrations ORDER BY app, name",
     "SELECT revision FROM grants_journalhead",
 )
+# apps of earlier versions, whose migrations are still recorded
+_FORMER_APPS = {"django_celery_beat"}
 _DATA_TABLES = ("grants_journalline", "entities_entity", "grants_user", "grants_usergrant")
 # libpq reads these variables, so that no password is in the list of processes. The connection string of psycopg is
 # no alternative: its libpq may be newer than that of the programs, which refuse options that they do not know.
@@ -128,7 +130,11 @@ def check_state(state: DatabaseState) -> None:
             "import the tenant to change the database system"
         )
     known = MigrationLoader(None, ignore_no_migrations=True).disk_migrations
-    newer = sorted(".".join(row) for row in state.migrations if tuple(row) not in known)
+    newer = sorted(
+        f"{app}.{name}"
+        for app, name in state.migrations
+        if (app, name) not in known and app not in _FORMER_APPS
+    )
     if newer:
         raise BackupError(
             f"the backup was made by a newer version of the console: this version does not have its migrations "

@@ -44,7 +44,6 @@ ALLOWED_LICENCES = frozenset(
 EXCEPTIONS = {
     "psycopg": ("LGPL-3.0-only", "a library that is used without changes and can be replaced"),
     "psycopg-binary": ("LGPL-3.0-only", "a library that is used without changes and can be replaced"),
-    "python-crontab": ("LGPLv3", "a library that is used without changes and can be replaced"),
     "qrcode": (
         "BSD License; Other/Proprietary License",
         "BSD; the second part names the MIT licence of its origin",

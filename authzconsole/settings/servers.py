@@ -76,7 +76,7 @@ def every(seconds: int, task: str) -> dict:
     """Return an entry of the schedule. A delayed message can expire, because the next one does the same
     work.
     """
-    return {"task": task, "schedule": float(seconds), "options": {"expire_seconds": seconds}}
+    return {"task": task, "schedule": float(seconds), "options": {"expires": seconds}}
 
 
 CELERY_BEAT_SCHEDULER = "analytics.runs.beat:Scheduler"

@@ -50,7 +50,6 @@ INSTALLED_APPS = [
     "allauth.socialaccount.providers.openid_connect",
     *(["allauth.socialaccount.providers.saml"] if IS_SAML_INSTALLED else []),
     "csp",
-    "django_celery_beat",
     "django_htmx",
     "guardian",
     "rest_framework",

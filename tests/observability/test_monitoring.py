@@ -258,6 +258,6 @@ def test_the_scheduler_announces_itself_with_each_tick(redis_server, settings, m
     settings.REDIS_URL = redis_server
     with queue.redis_client() as client:
         client.delete(queue.SCHEDULER_KEY)
-    monkeypatch.setattr("django_celery_beat.schedulers.DatabaseScheduler.tick", lambda self: 5)
+    monkeypatch.setattr("celery.beat.Scheduler.tick", lambda self: 5)
     assert not queue.is_scheduler_present()
     assert Scheduler.tick(object.__new__(Scheduler)) == 5 and queue.is_scheduler_present()

@@ -4,13 +4,11 @@ from itertools import pairwise
 
 import celery
 import pytest
-from django_celery_beat.models import PeriodicTask
 
 from analytics.analyses import ANALYSES
 from analytics.models import AnalysisRun
-from analytics.runs.beat import Scheduler
 from analytics.runs.schedules import FirstRuns, default_options, first_runs_progress, request_first_runs
-from authzconsole.celery import app
+from analytics.tasks import request_scheduled_runs
 from entities.models import Entity
 from grants.models import JobState, JournalHead
 from grants.policies.catalogue import GENERATIONS
@@ -81,8 +79,6 @@ def test_the_progress_ends_when_each_analysis_had_a_run(settings):
     assert first_runs_progress() == FirstRuns(0, 1)
 
 
-@pytest.mark.django_db(transaction=True)
-def test_the_scheduler_requests_them_at_its_start():
-    Scheduler(app=app)
+def test_the_periodic_task_requests_them():
+    request_scheduled_runs()
     assert AnalysisRun.objects.count() == len(ANALYSES)
-    assert PeriodicTask.objects.filter(name="jobs_sweep").exists()
