@@ -4,7 +4,6 @@ import csv
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -60,26 +59,17 @@ MAX_USERS_ON_PAGE = 2_000
 TIMES_AT_ONCE, MAX_TIMES = 1_000, 200_000
 
 
-@dataclass(frozen=True, slots=True)
-class EvidenceFiles:
-    """The written files by their names in the bundle, and their figures: the numbers of users, rows and
-    checked users.
-
-    With contents, the figures also have the numbers of entities with rows and of checked entities.
-    """
-
-    paths: Mapping[str, Path]
-    figures: Mapping[str, Any]
-
-
 def write_files(
     folder: Path,
     evidence: Evidence,
     periods: Iterable[AccessPeriods],
     users_checked: int,
     progress: Callable[[int], None],
-) -> EvidenceFiles:
+) -> tuple[dict[str, Path], dict[str, int]]:
     """Write all files of the bundle in one pass: entity by entity, and user by user.
+
+    Return the files by their names in the bundle, and the figures: the numbers of users, rows and checked
+    users; with contents, also of entities with rows and of checked entities.
 
     periods: of each entity. progress: called with the number of users that are done, or, with
     contents, the number of entities.
@@ -124,7 +114,7 @@ def write_files(
             figures |= {"entities": entity_count, "entities_checked": entities_checked}
         for output in outputs:
             output.finish(figures)
-    return EvidenceFiles(paths | {STYLE.name: STYLE}, figures)
+    return paths | {STYLE.name: STYLE}, figures
 
 
 class RevisionTimes:

@@ -12,7 +12,7 @@ from analytics.folders import ScratchError, scratch_folder
 from analytics.storage import StorageError, storage_problem, storage_root
 from authzconsole.common.messages import as_sentence
 from authzconsole.evidence.bundles import store_bundle
-from authzconsole.evidence.files import EvidenceFiles, write_files
+from authzconsole.evidence.files import write_files
 from authzconsole.models import Evidence
 from entities.address import Address, ancestor_kinds, parse_address
 from entities.vocabulary import KINDS
@@ -29,7 +29,7 @@ from grants.evidence import (
 from grants.history import catch_up
 from grants.jobs import JobContext, JobFailed, JobResult, request_job
 from grants.journal import current_head
-from grants.models import UNFINISHED_STATES, Job, User
+from grants.models import UNFINISHED_STATES, Job, JournalHead, User
 from grants.policies.times import format_time
 
 logger = logging.getLogger(__name__)
@@ -112,15 +112,15 @@ def _write(evidence: Evidence, context: JobContext) -> JobResult:
         context.check()
 
     with scratch_folder(settings.TEMP_DIR) as folder:
-        files = write_files(Path(folder), evidence, periods, len(users.active), progress)
+        files, figures = write_files(Path(folder), evidence, periods, len(users.active), progress)
         bundle = Path(folder) / "bundle.zip"
-        manifest = write_bundle(bundle, _manifest_contents(evidence, files, head), files.paths)
+        write_bundle(bundle, _manifest_contents(evidence, figures, head), files)
         path, sha256 = store_bundle(bundle, "evidence", f"evidence-{evidence.pk}-{context.job.attempt}.zip")
     context.show_progress(total, total)
-    return JobResult(manifest["figures"], result_path=path, result_hash=sha256)
+    return JobResult(figures, result_path=path, result_hash=sha256)
 
 
-def _manifest_contents(evidence: Evidence, files: EvidenceFiles, head) -> dict:
+def _manifest_contents(evidence: Evidence, figures: dict[str, int], head: JournalHead) -> dict:
     return {
         "instance": settings.INSTANCE_NAME,
         "entity": evidence.entity,
@@ -132,7 +132,7 @@ def _manifest_contents(evidence: Evidence, files: EvidenceFiles, head) -> dict:
         "until": format_time(evidence.until) or None,
         "created_at": format_time(timezone.now()),
         "requested_by": str(evidence.job.requested_by or ""),
-        "figures": files.figures,
+        "figures": figures,
         "journal_head": {"revision": head.revision, "hash": head.hash, "at": format_time(head.at) or None},
     }
 

@@ -42,7 +42,7 @@ from authzconsole.lists.reviews import (
 )
 from authzconsole.rest.framework.callers import any_account, check_administrator, check_can_see_all
 from authzconsole.rest.framework.endpoint import Endpoint, Resource
-from authzconsole.rest.framework.lists import RENDERERS, ListEndpoint, ZipRenderer
+from authzconsole.rest.framework.lists import ListEndpoint, ZipRenderer
 from authzconsole.rest.framework.operations import FILE, LOCATION, operation
 from authzconsole.rest.framework.problems import Problem
 from authzconsole.reviews.item_rows import items_response, stream_items
@@ -350,7 +350,7 @@ class ReviewItemList(ListEndpoint):
 
     def file(self, extension: str) -> HttpResponseBase:
         rows = with_current_removal(self.read_list().select(), self.object)
-        return items_response(stream_items(rows), self.object, extension, RENDERERS[extension].media_type)
+        return items_response(stream_items(rows), self.object, extension)
 
 
 class GoneItemList(ListEndpoint):

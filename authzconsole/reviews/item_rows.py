@@ -10,7 +10,7 @@ from django.db.models import QuerySet
 from django.http import StreamingHttpResponse
 from django.utils.cache import patch_cache_control
 
-from analytics.results.export import without_formula
+from analytics.results.export import DOWNLOAD_FORMATS, without_formula
 from authzconsole.common import output
 from grants.models import privilege_of
 from grants.models.reviews import Campaign, ItemSource, Removal, ReviewItem
@@ -118,11 +118,10 @@ def csv_lines(rows: Iterable[dict]) -> Iterator[str]:
         yield _csv_line([_cell(row[column]) for column in COLUMNS])
 
 
-def items_response(
-    rows: Iterable[dict], campaign: Campaign, extension: str, media_type: str
-) -> StreamingHttpResponse:
+def items_response(rows: Iterable[dict], campaign: Campaign, extension: str) -> StreamingHttpResponse:
     """Return the response that streams the items as CSV or JSON Lines. extension: `csv` or `jsonl`."""
     lines = csv_lines(rows) if extension == "csv" else json_lines(rows)
+    media_type = DOWNLOAD_FORMATS[f".{extension}"].media_type
     response = StreamingHttpResponse(lines, content_type=f"{media_type}; charset=utf-8")
     response["Content-Disposition"] = f'attachment; filename="review-{campaign.pk}.{extension}"'
     patch_cache_control(response, private=True, no_store=True)

@@ -9,6 +9,7 @@ after the files are extracted, too.
 import hashlib
 import json
 import os
+import shutil
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
@@ -32,8 +33,7 @@ class BundleError(Exception):
 
 
 def write_bundle(path: Path, contents: Mapping[str, Any], files: Mapping[str, Path]) -> dict[str, Any]:
-    """Write a bundle and return its manifest. `path` is complete or unchanged, and only the current user can
-    read it.
+    """Write a bundle that only the current user can read, and return its manifest.
 
     contents: further members of the manifest. files: by name in the bundle. Raise JournalReadOnly without a
     journal key.
@@ -45,23 +45,20 @@ def write_bundle(path: Path, contents: Mapping[str, Any], files: Mapping[str, Pa
         "files": [{"name": name, **_facts_of(source)} for name, source in sorted(files.items())],
     }
     data = json.dumps(manifest, ensure_ascii=False, indent=2).encode()
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with open(os.open(temporary, os.O_CREAT | os.O_TRUNC | os.O_RDWR, 0o600), "r+b") as file:
-            with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
-                archive.comment = b"0" * SIGNATURE_DIGITS
-                archive.writestr(_member(MANIFEST), data)
-                archive.writestr(_member(SIGNATURE), sign(data).hex())
-                for name, source in sorted(files.items()):
-                    _copy(source, archive, name)
-            digest = _digest_without_comment(file)
-            file.seek(-SIGNATURE_DIGITS, os.SEEK_END)
-            file.write(sign(digest).hex().encode())
-            file.flush()
-            os.fsync(file.fileno())
-        os.rename(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with open(os.open(path, os.O_CREAT | os.O_TRUNC | os.O_RDWR, 0o600), "r+b") as file:
+        with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.comment = b"0" * SIGNATURE_DIGITS
+            archive.writestr(_member(MANIFEST), data)
+            archive.writestr(_member(SIGNATURE), sign(data).hex())
+            for name, source in sorted(files.items()):
+                with (
+                    source.open("rb") as stream,
+                    archive.open(_member(name), "w", force_zip64=True) as target,
+                ):
+                    shutil.copyfileobj(stream, target)
+        digest = _digest_without_comment(file)
+        file.seek(-SIGNATURE_DIGITS, os.SEEK_END)
+        file.write(sign(digest).hex().encode())
     return manifest
 
 
@@ -117,18 +114,9 @@ def _facts_of(source: Path) -> dict[str, Any]:
 
 
 def _facts_of_stream(stream: IO[bytes]) -> dict[str, Any]:
-    """Return the size and the SHA-256 hash of the rest of a stream, as they are in the manifest."""
-    digest, size = hashlib.sha256(), 0
-    while chunk := stream.read(CHUNK_BYTES):
-        digest.update(chunk)
-        size += len(chunk)
-    return {"bytes": size, "sha256": digest.hexdigest()}
-
-
-def _copy(source: Path, archive: zipfile.ZipFile, name: str) -> None:
-    with source.open("rb") as stream, archive.open(_member(name), "w", force_zip64=True) as target:
-        while chunk := stream.read(CHUNK_BYTES):
-            target.write(chunk)
+    """Return the size and the SHA-256 hash of a stream, as they are in the manifest."""
+    digest = hashlib.file_digest(stream, "sha256").hexdigest()  # type: ignore[arg-type]
+    return {"bytes": stream.tell(), "sha256": digest}
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from datetime import datetime
 from django.db.models import Exists, Model, OuterRef, Q, QuerySet
 
 from entities.address import Address
+from entities.vocabulary import CONTAINER_KINDS
 from grants.history.periods import catch_up_for_read
 from grants.models import JournalLine, privilege_of
 from grants.models.history import (
@@ -78,19 +79,7 @@ def _holds_at(revision: int) -> Q:
     return Q(from_revision__lte=revision) & (Q(until_revision__isnull=True) | Q(until_revision__gt=revision))
 
 
-def differences_of_entity(address: Address, span: Span) -> list[QuerySet]:
-    """Return the parts for one address: its states, its grants, and memberships of groups with a grant on it."""
-    entity = _address_id(address)
-    return _parts_of_entities(span, Q(entity=entity))
-
-
-def differences_of_container(address: Address, span: Span) -> list[QuerySet]:
-    """Return the parts for a namespace or an application with its contents, or for the whole instance."""
-    column = {"namespace": "namespace", "application": "application"}.get(address.kind)
-    return _parts_of_entities(span, Q(**{column: _address_id(address)}) if column else Q())
-
-
-def differences_of_principal(principal: str, span: Span) -> list[QuerySet]:
+def _parts_of_principal(principal: str, span: Span) -> list[QuerySet]:
     """Return the parts for a user (status, memberships, grants, and grants of its groups) or a group (members
     and grants).
     """
@@ -125,21 +114,22 @@ def _parts_of_entities(span: Span, where: Q) -> list[QuerySet]:
     ]
 
 
-def _address_id(address: Address) -> int:
-    rows = HistoryAddress.objects.filter(kind=address.kind, key=address.key)
-    return rows.values_list("pk", flat=True).first() or 0
-
-
 def difference_parts(subject: Address | str, span: Span, *, with_contents: bool = False) -> list[QuerySet]:
-    """Return the parts for an address, or for a principal in written form, in the order in which they are
-    listed.
+    """Return the parts for an address (its states, its grants, and memberships of groups with a grant on it),
+    or for a principal in written form, in the order in which they are listed.
 
-    with_contents: also what is inside a container. Brings the periods up to date first.
+    with_contents: also what is inside a namespace, an application or the instance. Brings the periods up to
+    date first.
     """
     catch_up_for_read()
     if isinstance(subject, str):
-        return differences_of_principal(subject, span)
-    return differences_of_container(subject, span) if with_contents else differences_of_entity(subject, span)
+        return _parts_of_principal(subject, span)
+    if with_contents and subject.kind == "instance":
+        return _parts_of_entities(span, Q())
+    column = subject.kind if with_contents and subject.kind in CONTAINER_KINDS else "entity"
+    address = HistoryAddress.objects.filter(kind=subject.kind, key=subject.key)
+    pk = address.values_list("pk", flat=True).first() or 0
+    return _parts_of_entities(span, Q(**{column: pk}))
 
 
 def all_differences(parts: Iterable[QuerySet], span: Span) -> Iterator[Difference]:

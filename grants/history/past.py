@@ -129,68 +129,22 @@ def _statements_on_views() -> Iterator[None]:
         database.prepare_threshold, features.allows_group_by_selected_pks = threshold, groups_by_key
 
 
-_GRANT_COLUMNS = {
-    "id": "id",
-    "content_object_id": "entity",
-    "permission_id": "permission",
-    "namespace_id": "namespace",
-    "application_id": "application",
-    "granted_by_id": "granted_by",
-    "granted_at": "since",
-    "reason": "reason",
-    "valid_from": "valid_from",
-    "valid_until": "valid_until",
-}
-_CONTAINERS = {"parent_id": "parent", "namespace_id": "namespace", "application_id": "application"}
-# Table, periods, and the column of the periods for each column of the table. A number is a constant.
+# Table, periods, and the column of the periods for each field of the table whose name they do not have. A number
+# is a constant.
 _SOURCES: tuple[tuple[type[models.Model], type[models.Model], Mapping[str, str]], ...] = (
-    (
-        User,
-        UserPeriod,
-        {
-            "id": "user",
-            "username": "name",
-            "is_active": "is_active",
-            "is_principal": "is_principal",
-            "role": "role",
-            "is_service": "is_service",
-            "date_joined": "since",
-        },
-    ),
-    (Group, GroupPeriod, {"id": "group", "name": "name"}),
-    (
-        User.groups.through,
-        MembershipPeriod,
-        {
-            "id": "id",
-            "user_id": "user",
-            "group_id": "group",
-            "valid_from": "valid_from",
-            "valid_until": "valid_until",
-        },
-    ),
+    (User, UserPeriod, {"id": "user", "username": "name", "date_joined": "since"}),
+    (Group, GroupPeriod, {"id": "group"}),
+    (User.groups.through, MembershipPeriod, {}),
     *(
         (
             PRINCIPAL_TYPES[model.principal_type].grant_model,
             model,
-            {**_GRANT_COLUMNS, f"{model.principal_type}_id": model.principal_type},
+            {"content_object": "entity", "granted_at": "since"},
         )
         for model in GRANT_PERIODS
     ),
-    (
-        Entity,
-        EntityPeriod,
-        {
-            "id": "entity",
-            "kind": "kind",
-            "key": "key",
-            "state": "state",
-            **_CONTAINERS,
-            "created_at": "since",
-            "changed_at": "since",
-        },
-    ),
-    (ActiveGeneration, GenerationPeriod, {"id": "1", "name": "name"}),
+    (Entity, EntityPeriod, {"id": "entity", "created_at": "since", "changed_at": "since"}),
+    (ActiveGeneration, GenerationPeriod, {"id": "1"}),
 )
 
 
@@ -198,8 +152,9 @@ def view_statements(revision: int) -> Iterator[str]:
     """Yield the statements that create the views of the state after the journal line `revision`."""
     quote = connection.ops.quote_name
     for table, periods, columns in _SOURCES:
+        sources = {field.name: field.name for field in periods._meta.concrete_fields} | columns
         selected = ", ".join(
-            f"{_expression(field, columns.get(field.column))} AS {quote(field.column)}"
+            f"{_expression(field, sources.get(field.name))} AS {quote(field.column)}"
             for field in table._meta.concrete_fields
         )
         yield (

@@ -13,7 +13,7 @@ from entities.vocabulary import CONTAINER_KINDS, KINDS
 from grants.bulk_rows import chunks, database_now, insert_rows, reserve_ids, update_rows
 from grants.journal import JournalEntry
 from grants.tenant.reading import Document
-from grants.tenant.report import ENTITIES_ADDED, ENTITIES_CHANGED, ImportRun
+from grants.tenant.report import Counted, ImportRun
 
 ACTIONS: dict[str, str] = {State.LIVE: "register", State.PLANNED: "plan", State.DELETED: "delete"}
 COLUMNS = (
@@ -104,7 +104,7 @@ def _change_existing(
             changes.append(JournalEntry("describe", entity=address, detail=new_description))
         if changes:
             rows.append((new_state, new_description, at, pk))
-            run.report.changes[ENTITIES_CHANGED, f"{new_state} {address.partition(':')[0]}"] += 1
+            run.report.changes[Counted.ENTITIES_CHANGED, f"{new_state} {address.partition(':')[0]}"] += 1
         elif line is not None:
             run.report.unchanged["entities"] += 1
         entries += changes
@@ -126,7 +126,7 @@ def _insert(run: ImportRun, new: list[str], states: dict[str, str], ids: dict[st
     ids.update(zip(new, reserve_ids(Entity, len(new)), strict=True))
     insert_rows(Entity, COLUMNS, [_row(run.document, address, states[address], ids, at) for address in new])
     for address in new:
-        run.report.changes[ENTITIES_ADDED, f"{states[address]} {address.partition(':')[0]}"] += 1
+        run.report.changes[Counted.ENTITIES_ADDED, f"{states[address]} {address.partition(':')[0]}"] += 1
     run.record(
         [
             JournalEntry(ACTIONS[states[address]], entity=address, detail=str(states[address]))

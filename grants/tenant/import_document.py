@@ -26,7 +26,7 @@ from grants.tenant.principals import (
     write_users,
 )
 from grants.tenant.reading import read_document
-from grants.tenant.report import GRANT_PERIODS_REMOVED, GRANTS_ADDED, GRANTS_CHANGED, ImportReport, ImportRun
+from grants.tenant.report import Counted, ImportReport, ImportRun
 from grants.validity import VALIDITY_COLUMNS, Validity, format_time
 
 # With this many changes, outdated planner statistics would slow down other connections.
@@ -115,10 +115,11 @@ def _write_grants(
         ]
     )
     for _, privilege in added.values():
-        report.changes[GRANTS_ADDED, str(privilege)] += 1
+        report.changes[Counted.GRANTS_ADDED, str(privilege)] += 1
     for row, (line, privilege) in changed.items():
         report.changes[
-            GRANTS_CHANGED if line.validity.is_limited else GRANT_PERIODS_REMOVED, str(privilege)
+            Counted.GRANTS_CHANGED if line.validity.is_limited else Counted.GRANT_PERIODS_REMOVED,
+            str(privilege),
         ] += 1
         if not line.validity.is_limited:
             report.warn_of_removed_period(

@@ -19,16 +19,7 @@ from grants.principals.hooks import end_access
 from grants.principals.new_names import invisible_character_fault
 from grants.tenant.lines import GroupLine, UserLine
 from grants.tenant.reading import Document, Fault
-from grants.tenant.report import (
-    GROUPS_ADDED,
-    MEMBER_PERIODS_REMOVED,
-    MEMBERS_ADDED,
-    MEMBERS_CHANGED,
-    MEMBERS_REMOVED,
-    USERS_ADDED,
-    USERS_CHANGED,
-    ImportRun,
-)
+from grants.tenant.report import Counted, ImportRun
 from grants.validity import VALIDITY_COLUMNS, Validity
 
 NO_LIMITS = Validity()
@@ -147,7 +138,7 @@ def write_users(run: ImportRun) -> dict[str, int]:
         )
         ids.update((user.username, user.pk) for user in rows)
         statuses = ["active" if user.is_active else "inactive" for user in rows]
-        run.report.changes.update((USERS_ADDED, status) for status in statuses)
+        run.report.changes.update((Counted.USERS_ADDED, status) for status in statuses)
         run.record(
             [
                 JournalEntry("user-add", principal=str(user), detail="" if user.is_active else "inactive")
@@ -176,7 +167,7 @@ def _update_users(run: ImportRun, stored: dict[str, list]) -> None:
         elif line is not None:
             run.report.unchanged["users"] += 1
         entries += changes
-    run.report.changes[USERS_CHANGED, ""] += len(rows)
+    run.report.changes[Counted.USERS_CHANGED, ""] += len(rows)
     update_rows(User, ("is_active", "email", "is_principal"), rows)
     run.record([*entries, *end_access(switched)])
 
@@ -190,7 +181,7 @@ def write_groups(run: ImportRun) -> dict[str, int]:
         new = Group.objects.bulk_create(Group(name=name) for name in chunk if name not in stored)
         ids.update(stored | {group.name: group.pk for group in new})
         run.record([JournalEntry("group-add", f"group:{group.name}") for group in new])
-        run.report.changes[GROUPS_ADDED, ""] += len(new)
+        run.report.changes[Counted.GROUPS_ADDED, ""] += len(new)
         run.report.unchanged["groups"] += len(stored.keys() & listed.keys())
     return ids
 
@@ -231,17 +222,17 @@ def write_members(run: ImportRun, users: dict[str, int], groups: dict[str, int])
                 *(_member_change("member-remove", *pair) for pair in removed),
             ]
         )
-        report.changes[MEMBERS_ADDED, ""] += len(added)
+        report.changes[Counted.MEMBERS_ADDED, ""] += len(added)
         for group, user in changed:
             is_limited = listed[group, user].is_limited
-            report.changes[MEMBERS_CHANGED if is_limited else MEMBER_PERIODS_REMOVED, ""] += 1
+            report.changes[Counted.MEMBERS_CHANGED if is_limited else Counted.MEMBER_PERIODS_REMOVED, ""] += 1
             if not is_limited:
                 report.warn_of_removed_period(
                     run.document.groups[group].line,
                     f"`user:{user}` in `group:{group}`",
                     existing[group, user][1],
                 )
-        report.changes[MEMBERS_REMOVED, ""] += len(removed)
+        report.changes[Counted.MEMBERS_REMOVED, ""] += len(removed)
         report.unchanged["members"] += len(listed) - len(added) - len(changed)
 
 

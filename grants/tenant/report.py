@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from grants.journal import Author, JournalEntry, append_to_journal
 from grants.models import JournalHead
@@ -10,37 +11,29 @@ from grants.validity import Validity
 
 MAX_WARNINGS_SHOWN = 20
 
-ENTITIES_ADDED, ENTITIES_CHANGED = "entities added", "entities changed"
-USERS_ADDED, USERS_CHANGED = "users added", "users changed"
-GROUPS_ADDED = "groups added"
-MEMBERS_ADDED, MEMBERS_CHANGED, MEMBERS_REMOVED = (
-    "members added",
-    "periods of members changed",
-    "members removed",
-)
-GRANTS_ADDED, GRANTS_CHANGED = "grants added", "periods of grants changed"
-MEMBER_PERIODS_REMOVED, GRANT_PERIODS_REMOVED = "periods of members removed", "periods of grants removed"
-CHANGES = (
-    ENTITIES_ADDED,
-    ENTITIES_CHANGED,
-    USERS_ADDED,
-    USERS_CHANGED,
-    GROUPS_ADDED,
-    MEMBERS_ADDED,
-    MEMBERS_CHANGED,
-    MEMBER_PERIODS_REMOVED,
-    MEMBERS_REMOVED,
-    GRANTS_ADDED,
-    GRANTS_CHANGED,
-    GRANT_PERIODS_REMOVED,
-)
+
+class Counted(StrEnum):
+    """What the report of an import counts, in its order."""
+
+    ENTITIES_ADDED = "entities added"
+    ENTITIES_CHANGED = "entities changed"
+    USERS_ADDED = "users added"
+    USERS_CHANGED = "users changed"
+    GROUPS_ADDED = "groups added"
+    MEMBERS_ADDED = "members added"
+    MEMBERS_CHANGED = "periods of members changed"
+    MEMBER_PERIODS_REMOVED = "periods of members removed"
+    MEMBERS_REMOVED = "members removed"
+    GRANTS_ADDED = "grants added"
+    GRANTS_CHANGED = "periods of grants changed"
+    GRANT_PERIODS_REMOVED = "periods of grants removed"
 
 
 @dataclass(slots=True)
 class ImportReport:
     """The result of an import.
 
-    lines: number of lines that are not blank. changes: counts by (one of CHANGES, detail such as `live
+    lines: number of lines that are not blank. changes: the numbers by (what is counted, detail such as `live
     dataset`).
     unchanged: counts of the entities, users, groups, members and grants that the import did not change.
     removed_periods: the first removed periods, each as a warning; `changes` counts all of them.
@@ -50,7 +43,7 @@ class ImportReport:
     lines: int
     dry_run: bool = False
     revision: int = 0
-    changes: Counter[tuple[str, str]] = field(default_factory=Counter)
+    changes: Counter[tuple[Counted, str]] = field(default_factory=Counter)
     unchanged: Counter[str] = field(default_factory=Counter)
     warnings: list[str] = field(default_factory=list)
     removed_periods: list[str] = field(default_factory=list)
@@ -65,7 +58,7 @@ class ImportReport:
                 f"line {line} has no times, so it {verb} the period of {what}, which counts {period.sentence}"
             )
 
-    def total(self, change: str) -> int:
+    def total(self, change: Counted) -> int:
         return sum(count for (name, _), count in self.changes.items() if name == change)
 
     def __str__(self) -> str:
@@ -77,7 +70,7 @@ class ImportReport:
         verb = "would be " if self.dry_run else ""
         rows = [
             f"  {verb}{name}: {self.total(name):,}{self._breakdown(name)}"
-            for name in CHANGES
+            for name in Counted
             if self.total(name)
         ]
         return "\n".join(
@@ -89,7 +82,7 @@ class ImportReport:
             ]
         )
 
-    def _breakdown(self, change: str) -> str:
+    def _breakdown(self, change: Counted) -> str:
         parts = [
             f"{count:,} {detail}"
             for (name, detail), count in sorted(self.changes.items())
@@ -102,7 +95,7 @@ class ImportReport:
         return [f"  unchanged: {', '.join(parts)}"] if parts else []
 
     def _warning_lines(self) -> list[str]:
-        removed = self.total(GRANT_PERIODS_REMOVED) + self.total(MEMBER_PERIODS_REMOVED)
+        removed = self.total(Counted.GRANT_PERIODS_REMOVED) + self.total(Counted.MEMBER_PERIODS_REMOVED)
         shown = [*self.removed_periods, *self.warnings][:MAX_WARNINGS_SHOWN]
         rest = removed + len(self.warnings) - len(shown)
         more = [f"and {rest:,} more {'warning' if rest == 1 else 'warnings'}"] if rest > 0 else []

@@ -112,7 +112,7 @@ TEXT_FILTERS = ("principal", "namespace", "group", "reviewer")
 WORKING = (CampaignState.PREPARING, CampaignState.FINISHING)
 CANCELLABLE = (CampaignState.PREPARING, CampaignState.OPEN, CampaignState.FAILED)
 SECTION = "review"
-FILE_TYPES = {"csv": "text/csv", "jsonl": "application/x-ndjson"}
+FILE_EXTENSIONS = ("csv", "jsonl")
 
 
 @require_safe
@@ -153,11 +153,11 @@ def review_page(request: HttpRequest, pk: int) -> HttpResponse:
 def review_file(request: HttpRequest, pk: int, extension: str) -> HttpResponse:
     """Stream the items that the account sees and that meet the filter."""
     campaign = review_or_404(request, pk)
-    if extension not in FILE_TYPES:
+    if extension not in FILE_EXTENSIONS:
         raise Http404("there is no such format")
     items = matching_items(visible_items(request.user, campaign), item_filter(request, campaign))
     rows = stream_items(with_current_removal(items, campaign))
-    return items_response(rows, campaign, extension, FILE_TYPES[extension])
+    return items_response(rows, campaign, extension)
 
 
 @require_safe

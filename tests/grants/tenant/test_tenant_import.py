@@ -13,15 +13,7 @@ from grants.journal import Author, current_revision, first_break
 from grants.models import Role, User
 from grants.tenant.import_document import import_tenant
 from grants.tenant.reading import BadTenantDocument
-from grants.tenant.report import (
-    ENTITIES_ADDED,
-    ENTITIES_CHANGED,
-    GRANTS_ADDED,
-    MEMBERS_ADDED,
-    MEMBERS_REMOVED,
-    USERS_ADDED,
-    USERS_CHANGED,
-)
+from grants.tenant.report import Counted
 from tests.support.authors import account, entity_states
 from tests.support.changes import add_user
 from tests.support.tenant_documents import (
@@ -52,10 +44,10 @@ def test_the_example_is_imported_as_entities_users_groups_and_grants():
     }
     assert [line["principal"] for line in export_lines() if line["type"] == "grant"] == ["user:alice"]
     assert (
-        report.total(ENTITIES_ADDED),
-        report.total(USERS_ADDED),
-        report.total(MEMBERS_ADDED),
-        report.total(GRANTS_ADDED),
+        report.total(Counted.ENTITIES_ADDED),
+        report.total(Counted.USERS_ADDED),
+        report.total(Counted.MEMBERS_ADDED),
+        report.total(Counted.GRANTS_ADDED),
     ) == (3, 2, 2, 2)
     assert report.revision == current_revision()
 
@@ -187,7 +179,7 @@ def test_listed_members_replace_the_members():
     before = current_revision()
     report = import_lines(group("g", "eve", "bob"))
     assert set(Group.objects.get(name="g").user_set.values_list("username", flat=True)) == {"bob", "eve"}
-    assert (report.total(MEMBERS_ADDED), report.total(MEMBERS_REMOVED)) == (1, 1)
+    assert (report.total(Counted.MEMBERS_ADDED), report.total(Counted.MEMBERS_REMOVED)) == (1, 1)
     assert [line[:2] + line[4:5] for line in journal_entries(before)] == [
         ("member-add", "user:eve", "group:g"),
         ("member-remove", "user:ada", "group:g"),
@@ -207,7 +199,7 @@ def test_a_grant_line_adds_privileges_and_removes_none():
         (["ADMIN"], "more"),
         (["READ", "WRITE"], "quarterly close"),
     ]
-    assert (report.total(GRANTS_ADDED), report.unchanged["grants"]) == (1, 1)
+    assert (report.total(Counted.GRANTS_ADDED), report.unchanged["grants"]) == (1, 1)
 
 
 def test_two_lines_about_the_same_grant_are_merged_with_the_first_reason():
@@ -220,7 +212,7 @@ def test_two_lines_about_the_same_grant_are_merged_with_the_first_reason():
         (["READ"], "first"),
         (["WRITE"], "second"),
     ]
-    assert report.total(GRANTS_ADDED) == 2
+    assert report.total(Counted.GRANTS_ADDED) == 2
 
 
 def test_the_kind_of_an_address_is_case_insensitive():
@@ -240,7 +232,7 @@ def test_a_planned_container_becomes_live_if_a_later_document_lists_a_live_entit
         "namespace:a": "live",
         "dataset:a.x": "live",
     }
-    assert report.total(ENTITIES_CHANGED) == 2
+    assert report.total(Counted.ENTITIES_CHANGED) == 2
     assert not import_lines(entity("dataset:a.x", "live")).changes
     import_lines(entity("namespace:a", "deleted"))
     assert import_lines(entity("dataset:a.y")).warnings
@@ -280,7 +272,7 @@ def test_an_import_never_changes_the_role_or_the_password_of_an_account():
         "root@example.com",
         True,
     )
-    assert report.total(USERS_CHANGED) == 1
+    assert report.total(Counted.USERS_CHANGED) == 1
     assert [line[:2] for line in journal_entries()] == [
         ("user-change", "user:root"),
         ("principal-add", "user:root"),
