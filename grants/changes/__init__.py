@@ -11,17 +11,20 @@ from grants.changes.entities import describe_entity
 from grants.changes.grants import StoredRow, existing_grants, first_misplaced_grant, insert_grant_rows
 from grants.changes.memberships import changed_members, existing_memberships, remove_all_memberships
 from grants.changes.period_lines import EXPIRE_ACTION, write_period_lines
-from grants.changes.previews import Preview, compute_change_effect, newest_change_job, preview
 from grants.changes.services import (
+    Preview,
     Shown,
     apply,
     can_make,
     capability_to_make,
     check_shown,
+    compute_change_effect,
+    newest_change_job,
+    preview,
     request_change_effect,
+    validated_principals,
     write_changes,
 )
-from grants.changes.validation import validated_principals
 from grants.outcomes import Outcome
 
 __all__ = [

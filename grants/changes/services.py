@@ -1,16 +1,24 @@
-"""Make a change set: all of its changes or none, in one transaction with their journal lines.
+"""Validate a change set, show its effect, and make it: all of its changes or none, in one transaction with their
+journal lines.
 
 INVARIANT: no change of a form has an effect that the form did not show.
 """
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
 from typing import Any, cast
 
+from django.contrib.auth.models import Group
 from django.db import transaction
+from django.utils import timezone
 
-from grants.active_generation import write_active_generation
+from entities.services import instance_fault
+from grants.active_generation import active_generation, write_active_generation
+from grants.administrators import Strandings
 from grants.authority.delegation import BY_DELEGATION
 from grants.authority.four_eyes import check_direct_change
 from grants.authority.rights import check_delegated_changes
@@ -24,6 +32,7 @@ from grants.change_set import (
     Delete,
     Grant,
     Join,
+    Key,
     Leave,
     MakePrincipal,
     Recreate,
@@ -31,20 +40,198 @@ from grants.change_set import (
     RemovePrincipal,
     Revoke,
     UnknownChange,
+    as_text,
+    change_from_text,
+    principals_of,
 )
 from grants.changes.entities import write_deletion, write_live_state
 from grants.changes.grants import write_grants
 from grants.changes.memberships import write_memberships
-from grants.changes.previews import effect_job_options, preview
 from grants.changes.principals import write_activation, write_principal, write_removal
-from grants.changes.validation import validated_principals
-from grants.effects.large import CHANGE_EFFECT, request_effect
-from grants.errors import EffectChanged, EffectNotShown, StaleBase
+from grants.effects.changes import EffectChange, evaluable_changes
+from grants.effects.consequences import Consequences, consequences_of
+from grants.effects.effect import TOO_LARGE, KnownEffect, effect_of
+from grants.effects.large import (
+    CHANGE_EFFECT,
+    compute_effect,
+    newest_effect_job,
+    request_effect,
+    stored_effect,
+)
+from grants.errors import (
+    ChangeRefused,
+    EffectChanged,
+    EffectNotShown,
+    EffectTooLarge,
+    GrantError,
+    RefusedChange,
+    StaleBase,
+)
 from grants.grant_attributes import GrantAttributes
+from grants.jobs import JobContext, JobFailed, JobResult
 from grants.journal import Author
 from grants.models import Job, JournalHead, User
 from grants.outcomes import Outcome, joint_outcome
+from grants.policies.policy import Generation
+from grants.principal_names import format_principal, name_fault, principals_by_name
 from grants.roles.capabilities import Capability
+from grants.validity import ValidityError
+
+
+@dataclass(frozen=True)
+class Preview:
+    """A change set with its effect in a generation.
+
+    effect: None if it is not known, because it is too large to be computed at once, and no job computed it
+    for the current data.
+    too_large: why it could not be computed at once; None if it was.
+    """
+
+    change_set: ChangeSet
+    generation: str
+    effect: KnownEffect | None
+    too_large: EffectTooLarge | None = None
+
+    @cached_property
+    def consequences(self) -> Consequences:
+        """The leftover grants, sessions and tokens. Runs the queries of `consequences_of`."""
+        return consequences_of(self.change_set)
+
+    @property
+    def strandings(self) -> Strandings | None:
+        """The entities that the changes leave with fewer than two administrators; None if they are not known."""
+        return self.effect.strandings if self.effect else None
+
+    @property
+    def digest(self) -> str:
+        return self.effect.digest if self.effect else TOO_LARGE
+
+    @property
+    def is_obvious(self) -> bool:
+        """Whether the changes need no preview: nothing is beyond their purpose, and no new member gains
+        anything.
+        """
+        if self.effect is None or any(effect.tally.beyond for effect in self.effect.times or [self.effect]):
+            return False
+        return not self.effect.has_effect or not any(isinstance(change, Join) for change in self.change_set)
+
+
+def preview(change_set: ChangeSet, generation: Generation | None = None) -> Preview:
+    """Return changes that are not made yet with their effect. generation: by default, the active one.
+
+    The queries are those of `evaluable_changes` and `effect_of`, and one for the active generation.
+    """
+    rules = generation or active_generation()
+    try:
+        return Preview(change_set, rules.name, effect_of(evaluable_changes(change_set), rules))
+    except EffectTooLarge as error:
+        return Preview(
+            change_set, rules.name, stored_effect(newest_change_job(change_set, rules.name)), error
+        )
+
+
+def newest_change_job(change_set: ChangeSet, generation: str) -> Job | None:
+    """Return the newest job for the effect of changes in a generation. Runs two queries."""
+    return newest_effect_job(CHANGE_EFFECT, effect_job_options(change_set, generation))
+
+
+def compute_change_effect(context: JobContext) -> JobResult:
+    """Compute the effect of the changes that a job names."""
+    options = context.job.options
+
+    def read_changes() -> list[EffectChange]:
+        if active_generation().name != options["active"]:
+            raise JobFailed("another generation was activated in the meantime")
+        texts = options["changes"].split("\n")
+        try:
+            return evaluable_changes(map(change_from_text, texts), is_limited=False)
+        except UnknownChange as error:
+            raise JobFailed(str(error)) from error
+
+    return compute_effect(context, read_changes, counts_strandings=True)
+
+
+def effect_job_options(change_set: ChangeSet, generation: str) -> dict[str, str]:
+    """Return the options of the job. The active generation decides whether a deletion removes grants, and what
+    a creator receives. Runs one query.
+    """
+    return {
+        "changes": "\n".join(change_set.texts),
+        "generation": generation,
+        "active": active_generation().name,
+    }
+
+
+def validated_principals(
+    changes: Iterable[Change], *, allows_past_end: bool = False
+) -> dict[str, User | Group]:
+    """Return the principals of grants, revocations, memberships and activations, by written name.
+
+    allows_past_end: accept periods that have ended, to restore a state. Raise ChangeRefused with all invalid
+    changes. Runs two queries for every `ROWS_PER_STATEMENT` principals.
+    """
+    now = None if allows_past_end else timezone.now()
+    positions: dict[Key | str, tuple[str, int]] = {}
+    valid: list[tuple[tuple[str, int], Change]] = []
+    errors, counts = [], Counter[str]()
+    for change in changes:
+        position = change.verb, counts[change.verb]
+        counts[change.verb] += 1
+        try:
+            _check(change, now)
+        except ValidityError as error:
+            errors.append(RefusedChange(*position, f"`{error.field}`: {error}"))
+            continue
+        except GrantError as error:
+            errors.append(RefusedChange(*position, str(error)))
+            continue
+        first = positions.setdefault(_subject(change), position)
+        if first == position:
+            valid.append((position, change))
+        else:
+            message = f"{_text(change)} repeats {first[0]}[{first[1]}]: keep one of the two"
+            errors.append(RefusedChange(*position, message))
+    principals = principals_by_name({name for _, change in valid for name in principals_of(change)})
+    for position, change in valid:
+        if unknown := next((name for name in principals_of(change) if name not in principals), ""):
+            message = f"{unknown} does not exist: add it first, or correct the name"
+            errors.append(RefusedChange(*position, message, unknown.partition(":")[0]))
+    if errors:
+        # all grants before all revocations, each in the order of the request
+        errors.sort(key=lambda error: (error.verb, error.index))
+        raise ChangeRefused(errors, is_single=counts.total() == 1)
+    return principals
+
+
+def _check(change: Change, now: datetime | None) -> None:
+    """Raise GrantError if the change is invalid by itself."""
+    match change:
+        case Grant() | Revoke():
+            format_principal(change.principal)
+            if fault := instance_fault(change.address):
+                raise GrantError(fault)
+        case Join() | Leave():
+            if fault := name_fault(change.user) or name_fault(change.group):
+                raise GrantError(fault)
+        case Activate(user) | Deactivate(user):
+            if fault := name_fault(user):
+                raise GrantError(fault)
+    if isinstance(change, Grant | Join) and now is not None:
+        change.validity.check_not_over(now)
+
+
+def _subject(change: Change) -> Key | str:
+    """Return what two changes of one set may not share."""
+    match change:
+        case Grant() | Revoke() | Join() | Leave():
+            return change.key
+        case Activate(user) | Deactivate(user):
+            return user
+    return as_text(change)
+
+
+def _text(change: Change) -> str:
+    return f"user:{change.user}" if isinstance(change, Activate | Deactivate) else str(change)
 
 
 @dataclass(frozen=True, slots=True)

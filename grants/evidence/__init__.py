@@ -6,8 +6,14 @@ This package contains periods of revisions and the access in them. The tables of
 """
 
 from grants.evidence.access_rows import AccessPeriods, AccessRow, access_periods, active_generations
-from grants.evidence.bundle import BundleError, verify_bundle, write_bundle
-from grants.evidence.contents import CONTAINERS, content_count, contents_of
+from grants.evidence.bundle import (
+    CONTAINERS,
+    BundleError,
+    content_count,
+    contents_of,
+    verify_bundle,
+    write_bundle,
+)
 from grants.evidence.holdings import read_users
 from grants.evidence.signing import known_public_keys, public_key
 from grants.evidence.timeline import BoundaryLine, ExistencePeriod, HeldPeriod

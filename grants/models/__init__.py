@@ -6,7 +6,6 @@ package, except those of the history and of reviews.
 
 from grants.models import history, reviews  # noqa: F401, Django reads the models of an app from this package
 from grants.models.break_glass import BreakGlassUse
-from grants.models.delegation import StoredDelegationLimits
 from grants.models.grants import (
     GRANT_SOURCES,
     GROUP,
@@ -56,7 +55,7 @@ from grants.models.requests import (
     RequestEventKind,
     RequestState,
 )
-from grants.models.stewards import NamespaceSteward
+from grants.models.stewards import NamespaceSteward, StoredDelegationLimits
 from grants.roles.capabilities import Role
 
 __all__ = [

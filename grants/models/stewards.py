@@ -1,4 +1,7 @@
-"""The model of data stewards. `grants.stewards` is its only writer."""
+"""The models of data stewards and of the limits of delegation.
+
+`grants.stewards` and `grants.authority.limits` are their only writers.
+"""
 
 from django.db import models
 from django.db.models import Q
@@ -40,3 +43,23 @@ class NamespaceSteward(models.Model):
     def principal(self) -> str:
         """The steward, written `user:NAME` or `group:NAME`."""
         return f"user:{self.user.username}" if self.user else f"group:{self.group.name}"
+
+
+class StoredDelegationLimits(models.Model):
+    """The limits that administrators set for delegation, in the row 1. Without a row, those of the settings
+    apply.
+
+    privileges: names. kinds: names, or null for all. max_days: 0 for no limit. The settings limit all of them
+    when they are read.
+    """
+
+    privileges = models.JSONField()
+    kinds = models.JSONField(null=True)
+    max_days = models.PositiveIntegerField()
+
+    class Meta:
+        default_permissions = ()
+        constraints = [models.CheckConstraint(condition=models.Q(pk=1), name="one_row_of_delegation_limits")]
+
+    def __str__(self):
+        return "limits of delegation"

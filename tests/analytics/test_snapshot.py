@@ -10,7 +10,6 @@ import pytest
 from django.db import connections, transaction
 
 from analytics.models import StorageIdentity
-from analytics.snapshots import parquet
 from analytics.snapshots import snapshot as snapshots
 from analytics.snapshots.snapshot import lease_snapshot
 from analytics.storage import spark_uri, storage_path
@@ -117,8 +116,8 @@ def test_the_isolation_level_is_restored_after_a_snapshot():
 
 
 def test_large_tables_are_written_as_several_files(monkeypatch):
-    monkeypatch.setattr(parquet, "ROWS_PER_GROUP", 10)
-    monkeypatch.setattr(parquet, "ROWS_PER_FILE", 20)
+    monkeypatch.setattr("analytics.snapshots.snapshot.ROWS_PER_GROUP", 10)
+    monkeypatch.setattr("analytics.snapshots.snapshot.ROWS_PER_FILE", 20)
     User.objects.bulk_create(User(username=f"user {number}") for number in range(45))
     with lease_snapshot() as snapshot:
         files = ds.dataset(f"{snapshot.path}/users", format="parquet").files

@@ -12,7 +12,7 @@ from pyarrow._fs import _MockFileSystem
 from analytics import manifests
 from analytics.manifests import MANIFEST_NAME
 from analytics.models import AnalysisRun
-from analytics.snapshots import manifest, snapshot
+from analytics.snapshots import snapshot
 from analytics.snapshots.snapshot import delete_old_snapshots, lease_snapshot
 from analytics.storage import StorageError, storage_root
 from grants.jobs import run_job
@@ -104,7 +104,7 @@ def test_a_snapshot_without_a_manifest_is_incomplete():
 
 def test_a_snapshot_of_another_schema_version_is_not_used(monkeypatch):
     first = take_snapshot()
-    monkeypatch.setattr(manifest, "SCHEMA_VERSION", "2-other")
+    monkeypatch.setattr(snapshot, "SCHEMA_VERSION", "2-other")
     second = take_snapshot()
     assert (
         second.path != first.path
@@ -198,8 +198,8 @@ def test_snapshots_of_other_file_systems_are_verified_too():
     files.create_dir("bucket/id/revision=1/users")
     with files.open_output_stream("bucket/id/revision=1/users/part-00000.parquet") as file:
         file.write(b"rows")
-    written = manifest.write_snapshot_manifest(files, "bucket/id/revision=1", 1, ["users/part-00000.parquet"])
-    assert manifest.verified_files(files, "bucket/id/revision=1", 1) == written
+    written = snapshot.write_snapshot_manifest(files, "bucket/id/revision=1", 1, ["users/part-00000.parquet"])
+    assert snapshot.verified_files(files, "bucket/id/revision=1", 1) == written
     files.delete_file("bucket/id/revision=1/users/part-00000.parquet")
     with pytest.raises(manifests.ManifestError, match="users/part-00000.parquet is missing"):
-        manifest.verified_files(files, "bucket/id/revision=1", 1)
+        snapshot.verified_files(files, "bucket/id/revision=1", 1)

@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from analytics.models import AnalysisRun
-from analytics.runs.failure import failure_message
+from analytics.runs.execution import failure_message
 from analytics.storage import (
     StorageError,
     shown_uri,

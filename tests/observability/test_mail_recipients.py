@@ -6,7 +6,7 @@ An administrator could otherwise suppress the announcement of break-glass access
 import pytest
 
 from authzconsole.mail import send_break_glass_mail, send_due_mail
-from authzconsole.reviews.reminders import remind_reviewers
+from authzconsole.reviews.execution import remind_reviewers
 from grants.authority.break_glass import start_break_glass
 from grants.journal import Author
 from grants.models import Role, User

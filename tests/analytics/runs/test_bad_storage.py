@@ -9,7 +9,7 @@ import pytest
 from django.db import OperationalError, connection
 
 from analytics.models import AnalysisRun
-from analytics.runs.failure import failure_message
+from analytics.runs.execution import failure_message
 from authzconsole.ops import ROOT
 from grants.jobs import run_job
 from grants.models import JobState

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from analytics.runs.failure import failure_message
+from analytics.runs.execution import failure_message
 from analytics.spark.session import LaunchedJava, SparkKilled
 from authzconsole.ops import ROOT
 

@@ -12,7 +12,7 @@ from authzconsole.common.request_body import MAX_BODY_BYTES, MAX_DOCUMENT_CHARAC
 from authzconsole.models import Webhook
 from authzconsole.rest.openapi import document
 from grants.models import AccessRequest, BreakGlassUse, Plan
-from grants.models.reviews.campaigns import Campaign, CampaignState
+from grants.models.reviews import Campaign, CampaignState
 from tests.support.authors import account
 from tests.support.cast import create_sample_tenant
 from tests.support.changes import bearer, create_plan_from_changes

@@ -15,7 +15,7 @@ from authzconsole.evidence.services import delete_old_evidence
 from authzconsole.models import Evidence, SecurityEvent
 from entities.address import parse_address
 from grants.evidence.access_rows import access_periods
-from grants.evidence.contents import contents_of
+from grants.evidence.bundle import contents_of
 from grants.evidence.signing import public_key
 from grants.journal import Author, current_head, current_revision
 from grants.models import Job

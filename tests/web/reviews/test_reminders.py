@@ -60,7 +60,7 @@ def test_a_mail_server_that_fails_does_not_stop_a_review(number, settings, monke
     def fail(*args, **kwargs):
         raise ConnectionRefusedError
 
-    monkeypatch.setattr("authzconsole.reviews.reminders.EmailMessage.send", fail)
+    monkeypatch.setattr("authzconsole.reviews.execution.EmailMessage.send", fail)
     execute_preparation(number=number)
     assert Campaign.objects.get().is_open
 

@@ -4,8 +4,7 @@ import io
 
 import pytest
 
-from authzconsole.reviews.bundle import CSV_NAME, GONE_NAME, campaign_summary
-from authzconsole.reviews.report_page import write_report
+from authzconsole.reviews.bundle import CSV_NAME, GONE_NAME, campaign_summary, write_report
 from grants.models.reviews import ItemSource, ReviewItem
 from grants.reviews.finishing import figures
 from tests.grants.reviews.support import open_campaign
@@ -20,7 +19,7 @@ def report_of(campaign) -> str:
 
 
 def test_a_report_has_every_section_and_names_the_file_with_further_items(cast, monkeypatch):
-    monkeypatch.setattr("authzconsole.reviews.report_page.MAX_ITEMS_OF_SECTION", 1)
+    monkeypatch.setattr("authzconsole.reviews.bundle.MAX_ITEMS_OF_SECTION", 1)
     first = open_campaign(scope={"namespace": "sales"})
     review = open_campaign(title="Review of <sales>", description="Keep what is used", scope={"user": "dee"})
     review.previous = first
