@@ -50,7 +50,7 @@ REQUEST_MAX_PER_DAY = env.int("REQUEST_MAX_PER_DAY", default=200)
 JOURNAL_KEYS = env.list("JOURNAL_KEYS", default=[]) or listed_keys(
     stored_secret("journal_keys", "the console is read-only until the journal is sealed again")
 )
-# places of the head of the journal outside the database; see grants/verification/anchor_places.py
+# places of the head of the journal outside the database; see grants/verification/anchor.py
 JOURNAL_ANCHOR = env.list("JOURNAL_ANCHOR", default=[])
 
 # Four eyes: the changes that one person may not make alone; see grants/authority/four_eyes.py.

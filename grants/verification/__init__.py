@@ -2,8 +2,7 @@
 outside the database.
 """
 
-from grants.verification.anchor import anchor_journal, anchored_revision
-from grants.verification.anchor_places import AnchorError, anchor_place
+from grants.verification.anchor import AnchorError, anchor_journal, anchor_place, anchored_revision
 from grants.verification.facts import (
     APP_TITLE,
     CODES_TITLE,

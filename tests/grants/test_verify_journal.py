@@ -40,8 +40,7 @@ from grants.principals.renaming import rename_group
 from grants.principals.services import set_user_role
 from grants.requests.approvers import set_namespace_approvers
 from grants.tenant.import_document import import_tenant
-from grants.verification.anchor import anchor_journal
-from grants.verification.anchor_places import AnchorError
+from grants.verification.anchor import AnchorError, anchor_journal
 from tests.support.authors import account
 from tests.support.changes import (
     activate_generation,
