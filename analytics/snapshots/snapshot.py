@@ -17,11 +17,11 @@ import hashlib
 import io
 import logging
 import secrets
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
-from itertools import chain, islice
+from itertools import islice
 
 import psycopg
 import pyarrow as pa
@@ -87,25 +87,28 @@ def write_rows(
     Return the paths of the files within `folder`.
     """
     filesystem.create_dir(f"{folder}/{name}")
-    batches = chain.from_iterable(_batches(rows, schema) for rows in parts)
     paths: list[str] = []
-    batch = next(batches, None)
-    while batch is not None or not paths:
-        paths.append(f"{name}/part-{len(paths):05}.parquet")
-        rows_in_file = 0
-        with pq.ParquetWriter(
-            f"{folder}/{paths[-1]}", schema, filesystem=filesystem, compression="zstd"
-        ) as writer:
-            while batch is not None and rows_in_file < ROWS_PER_FILE:
-                check()
-                writer.write_batch(batch.cast(schema))
-                rows_in_file += batch.num_rows
-                batch = next(batches, None)
+    # an error ends the COPY at once, because the connection is locked until then, and its transaction is rolled back
+    with closing(_batches(parts, schema)) as batches:
+        batch = next(batches, None)
+        while batch is not None or not paths:
+            paths.append(f"{name}/part-{len(paths):05}.parquet")
+            rows_in_file = 0
+            with pq.ParquetWriter(
+                f"{folder}/{paths[-1]}", schema, filesystem=filesystem, compression="zstd"
+            ) as writer:
+                while batch is not None and rows_in_file < ROWS_PER_FILE:
+                    check()
+                    writer.write_batch(batch.cast(schema))
+                    rows_in_file += batch.num_rows
+                    batch = next(batches, None)
     return paths
 
 
-def _batches(rows: QuerySet, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    return _copy_batches(rows, schema) if connection.vendor == "postgresql" else _fetch_batches(rows, schema)
+def _batches(parts: Iterable[QuerySet], schema: pa.Schema) -> Generator[pa.RecordBatch, None, None]:
+    read = _copy_batches if connection.vendor == "postgresql" else _fetch_batches
+    for rows in parts:
+        yield from read(rows, schema)
 
 
 def _fetch_batches(rows: QuerySet, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
