@@ -15,7 +15,7 @@ def spark_hint() -> str:
 
 
 @job_type(*ANALYSES, timeout_hint=spark_hint)
-def execute_run(context: JobContext) -> JobResult:
+def run_analysis(context: JobContext) -> JobResult:
     # imported here because it loads PySpark, which only the worker needs
     from analytics.runs.execution import execute_run
 

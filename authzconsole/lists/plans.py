@@ -14,8 +14,8 @@ from authzconsole.lists.base import List, NumberedList
 from authzconsole.lists.grants import PRIVILEGES
 from grants.effects.effect import RowFilter
 from grants.models import GRANT_VERBS, Plan, PlanItem, PlanState, PlanVerb
+from grants.plans.counts import PrincipalEffects, Tally, plan_counts
 from grants.plans.create import PlanOrigin
-from grants.plans.effect import PrincipalEffects, Tally, plan_counts
 from grants.plans.regrants.kept_not import kept_not_of_plan
 from grants.plans.staleness import invalidating_line, line_summary
 from grants.plans.stranding import stranded_entities

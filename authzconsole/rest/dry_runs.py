@@ -24,7 +24,7 @@ from grants.effects.effect import KnownEffect, summary_of
 from grants.effects.strandings import strandings_of
 from grants.errors import EffectChanged
 from grants.journal import current_revision, lock_journal
-from grants.plans.effect import VERB_COUNTS
+from grants.plans.counts import VERB_COUNTS
 from grants.policies.times import format_time
 from grants.validity import at_time
 

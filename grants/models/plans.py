@@ -41,7 +41,7 @@ class Plan(models.Model):
         (grants.authority.persons).
     revision: the newest revision when the plan was applied.
     effect: the counts of the changes, computed when the plan is created and again when it is applied
-    (grants.plans.effect).
+    (grants.plans.counts).
     """
 
     title = models.CharField(max_length=300)

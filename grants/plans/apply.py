@@ -13,8 +13,8 @@ from grants.errors import ChangeRefused, PlanError, PrincipalError, StalePlan
 from grants.grant_attributes import GrantAttributes
 from grants.journal import Author, JournalEntry, append_to_journal
 from grants.models import JournalHead, Plan, PlanItem, PlanState, PlanVerb
+from grants.plans.counts import VERB_COUNTS, PrincipalEffects, change_count, changing_items
 from grants.plans.create import PlanDraft, PlanOrigin, plan_source
-from grants.plans.effect import VERB_COUNTS, PrincipalEffects, change_count, changing_items
 from grants.plans.items import change_of_item
 from grants.plans.permission_effect import check_effect
 from grants.plans.staleness import invalidating_line, line_summary

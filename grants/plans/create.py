@@ -26,7 +26,7 @@ from grants.changes import existing_grants, existing_memberships
 from grants.errors import PlanError
 from grants.journal import Author, current_revision
 from grants.models import Plan, PlanBreadth, PlanItem, User, permission_ids
-from grants.plans.effect import VERB_COUNTS, revision_before
+from grants.plans.counts import VERB_COUNTS, revision_before
 from grants.plans.stranding import delete_restored_strandings, store_strandings
 from grants.principal_names import parse_principal, principals_by_name
 from grants.validity import VALIDITY_COLUMNS, Validity, time_in_words

@@ -22,7 +22,7 @@ from authzconsole.web.shared.rendering import render_page
 from grants.journal import ACTIONS, current_head, read_only_reason, verify_part
 from grants.journal_keys import journal_keys
 from grants.models import JournalLine, Plan, User
-from grants.plans.effect import change_count, plan_counts
+from grants.plans.counts import change_count, plan_counts
 
 MAX_LINES_SHOWN = 20
 # their detail starts with the plan; memberships that a plan changes have the group there, and are not folded

@@ -47,8 +47,8 @@ from grants.effects.large import stored_effect
 from grants.errors import EffectTooLarge, PlanError, StaleBase
 from grants.models import Plan, PlanState
 from grants.plans.apply import apply_plan, discard_plan, inverse_plan
+from grants.plans.counts import PrincipalEffect, PrincipalEffects, Tally, change_count, plan_counts
 from grants.plans.create import PlanOrigin
-from grants.plans.effect import PrincipalEffect, PrincipalEffects, Tally, change_count, plan_counts
 from grants.plans.permission_effect import (
     generation_of_plan,
     newest_plan_job,

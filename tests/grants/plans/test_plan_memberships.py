@@ -7,7 +7,7 @@ from grants.change_set import Join, Leave
 from grants.errors import ChangeRefused, PlanError, StalePlan
 from grants.journal import current_revision
 from grants.models import Plan, User
-from grants.plans.effect import PrincipalEffects
+from grants.plans.counts import PrincipalEffects
 from tests.support.authors import account, all_grants, lines_after
 from tests.support.changes import (
     add_member,

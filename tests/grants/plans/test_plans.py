@@ -14,7 +14,7 @@ from grants.changes.entities import describe_entity
 from grants.errors import GrantError, NotAdministrator, PlanError, StaleBase
 from grants.journal import Author, current_revision, first_break
 from grants.models import Plan, PlanState, User
-from grants.plans.effect import PrincipalEffects, changing_items
+from grants.plans.counts import PrincipalEffects, changing_items
 from grants.plans.renew import SOURCES
 from grants.plans.sources.answer import answer_plan
 from grants.plans.sources.change_file import file_plan

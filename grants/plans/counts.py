@@ -1,4 +1,4 @@
-"""Read the effect of a plan: the counts stored with the plan, and the effect on each principal.
+"""Read the counts of a plan: those stored with the plan, and those of each principal.
 
 `Plan.effect` stores the counts, so the cost of showing a plan does not depend on its size:
 
