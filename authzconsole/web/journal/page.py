@@ -139,12 +139,14 @@ class JournalPage(ListPage):
     def is_folded(self) -> bool:
         return not self.form.texts and self.request.GET.get("lines") != "all"
 
+    @cached_property
+    def search(self) -> SearchWindow | None:
+        """The lines in which a text is searched; None without a text, or with an invalid filter."""
+        if "text" not in self.form.texts or not self.form.is_valid():
+            return None
+        return _search_window(self.request, self.form, self.form.filtered_list(self.request.user).rows())
+
     def page(self, rows: QuerySet, order: tuple[str, ...]) -> Page:
-        self.search = (
-            _search_window(self.request, self.form, rows)
-            if "text" in self.form.texts and self.form.is_valid()
-            else None
-        )
         if self.search is not None:
             rows = self.search.rows
         elif self.is_folded:
