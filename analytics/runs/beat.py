@@ -6,7 +6,7 @@ from grants.jobs import announce_scheduler
 
 
 class Scheduler(beat.Scheduler):
-    """A scheduler for the tasks of the settings, without a file or table of its own.
+    """A scheduler that reads its tasks from the settings and stores nothing.
 
     Every task is due at the start, because it is not known when it was sent last.
     """

@@ -106,7 +106,7 @@ def request_scheduled_runs() -> list[AnalysisRun]:
 
 
 def _due_schedules() -> list[Schedule]:
-    """Return the schedules whose newest moment needs a run."""
+    """Return the schedules that need a run for their newest moment."""
     return [
         schedule
         for schedule in Schedule.objects.filter(is_on=True).order_by("pk")

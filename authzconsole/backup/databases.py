@@ -18,7 +18,7 @@ _STATE_QUERIES = (
     "SELECT app, name FROM django_migrations ORDER BY app, name",
     "SELECT revision FROM grants_journalhead",
 )
-# apps of earlier versions, whose migrations are still recorded
+# apps of earlier versions: their migrations are still recorded
 _FORMER_APPS = {"django_celery_beat"}
 _DATA_TABLES = ("grants_journalline", "entities_entity", "grants_user", "grants_usergrant")
 # libpq reads these variables, so that no password is in the list of processes. The connection string of psycopg is

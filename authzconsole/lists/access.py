@@ -281,11 +281,11 @@ class WhoCan(AccessRows):
             position, people = (kind, key, user), self.access.people(Address(kind, key))
             if operation is not None:
                 (access,) = access_of_users([user], people.address, self.generation, people.operations)
-                others = self._permitted([(people.address, people.matching(access))])
+                others = self._permissions_of([(people.address, people.matching(access))])
                 rows += [row for row in others if row.operation > operation]
         while len(rows) <= max_rows:
             page = self.access.page(position, max(10, max_rows // 4))
-            rows += self._permitted(page.rows)
+            rows += self._permissions_of(page.rows)
             position = page.next_position
             if position is None or not page.rows:
                 break
@@ -295,9 +295,9 @@ class WhoCan(AccessRows):
         return rows, None if position is None else (*position, None)
 
     def permissions(self) -> Iterator[Permission]:
-        return self._permitted(self.access.all_rows(self.rows_per_read), is_complete=True)
+        return self._permissions_of(self.access.all_rows(self.rows_per_read), is_complete=True)
 
-    def _permitted(self, rows: Iterable, *, is_complete: bool = False) -> Iterator[Permission]:
+    def _permissions_of(self, rows: Iterable, *, is_complete: bool = False) -> Iterator[Permission]:
         return (
             Permission(address, operation, self.generation, ways, access.user, is_complete=is_complete)
             for address, access in rows
@@ -345,15 +345,15 @@ class WhatCan(AccessRows):
         address = None
         if after is not None:
             address = Address(after[0], after[1])
-            for row in self._permitted(self.entities.access_to([address])):
+            for row in self._permissions_of(self.entities.access_to([address])):
                 if row.operation > after[2]:
                     yield row
-        yield from self._permitted(self.entities.all_rows(address, entities_per_read))
+        yield from self._permissions_of(self.entities.all_rows(address, entities_per_read))
 
     def permissions(self) -> Iterator[Permission]:
-        return self._permitted(self.entities.all_rows(), is_complete=True)
+        return self._permissions_of(self.entities.all_rows(), is_complete=True)
 
-    def _permitted(self, rows: Iterable, *, is_complete: bool = False) -> Iterator[Permission]:
+    def _permissions_of(self, rows: Iterable, *, is_complete: bool = False) -> Iterator[Permission]:
         return (
             Permission(row.address, operation, self.generation, ways, is_complete=is_complete)
             for row in rows

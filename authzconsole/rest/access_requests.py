@@ -204,7 +204,7 @@ def _grants(proposal: Proposal) -> list[dict]:
     return [{"entity": address, "privilege": privilege} for address, privilege in proposal.grants]
 
 
-def _held(background: PartBackground) -> list[dict]:
+def _held_privileges(background: PartBackground) -> list[dict]:
     return [{"privilege": privilege, "through": through} for privilege, through in background.held.items()]
 
 
@@ -244,7 +244,9 @@ class PartProposalsSerializer(output.Output):
         allow_null=True,
         help_text="`live`, `planned`, `deleted` or `not registered`.",
     )
-    held = HeldSerializer(get=_held, example=[], many=True, help_text="What the subject holds on the entity.")
+    held = HeldSerializer(
+        get=_held_privileges, example=[], many=True, help_text="What the subject holds on the entity."
+    )
     held_nearby = output.Integer(
         source="nearby_count",
         help_text="On how many other entities of the namespace the subject holds something.",
@@ -300,7 +302,7 @@ class ProposalsQuery(StrictSerializer):
 
 
 class SetApproversSerializer(StrictSerializer):
-    """A namespace, and the group whose members decide about requests for it."""
+    """A namespace, and the group that decides about requests for it."""
 
     namespace = AddressText(help_text="The address of a namespace.")
     group = NameText(
@@ -358,7 +360,7 @@ class AccessRequestList(ListEndpoint):
             author=author_of(self.request),
             draft=RequestDraft(data["reason"], wanted, data.get("colleague", ""), end_of(data), subject),
         )
-        return self.created(view_of(created, self.request.user), "access-requests", created.pk)
+        return self.creation_response(view_of(created, self.request.user), "access-requests", created.pk)
 
 
 class AccessRequestDetail(Endpoint):

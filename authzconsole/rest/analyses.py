@@ -245,7 +245,7 @@ class RunList(ListEndpoint):
         run = request_run(
             analysis=data.pop("analysis"), options=data, requested_by=self.request.user, author=self.author
         )
-        return self.created(with_waiting_reason(run), "runs")
+        return self.creation_response(with_waiting_reason(run), "runs")
 
 
 class RunDetail(Endpoint):

@@ -228,7 +228,7 @@ class BreakGlassUseList(ListEndpoint):
         be in BREAK_GLASS_ACCOUNTS. API tokens cannot start it, and it does not apply to them.
         """
         check_recent_authentication(self.request)
-        return self.created(start_break_glass(author=self.author), "break-glass-uses")
+        return self.creation_response(start_break_glass(author=self.author), "break-glass-uses")
 
 
 class BreakGlassDetail(Endpoint):
@@ -341,7 +341,7 @@ class EvidenceRequests(ListEndpoint):
             kind=data.get("kind", ""),
             requested_by=self.request.user,
         )
-        return self.created(evidence, "evidence")
+        return self.creation_response(evidence, "evidence")
 
 
 class EvidenceDetail(Endpoint):

@@ -197,7 +197,7 @@ class UserList(ListEndpoint):
             if data["full_name"]:
                 set_full_name(author=self.author, name=data["name"], full_name=data["full_name"])
             user = User.objects.get(username=data["name"])
-        return self.created(user, "users", user.username)
+        return self.creation_response(user, "users", user.username)
 
 
 class UserDetail(ChangeEndpoint):
@@ -348,7 +348,7 @@ class GroupList(ListEndpoint):
         outcome = add_group(author=self.author, name=data["name"])
         if not outcome.has_changed:
             raise Problem(409, outcome.sentence)
-        return self.created(data, "groups", data["name"])
+        return self.creation_response(data, "groups", data["name"])
 
 
 class ChangedGroupSerializer(ResourceForecastSerializer, GroupSerializer):

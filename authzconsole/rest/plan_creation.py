@@ -141,7 +141,7 @@ class OffBoardingPlans(Endpoint):
             for name, is_inside in (("entity_heirs", False), ("namespace_heirs", True))
         }
         choices = OffBoarding(stranded_heirs=data.pop("stranded_to"), **heirs, **data)
-        return self.created(off_boarding_plan.create(self.author, choices), "plans")
+        return self.creation_response(off_boarding_plan.create(self.author, choices), "plans")
 
 
 class LikePlans(Endpoint):
@@ -156,7 +156,7 @@ class LikePlans(Endpoint):
 
         Adds the memberships and direct grants that only the source has. Returns 409 if there are none.
         """
-        return self.created(like_plan.create(self.author, **self.data), "plans")
+        return self.creation_response(like_plan.create(self.author, **self.data), "plans")
 
 
 class ForManySerializer(PeriodSerializer):
@@ -257,7 +257,7 @@ class PlansForMany(Endpoint):
         else:
             where = {name: data[name] for name in ("within", "kinds", "itself") if name in data}
             plan = subtree_plan.create(author, change=change, **where)
-        return self.created(plan, "plans")
+        return self.creation_response(plan, "plans")
 
 
 class GhostPlans(Endpoint):
@@ -273,7 +273,7 @@ class GhostPlans(Endpoint):
         Revokes every grant on a deleted address. Grants on planned addresses are kept. Returns 409 if
         there are no such grants, or if the plan would be too large.
         """
-        return self.created(ghost_plan.create(self.author, **self.data), "plans")
+        return self.creation_response(ghost_plan.create(self.author, **self.data), "plans")
 
 
 class FilePlans(Endpoint):
@@ -297,7 +297,7 @@ class FilePlans(Endpoint):
             plan = file_plan.create(self.author, raw=data["document"].encode(), title=data["title"])
         except BadChangeFile as error:
             raise Problem(400, str(error), errors=list(map(_fault_as_json, error.faults))) from None
-        return self.created(plan, "plans")
+        return self.creation_response(plan, "plans")
 
 
 def _fault_as_json(fault: Fault) -> dict:
@@ -370,7 +370,7 @@ class CopiedPlans(Endpoint):
         Copies the direct grants of the source that the target does not have. Returns 409 if there is
         nothing to copy.
         """
-        return self.created(copy_plan.create(self.author, **self.data), "plans")
+        return self.creation_response(copy_plan.create(self.author, **self.data), "plans")
 
 
 class ReadinessPlans(Endpoint):
@@ -385,7 +385,7 @@ class ReadinessPlans(Endpoint):
 
         The plan has the smallest set of missing grants. Returns 409 if nothing is missing.
         """
-        return self.created(readiness_plan.create(self.author, **self.data), "plans")
+        return self.creation_response(readiness_plan.create(self.author, **self.data), "plans")
 
 
 class ImpactPlans(Endpoint):
@@ -411,7 +411,7 @@ class ImpactPlans(Endpoint):
         if run is None:
             raise Http404
         try:
-            return self.created(regrant_plan.create(self.author, run=run, **data), "plans")
+            return self.creation_response(regrant_plan.create(self.author, run=run, **data), "plans")
         except ReportChanged:
             raise
         except (AnalysisError, StorageError) as error:

@@ -164,7 +164,7 @@ class PlanList(ListEndpoint):
                 data["title"],
                 data.get("base_revision"),
             )
-        return self.created(plan, "plans")
+        return self.creation_response(plan, "plans")
 
 
 class PlanDetail(Endpoint):
@@ -267,7 +267,7 @@ class PlanInverse(Endpoint):
         to undo. The request has no body.
         """
         self.check_empty_body()
-        return self.created(inverse_plan.create(self.author, self.object.pk), "plans")
+        return self.creation_response(inverse_plan.create(self.author, self.object.pk), "plans")
 
 
 class PlanRenewal(Endpoint):
@@ -285,4 +285,4 @@ class PlanRenewal(Endpoint):
         applied. The request has no body.
         """
         self.check_empty_body()
-        return self.created(renew_plan(author=self.author, plan_id=self.object.pk), "plans")
+        return self.creation_response(renew_plan(author=self.author, plan_id=self.object.pk), "plans")

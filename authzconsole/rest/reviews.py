@@ -222,7 +222,7 @@ class ReviewList(ListEndpoint):
         author = author_of(self.request, data.pop("reason"))
         data["recurrence"] = RECURRENCES[data["recurrence"]].value
         campaign = create_campaign(author=author, options=CampaignOptions(**data))
-        return self.created(_shown(self.request, campaign), "reviews")
+        return self.creation_response(_shown(self.request, campaign), "reviews")
 
 
 class ReviewDetail(Endpoint):

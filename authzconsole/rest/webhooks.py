@@ -145,7 +145,7 @@ class Webhooks(Endpoint):
         check_recent_authentication(self.request)
         data = self.data
         webhook = create_webhook(author=self.author, url=data["url"], actions=data["actions"])
-        return self.created(webhook, "webhooks")
+        return self.creation_response(webhook, "webhooks")
 
 
 class WebhookDetail(Endpoint):

@@ -83,7 +83,7 @@ CELERY_BEAT_SCHEDULER = "analytics.runs.beat:Scheduler"
 CELERY_BEAT_SCHEDULE = {
     "jobs_sweep": every(5, "grants.sweep_jobs"),
     "results_clean": every(3_600, "analytics.results_clean"),
-    # the nightly runs whose time has come, and the first run of each analysis
+    # requests the nightly runs that are due, and the first run of each analysis
     "scheduled_runs": every(30, "analytics.scheduled_runs"),
     # verifies the journal once a day; at other times it does nothing
     "journal_verify": every(600, "authzconsole.journal_verify"),

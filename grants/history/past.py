@@ -129,8 +129,7 @@ def _statements_on_views() -> Iterator[None]:
         database.prepare_threshold, features.allows_group_by_selected_pks = threshold, groups_by_key
 
 
-# Table, periods, and the column of the periods for each field of the table whose name they do not have. A number
-# is a constant.
+# The table, its periods, and for each field with another name in the periods: the column there. A number is a constant.
 _SOURCES: tuple[tuple[type[models.Model], type[models.Model], Mapping[str, str]], ...] = (
     (User, UserPeriod, {"id": "user", "username": "name", "date_joined": "since"}),
     (Group, GroupPeriod, {"id": "group"}),

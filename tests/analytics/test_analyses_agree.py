@@ -40,8 +40,10 @@ def folder(settings, tmp_path, monkeypatch):
 
 @pytest.fixture
 def size(request, monkeypatch):
-    """Set the size of the largest snapshot that counts as small. With LARGE, every limit of the engine is so low
-    that namespaces are split into blocks, and users, counts and pairs are processed in several steps.
+    """Set the size of the largest snapshot that counts as small.
+
+    LARGE also lowers every limit of the engine: namespaces are split into blocks, and users, counts and pairs are
+    processed in several steps.
     """
     monkeypatch.setattr(execution, "SMALL_SNAPSHOT_BYTES", request.param)
     if request.param == LARGE:

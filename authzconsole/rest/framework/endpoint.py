@@ -219,7 +219,7 @@ class Endpoint(APIView):
         content = serializer.data_of(value) if is_output else value
         return Response(content, status=status or min(responses), headers=headers)
 
-    def created(self, value: Any, collection: str, key: object = None) -> Response:
+    def creation_response(self, value: Any, collection: str, key: object = None) -> Response:
         """Return the response of a new resource. key: of the resource; by default its primary key."""
         return self.response(value, Location=location(collection, value.pk if key is None else key))
 

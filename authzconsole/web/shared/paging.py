@@ -73,7 +73,7 @@ def keyset_page(
     All pages cost the same, because a page starts from a row instead of an offset.
 
     order: ADDRESS_ORDER; or one unique column, with names in ascending order, or NUMBERS in any order; or several columns
-    that together are unique, whose values are in a signed cursor.
+    that together are unique; the URL then has their values in a signed cursor.
     total: the number of all rows, if it is known. prefix: of the query parameters `after` and `before`.
     """
     following, preceding = f"{prefix}after", f"{prefix}before"

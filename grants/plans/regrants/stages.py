@@ -217,7 +217,7 @@ class Decision(NamedTuple):
 
     @property
     def side_effect(self) -> int:
-        """The users to whom only the extra grants give the permission."""
+        """The users that have the permission only through the extra grants."""
         return self.then & ~self.permitted & ~self.now
 
 
