@@ -6,8 +6,9 @@ from entities.address import parse_address
 from grants.change_set import Join, Leave
 from grants.errors import ChangeRefused, PlanError, StalePlan
 from grants.journal import current_revision
-from grants.models import Plan, User
+from grants.models import Plan, PlanItem, User
 from grants.plans.counts import PrincipalEffects
+from grants.plans.items import change_of_item
 from tests.support.authors import account, all_grants, lines_after
 from tests.support.changes import (
     add_member,
@@ -133,3 +134,8 @@ def test_invalid_items_are_refused_with_their_position():
     ]
     with pytest.raises(ChangeRefused, match=r"user:dee repeats deactivate\[0\]"):
         create_plan(deactivate=["dee", "dee"])
+
+
+def test_an_item_with_an_unknown_verb_is_refused_and_is_no_deactivation():
+    with pytest.raises(ValueError, match="unknown verb 'suspend'"):
+        change_of_item(PlanItem(verb="suspend", principal_name="bob"))
