@@ -50,8 +50,8 @@ def measure() -> bool:
     from grants.change_set import ChangeSet, Grant
     from grants.journal import Author
     from grants.plans.permission_effect import plan_effect
+    from grants.plans.sources.changes import change_set_plan
     from grants.policies.catalogue import GENERATIONS
-    from tests.support.changes import create_plan_from_changes
 
     rng, author = random.Random(1), Author("bench")
     groups = Group.objects.annotate(members=Count("user")).values_list("name", "members")
@@ -78,9 +78,7 @@ def measure() -> bool:
     ]
     is_within_limits = True
     for title, max_seconds, grants in plans:
-        plan = create_plan_from_changes(
-            author=author, change_set=ChangeSet.of(*(Grant(*grant) for grant in grants))
-        )
+        plan = change_set_plan.create(author, ChangeSet.of(*(Grant(*grant) for grant in grants)))
         for generation in GENERATIONS.values():
             start = time.perf_counter()
             effect = plan_effect(plan, generation)
