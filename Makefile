@@ -98,5 +98,5 @@ bench:  ## run the benchmarks; each prints its ratio against its reference
 soak:  ## run the console for 30 minutes while its parts are killed, and check that nothing is lost (SOAK_MINUTES=10: shorter)
 	@$(OPS).soak
 
-screenshots:  ## take a picture of every page into docs/screens/, from a throwaway console with the demo tenant
+screenshots:  ## take a picture of every page into var/screens/, from a throwaway console with the demo tenant
 	@$(OPS).screenshots

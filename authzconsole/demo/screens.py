@@ -5,20 +5,15 @@ The console needs a running worker. authzconsole/ops/screenshots.py starts such 
 afterwards.
 """
 
-import io
 import os
 import sys
 import time
 from pathlib import Path
 
-from PIL import Image
-
 MAX_RUN_SECONDS = 300
 SCHEMES = ("light", "dark")
 # the sizes of the window, on a desktop and on a phone
 WINDOWS = {"wide": {"width": 1280, "height": 900}, "narrow": {"width": 400, "height": 860}}
-# a PNG with a palette of 64 colours looks the same and is a fifth of the size
-PALETTE_COLOURS = 64
 OPTIONS = ["--no-sandbox", "--disable-gpu", "--hide-scrollbars"]
 
 
@@ -108,15 +103,9 @@ def _visit(browser, url: str, folder: Path, cookies: list, pages: dict[str, str]
             for scheme in SCHEMES:
                 page.emulate_media(color_scheme=scheme)
                 path = folder / f"{name}-{scheme}-{width}.png"
-                _save_picture(page.screenshot(), path)
+                page.screenshot(path=path)
                 yield path
     context.close()
-
-
-def _save_picture(png: bytes, path: Path) -> None:
-    """Save a PNG with a palette, without dithering, which would enlarge the file."""
-    picture = Image.open(io.BytesIO(png)).convert("RGB")
-    picture.quantize(PALETTE_COLOURS, dither=Image.Dither.NONE).save(path, optimize=True)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""Store a screenshot of every page in docs/screens/.
+"""Store a screenshot of every page in var/screens/.
 
-The screenshots show the demo tenant in a temporary console.
+The screenshots show the demo tenant in a temporary console. Copy those that a document shows to docs/screens/.
 """
 
 import subprocess
@@ -15,7 +15,7 @@ from .run import Programs, environment_of_programs, wait_until_ready
 from .setup import setup
 from .suite import remove_console_settings
 
-PICTURES = ROOT / "docs" / "screens"
+PICTURES = ROOT / "var" / "screens"
 
 
 def run() -> int:

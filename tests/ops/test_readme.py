@@ -13,9 +13,10 @@ from django.core.management import call_command, get_commands
 
 ROOT = Path(settings.BASE_DIR)
 README = (ROOT / "README.md").read_text()
-DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 # words in backticks that name a file or folder of the repository
 FILE = re.compile(r"`((?:[\w.-]+/)+[\w.-]*|[\w-]+\.(?:py|md|html|css|js|toml|txt))`")
+PICTURE = re.compile(r"!\[[^]]*\]\(([^)]+\.png)\)")
 LINK = re.compile(r"\]\(((?!https?://|#)[^)#]+)")
 
 
@@ -87,3 +88,12 @@ def test_every_class_and_function_that_the_glossary_names_exists():
     for name in names:
         module, _, attribute = name.rpartition(".")
         assert hasattr(importlib.import_module(module), attribute), name
+
+
+def test_the_stored_pictures_are_those_that_a_document_shows():
+    shown = {
+        str((document.parent / picture).resolve().relative_to(ROOT))
+        for document in DOCUMENTS
+        for picture in PICTURE.findall(document.read_text())
+    }
+    assert shown == {file for file in existing_files() if file.startswith("docs/screens/")}
