@@ -2,7 +2,7 @@
 # Run one program of an installed console: authzconsole web | worker | light | beat | manage COMMAND ... | healthcheck
 #
 # The settings come from the environment, and from the file /etc/authzconsole/environment (CONSOLE_ENVIRONMENT names another)
-# if this user can read it. docs/deployment.md describes them.
+# if this user can read it. docs/guides/deployment.md describes them.
 set -eu
 umask 0077
 

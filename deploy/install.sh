@@ -3,7 +3,7 @@
 #
 # The folder gets the code, a virtual environment with the locked packages of requirements/run.txt, the static files, and
 # bin/authzconsole, which runs the programs. The console never writes to it. An upgrade installs into another folder; see
-# docs/upgrading.md.
+# docs/guides/upgrading.md.
 #
 # PYTHON: the Python to use (python3). EXTRAS: the optional packages to add, such as "saml ldap" (requirements/extra-NAME.txt).
 # PIP_INDEX_URL or UV_DEFAULT_INDEX: a mirror of the package index. SITE_PACKAGES: a folder with the installed packages, which is

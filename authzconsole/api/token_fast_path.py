@@ -2,7 +2,7 @@
 sessions need.
 
 This middleware (sessions, messages, htmx, CSRF and others) takes longer than the decision. The fast path
-calls the same views, and checks the host, HTTPS and the token in the same way. `docs/performance.md` states
+calls the same views, and checks the host, HTTPS and the token in the same way. `docs/reference/performance.md` states
 the gain.
 """
 

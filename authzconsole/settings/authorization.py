@@ -27,7 +27,7 @@ EFFECT_MAX_GRANTS = env.int("EFFECT_MAX_GRANTS", default=3_000_000)
 EFFECT_MAX_PAIRS = env.int("EFFECT_MAX_PAIRS", default=100_000_000)
 
 # Delegation: holders of ADMIN on an entity change grants on it and inside it, within these limits. See
-# docs/delegation.md.
+# docs/guides/delegation.md.
 DELEGATION = env.bool("DELEGATION", default=False)
 DELEGATION_PRIVILEGES = env.list("DELEGATION_PRIVILEGES", default=["READ", "WRITE", "EXECUTE"])
 if unknown := sorted(set(DELEGATION_PRIVILEGES) - {"READ", "WRITE", "EXECUTE", "ADMIN"}):

@@ -15,7 +15,7 @@ LOGGING = logging_configuration(
 )
 
 
-# security events: see docs/observability.md
+# security events: see docs/guides/observability.md
 SECURITY_EVENTS_KEPT_DAYS = env.int("SECURITY_EVENTS_KEPT_DAYS", default=365)
 SECURITY_EVENTS_SYSLOG = env.str("SECURITY_EVENTS_SYSLOG", default="")
 SECURITY_EVENTS_FILE = env.str("SECURITY_EVENTS_FILE", default="")

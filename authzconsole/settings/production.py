@@ -157,7 +157,7 @@ def _spark_problems(master: str, conf: Mapping[str, str]) -> Iterator[str]:
     if missing:
         yield (
             f"SPARK_CONF does not protect the connections of {master} ({', '.join(missing)}), so every process that reaches "
-            "their ports can execute code: see Authentication in docs/cluster.md"
+            "their ports can execute code: see Authentication in docs/guides/cluster.md"
         )
 
 

@@ -1,4 +1,4 @@
-"""Second factors: authenticator apps, passkeys and recovery codes. See docs/sign-in.md."""
+"""Second factors: authenticator apps, passkeys and recovery codes. See docs/guides/sign-in.md."""
 
 from django.core.exceptions import ImproperlyConfigured
 

@@ -1,6 +1,6 @@
 """Sign-in providers: OpenID Connect and SAML, and how claims become user names, console roles and groups.
 
-See docs/sign-in.md.
+See docs/guides/sign-in.md.
 """
 
 import json
@@ -32,7 +32,7 @@ LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "::1")
 class ProviderOptions:
     """A sign-in provider, and how its claims are mapped.
 
-    The names of the fields are those of the options in docs/sign-in.md.
+    The names of the fields are those of the options in docs/guides/sign-in.md.
     """
 
     protocol: str

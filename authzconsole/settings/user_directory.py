@@ -1,6 +1,6 @@
 """Users and groups that come from a directory: provisioning over SCIM, sign-in and groups of LDAP.
 
-See docs/provisioning.md.
+See docs/guides/provisioning.md.
 """
 
 from collections.abc import Mapping

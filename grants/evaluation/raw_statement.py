@@ -20,7 +20,7 @@ def _execute_without_cursor(database: BaseDatabaseWrapper, text: str, parameters
     """Execute the statement on the psycopg connection, with the checks of Django's cursor but without
     creating one.
 
-    This is a fast path; docs/performance.md states its gain.
+    This is a fast path; docs/reference/performance.md states its gain.
     """
     database.close_if_health_check_failed()
     database.ensure_connection()

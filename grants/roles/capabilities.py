@@ -1,6 +1,6 @@
 """The table of console roles and capabilities.
 
-Pages, REST, services and commands ask for a capability, never for a role. docs/roles.md has the same table.
+Pages, REST, services and commands ask for a capability, never for a role. docs/concepts/roles.md has the same table.
 """
 
 from enum import StrEnum
@@ -22,7 +22,7 @@ class Role(TextChoices):
 
 
 class Capability(StrEnum):
-    """What an account may do in the console, on all entities or accounts. docs/roles.md describes each one."""
+    """What an account may do in the console, on all entities or accounts. docs/concepts/roles.md describes each one."""
 
     READ_ALL = "read_all"
     READ_JOURNAL = "read_journal"

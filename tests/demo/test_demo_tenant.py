@@ -1,4 +1,4 @@
-"""The demo tenant contains every situation of docs/demo.md. The tests read only its file."""
+"""The demo tenant contains every situation of docs/start/demo.md. The tests read only its file."""
 
 import json
 from collections import defaultdict
@@ -12,7 +12,7 @@ from tests.support.tenant_documents import export_bytes, import_lines
 DEMO = Path(__file__).parents[2] / "authzconsole" / "demo"
 CONTENT = (DEMO / "tenant.jsonl").read_bytes()
 LINES = [json.loads(line) for line in CONTENT.splitlines()]
-SITUATIONS = (DEMO.parents[1] / "docs" / "demo.md").read_text().partition("## Try it")[0]
+SITUATIONS = (DEMO.parents[1] / "docs" / "start" / "demo.md").read_text().partition("## Try it")[0]
 
 STATE = {line["id"]: line["state"] for line in LINES if line["type"] == "entity"}
 ACTIVE = {line["name"] for line in LINES if line["type"] == "user" and line["active"]}

@@ -71,14 +71,14 @@ def test_production_settings_are_the_default_of_an_installation(installation):
 
 
 def test_keys_are_extracted_on_a_machine_that_lost_them(installation, tmp_path):
-    """The settings name the files of the keys, which do not exist yet, so the command of docs/backup.md does
+    """The settings name the files of the keys, which do not exist yet, so the command of docs/guides/backup.md does
     not read them.
     """
     passphrase, backup = tmp_path / "passphrase", tmp_path / "console.backup"
     passphrase.write_text("correct horse battery staple")
     written = installation.run("manage", "backup", str(backup), "--passphrase-file", str(passphrase))
     assert written.returncode == 0, written.stderr
-    text = (ROOT / "docs" / "backup.md").read_text()
+    text = (ROOT / "docs" / "guides" / "backup.md").read_text()
     line = re.search(r"# (CONSOLE_ENVIRONMENT=.*?--extract-keys \S+)", text, re.DOTALL)[1].replace(
         "\\\n", " "
     )

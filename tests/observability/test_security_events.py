@@ -131,7 +131,7 @@ def test_the_events_of_data_stewards_and_approvers_name_the_namespace(cast):
 
 
 def test_the_documentation_lists_every_kind_of_event():
-    document = (project_settings.BASE_DIR / "docs" / "observability.md").read_text()
+    document = (project_settings.BASE_DIR / "docs" / "guides" / "observability.md").read_text()
     table = document.partition("| kind | recorded when |")[2].partition("\n\n")[0]
     assert sorted(re.findall(r"`([\w-]+)`", table)) == sorted(EventKind)
 

@@ -13,7 +13,7 @@ them.
     pairs       finds the pairs of user and entity with a changed answer, packs them by part, and merges the
                 parts
 
-docs/engine.md explains the idea, the data layout and the cost with an example. The modules in
+docs/concepts/engine.md explains the idea, the data layout and the cost with an example. The modules in
 `analytics.spark.analyses` call the engine and describe the meaning of the tables.
 """
 

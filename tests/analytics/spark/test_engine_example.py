@@ -1,4 +1,4 @@
-"""The engine computes the result of the worked example in docs/engine.md."""
+"""The engine computes the result of the worked example in docs/concepts/engine.md."""
 
 import re
 from functools import partial
@@ -22,7 +22,7 @@ ORDER = SumOrder(
 
 def document_table(heading):
     """Return the rows of the first table below a heading, each as {column: text}."""
-    text = (ROOT / "docs" / "engine.md").read_text()
+    text = (ROOT / "docs" / "concepts" / "engine.md").read_text()
     section = re.split(r"^#+ ", text.partition(f"# {heading}\n")[2], maxsplit=1, flags=re.M)[0]
     lines = [
         [cell.strip().strip("`") for cell in line.strip("|").split("|")]

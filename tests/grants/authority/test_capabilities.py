@@ -41,8 +41,8 @@ def test_sign_in_maps_the_same_roles_and_prefers_those_that_include_others():
 
 
 def test_the_documentation_has_the_same_table():
-    """docs/roles.md: one row for each capability, one column for each role."""
-    lines = Path(settings.BASE_DIR, "docs/roles.md").read_text().splitlines()
+    """docs/concepts/roles.md: one row for each capability, one column for each role."""
+    lines = Path(settings.BASE_DIR, "docs/concepts/roles.md").read_text().splitlines()
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("|")]
     header, table = rows[0], {row[0].strip("`"): row[1:] for row in rows if row[0].startswith("`")}
     assert header[2:] == [f"`{role}`" for role in Role]
