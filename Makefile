@@ -1,7 +1,7 @@
 PYTHON ?= python3
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help run test test-quick coverage lint format hooks setup lock deploy-check image-check upgrade-check sbom audit licences bench soak screenshots
+.PHONY: help run test test-quick coverage lint format hooks setup lock docs deploy-check image-check upgrade-check sbom audit licences bench soak screenshots
 
 # authzconsole/ops is started as the top-level package `ops`, because authzconsole imports Django, which may be missing yet
 OPS = cd authzconsole && exec $(PYTHON) -m ops
@@ -64,11 +64,17 @@ lock:  ## write requirements/ from pyproject.toml (LOCK_OPTIONS=--upgrade: the n
 	@$(COMPILE) --group uv -o requirements/uv.txt >/dev/null
 	@$(COMPILE) --group build -o requirements/build.txt >/dev/null
 	@$(COMPILE) --group dev --all-extras pyproject.toml -o requirements/dev.txt >/dev/null
+	@$(COMPILE) --constraints requirements/dev.txt --group docs -o requirements/docs.txt >/dev/null
 	@$(COMPILE) --constraints requirements/dev.txt pyproject.toml -o requirements/run.txt >/dev/null
 	@for extra in $(EXTRAS); do \
 		$(COMPILE) --constraints requirements/dev.txt --extra $$extra pyproject.toml -o requirements/extra-$$extra.txt >/dev/null || exit 1; \
 	done
 	@echo "requirements/ is up to date. make setup installs what changed."
+
+docs:  ## build the documentation site in var/docs/, which the console serves at /docs
+	@$(OPS).setup --for quick
+	@.venv/bin/python -m sphinx --quiet --fail-on-warning --keep-going --doctree-dir var/doctrees docs var/docs
+	@echo "The documentation is in var/docs/index.html, and at /docs of the console."
 
 deploy-check:  ## install the console from the package index with deploy/install.sh, and test it behind nginx
 	@$(OPS).setup --for test

@@ -15,7 +15,7 @@ if [ -r "$settings" ]; then
 fi
 export PRODUCTION="${PRODUCTION:-true}"
 export STATE_DIR="${STATE_DIR:-/var/lib/authzconsole}"
-export STATIC_ROOT="${STATIC_ROOT:-$prefix/static}"
+export STATIC_ROOT="${STATIC_ROOT:-$prefix/static}" DOCS_ROOT="${DOCS_ROOT:-$prefix/docs}"
 export PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
 
 program=${1:-}

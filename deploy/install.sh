@@ -1,8 +1,8 @@
 #!/bin/sh
 # Install the console into a new folder: deploy/install.sh /opt/authzconsole-1.1.0
 #
-# The folder gets the code, a virtual environment with the locked packages of requirements/run.txt, the static files, and
-# bin/authzconsole, which runs the programs. The console never writes to it. An upgrade installs into another folder; see
+# The folder gets the code, a virtual environment with the locked packages of requirements/run.txt, the static files, the
+# documentation site, and bin/authzconsole, which runs the programs. The console never writes to it. An upgrade installs into another folder; see
 # docs/guides/upgrading.md.
 #
 # PYTHON: the Python to use (python3). EXTRAS: the optional packages to add, such as "saml ldap" (requirements/extra-NAME.txt).
@@ -55,6 +55,9 @@ else
     fi
     "$tools/venv/bin/uv" pip sync --quiet --python "$prefix/venv/bin/python" --compile-bytecode --require-hashes \
         --require-build-hashes --build-constraints "$locks/build.txt" "$@"
+    # Sphinx is not part of the installation either
+    "$tools/venv/bin/uv" pip install --quiet --python "$prefix/venv/bin/python" --target "$tools/sphinx" --require-hashes \
+        -r "$locks/docs.txt"
 fi
 
 cp -R "$source/entities" "$source/grants" "$source/analytics" "$source/authzconsole" "$source/templates" "$source/manage.py" \
@@ -67,6 +70,8 @@ cd "$prefix/app"
 # without the environment of the caller, which may have the settings of a console
 env -i PATH="$PATH" STATE_DIR="$tools/state" STATIC_ROOT="$prefix/static" "$prefix/venv/bin/python" manage.py collectstatic \
     --noinput --verbosity 0
+env -i PATH="$PATH" PYTHONPATH="$tools/sphinx" PYTHONDONTWRITEBYTECODE=1 "$prefix/venv/bin/python" -m sphinx --quiet \
+    --fail-on-warning --doctree-dir "$tools/doctrees" "$source/docs" "$prefix/docs"
 # manage.py creates files that only their owner can read, but the programs run with another account
-chmod -R u=rwX,go=rX "$prefix/static"
+chmod -R u=rwX,go=rX "$prefix/static" "$prefix/docs"
 echo "The console is installed in $prefix."

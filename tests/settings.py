@@ -25,6 +25,8 @@ if DATABASES["default"]["ENGINE"] == "django.db.backends.sqlite3":
 STORAGES = {**STORAGES, "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"}}
 WHITENOISE_AUTOREFRESH = True
 WHITENOISE_USE_FINDERS = True
+# a site that was built in this checkout would change the answers of /docs
+DOCS_ROOT = Path(STATE_DIR) / "docs"
 # the tests must not use a Redis server at the usual port
 CACHES = {**CACHES, "shared": CACHES["default"] | {"LOCATION": "shared"}}
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]

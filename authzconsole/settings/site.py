@@ -113,6 +113,8 @@ STATIC_URL = "static/"
 # an installation collects the files once, in a folder that the console cannot write
 IS_STATIC_INSTALLED = bool(env.str("STATIC_ROOT", default=""))
 STATIC_ROOT = BASE_DIR / env.str("STATIC_ROOT", default="") if IS_STATIC_INSTALLED else STATE_DIR / "static"
+# the documentation site, which `make docs` builds; an installation has its own
+DOCS_ROOT = BASE_DIR / env.str("DOCS_ROOT", default="var/docs")
 STATICFILES_DIRS = [BASE_DIR / "authzconsole" / "static"]
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},

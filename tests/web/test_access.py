@@ -53,6 +53,8 @@ PAGES_BY_STATUS: dict[tuple[int, ...], list[str]] = {
         "/reviews/",
     ],
     NO_ACCOUNT: [
+        "/docs",
+        "/docs/index.html",
         "/second-factor/1/remove",
         "/explorer?at=dataset:sales.nothing",
         "/explorer?at=nonsense",
