@@ -21,6 +21,7 @@ from authzconsole.common.fields import StrictSerializer
 from authzconsole.common.request_body import MAX_BODY_BYTES, MAX_IMPORT_BYTES
 from authzconsole.rest.fixed_openapi import FIXED
 from authzconsole.rest.framework.endpoint import unknown_path
+from authzconsole.rest.framework.operations import SCOPE_EXTENSION
 
 _generating = threading.Lock()
 # both libraries insert inline styles and use data: icons
@@ -63,7 +64,7 @@ def add_strictness(result: dict, generator, request, public) -> dict:
     """Add what drf-spectacular cannot derive from the endpoints.
 
     Bodies are required and limited, strict serializers accept no other members, lists have a maximum length,
-    each of the two authentication methods is sufficient, and every response has the id of the request. A
+    a token with the scope or a session is sufficient, and every response has the id of the request. A
     postprocessing hook of drf-spectacular.
     """
     for serializer_class in _subclasses(StrictSerializer):
@@ -78,7 +79,7 @@ def add_strictness(result: dict, generator, request, public) -> dict:
             for name, max_items in _limited_lists(serializer_class):
                 schema["properties"][name]["maxItems"] = max_items
     for operation in (operation for path in result["paths"].values() for operation in path.values()):
-        operation["security"] = [{"token": []}, {"session": []}]
+        operation["security"] = [{"token": [operation.pop(SCOPE_EXTENSION)]}, {"session": []}]
         if "requestBody" in operation:
             operation["requestBody"]["required"] = True
             max_bytes = MAX_IMPORT_BYTES if operation["operationId"] == "plans_import" else MAX_BODY_BYTES

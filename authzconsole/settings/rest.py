@@ -3,6 +3,7 @@
 from entities.vocabulary import Privilege
 from grants.policies.catalogue import GENERATIONS
 
+from .environment import BASE_DIR
 from .site import PROXIES
 
 REST_FRAMEWORK = {
@@ -21,12 +22,12 @@ SPECTACULAR_SETTINGS = {
     "OAS_VERSION": "3.1.0",
     "TITLE": "Authorization console",
     "DESCRIPTION": "Manage who may do what on the platform, and explain every decision. Authenticate with `Authorization: "
-    "Bearer TOKEN`; an administrator creates a token with `manage.py create_token USER --scope read --scope "
-    "administer --scope decide`. If an administrator has set the password of an account, its sessions are "
+    "Bearer TOKEN`. A token acts as its owner within its scopes; each operation names the scope that it needs. If an administrator has set the password of an account, its sessions are "
     "refused (403) until the user changes it; tokens keep working. Without a recent authentication, a session "
     "cannot change accounts, roles or the active generation (403). Times are UTC. Lists are paged: to read "
     "the next page, send `next` of a page as `cursor`. Errors of /api/v1 are application/problem+json; "
-    "errors of /access/v1 are one JSON string, as AuthZEN requires.",
+    "errors of /access/v1 are one JSON string, as AuthZEN requires.\n\n"
+    + (BASE_DIR / "authzconsole/rest/worked_examples.md").read_text(encoding="utf-8"),
     "VERSION": "1",
     "SCHEMA_PATH_PREFIX": "/api/v1",
     "POSTPROCESSING_HOOKS": [

@@ -177,7 +177,8 @@ class Endpoint(APIView):
             if operation := getattr(method, "operation", None):
                 cls.rules = cls.rules | {name.upper(): operation.rule}
                 cls.queries = cls.queries | {name.upper(): operation.query}
-                operation.describe(method, FIXED["tags"][cls.route.partition("/")[0]], parameter)
+                tag = FIXED["tags"][cls.route.partition("/")[0]]
+                operation.describe(method, tag, parameter, cls.scope_of(name.upper()))
             if describe := getattr(method, "describe", None):
                 describe(parameter)
 
@@ -228,8 +229,9 @@ class Endpoint(APIView):
         serializer = self.operation.responses[200]
         check_match(self.request, etag_of_resource(serializer, value), is_required=is_required)
 
-    def scope_of(self, method: str) -> str:
-        return self.scopes.get(
+    @classmethod
+    def scope_of(cls, method: str) -> str:
+        return cls.scopes.get(
             method, TokenScope.ADMINISTER if method in (*METHODS_WITH_BODY, "DELETE") else TokenScope.READ
         )
 

@@ -122,8 +122,8 @@ class Operation:
     errors: tuple[int, ...]
     parameters: tuple[OpenApiParameter, ...]
 
-    def describe(self, method: Callable, tag: str, resource: OpenApiParameter | None) -> None:
-        """Describe the method for the OpenAPI document."""
+    def describe(self, method: Callable, tag: str, resource: OpenApiParameter | None, scope: str) -> None:
+        """Describe the method for the OpenAPI document. scope: of the token that the method needs."""
         parameters, errors = list(self.parameters), {400, 401, 403, 405, 406, 429, 503, *self.errors}
         if resource is not None:
             parameters.insert(0, resource)
@@ -139,7 +139,9 @@ class Operation:
             operation_id=self.id,
             tags=[tag],
             summary=self.summary,
-            description=self.description or self.summary,
+            description=f"{self.description or self.summary}\n\nScope of the token: `{scope}`.",
+            # `add_strictness` moves it to the security requirements
+            extensions={SCOPE_EXTENSION: scope},
             request=self.schema,
             parameters=[*parameters, *([self.query] if self.query().fields else [])],
             examples=self._examples(),
@@ -246,5 +248,6 @@ def _success_response(status: int, serializer) -> OpenApiResponse:
     return OpenApiResponse(serializer, descriptions[status[0] if isinstance(status, tuple) else status])
 
 
+SCOPE_EXTENSION = "x-token-scope"
 NOT_MODIFIED = "If-None-Match has the ETag of the resource. The response has no content."
 FILE = OpenApiTypes.BINARY

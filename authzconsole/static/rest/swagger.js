@@ -8,6 +8,7 @@ SwaggerUIBundle({
   presets: [SwaggerUIBundle.presets.apis],
   layout: "BaseLayout",
   deepLinking: true,
+  filter: true,
   validatorUrl: null,
   requestInterceptor: (request) => {
     // a session needs the CSRF token for writes; with an API token, it has no effect

@@ -1,5 +1,7 @@
 """The list of API tokens, and the forms that create and revoke a token."""
 
+import json
+import shlex
 from collections.abc import Mapping
 from typing import Any
 
@@ -28,6 +30,8 @@ from authzconsole.web.shared.guard import capability_required, request_author
 from authzconsole.web.shared.paging import paginate_sequence
 from authzconsole.web.shared.parameters import choice_parameter, text_parameter
 from authzconsole.web.shared.rendering import render_page, requested_section
+from entities.address import instance_address
+from entities.vocabulary import Privilege
 from grants.changes import Outcome
 from grants.roles.capabilities import Capability
 
@@ -94,6 +98,36 @@ def token_list(request: HttpRequest) -> HttpResponse:
     )
 
 
+def first_call(token: ApiToken, secret: str) -> str:
+    """Return shell commands that make a first request within the scopes of the token. They change nothing."""
+    scopes = token.scopes.split()
+    instance = instance_address()
+    if TokenScope.READ in scopes:
+        path, body = "/api/v1/entities?limit=5", None
+    elif TokenScope.PROVISION in scopes:
+        path, body = "/scim/v2/Users?count=5", None
+    elif TokenScope.ADMINISTER in scopes:
+        grant = {
+            "principal": f"user:{token.owner.username}",
+            "entity": str(instance),
+            "privileges": [Privilege.READ],
+        }
+        path, body = "/api/v1/grants", {"grant": [grant], "dry_run": True}
+    else:
+        path, body = (
+            "/access/v1/evaluation",
+            {
+                "subject": {"type": "user", "id": token.owner.username},
+                "action": {"name": Privilege.READ},
+                "resource": {"type": instance.kind, "id": instance.key},
+            },
+        )
+    request = f"""curl -sS -H "Authorization: Bearer $TOKEN" {shlex.quote(settings.PUBLIC_URL + path)}"""
+    if body is not None:
+        request += f" -H 'Content-Type: application/json' -d {shlex.quote(json.dumps(body))}"
+    return f"TOKEN={secret}\n{request}"
+
+
 @method_decorator(sensitive_variables("issued"), name="perform")
 class NewToken(FormPage):
     """Create a token. Its secret is shown in this response and never again."""
@@ -116,7 +150,11 @@ class NewToken(FormPage):
             scopes=values["scope"],
             days=values["days"],
         )
-        context = {"token": issued.token, "secret": issued.secret}
+        context = {
+            "token": issued.token,
+            "secret": issued.secret,
+            "first_call": first_call(issued.token, issued.secret),
+        }
         return render_page(self.request, "accounts/token_issued.html", context)
 
 

@@ -10,7 +10,7 @@ from authzconsole.common.tokens import TokenRefused, create_token, verify_token
 from authzconsole.models import ApiToken
 from grants.models import JournalLine, User
 from tests.support.authors import COMMAND, database_state
-from tests.support.pages import page_html
+from tests.support.pages import page_html, text_of
 
 
 @pytest.fixture
@@ -32,6 +32,7 @@ def test_a_token_is_shown_once_and_never_again(browse):
     secret = re.search(r"azc_[\w-]{40,}", page_html(response))[0]
     assert verify_token(secret).scopes == {"decide", "read"} and "no-store" in response["Cache-Control"]
     assert JournalLine.objects.get(action="token-add").reason == "for the job"
+    assert f"TOKEN={secret}" in text_of(response) and "/api/v1/entities?limit=5" in text_of(response)
     for url in ("/accounts/tokens/", "/people/user:dee", "/accounts/tokens/new"):
         text = client.html(url)
         assert "azc_" not in text and ("nightly job" in text or url.endswith("new"))
