@@ -24,7 +24,7 @@ import django  # noqa: E402
 
 django.setup()
 
-from generated import with_generated_tables  # noqa: E402
+from generated import generated_pages, with_generated_tables  # noqa: E402
 
 project = "Authorization console"
 html_title = "Authorization console"
@@ -58,3 +58,4 @@ html_theme_options = {
 
 def setup(app):
     app.connect("source-read", with_generated_tables)
+    app.connect("env-get-outdated", generated_pages)

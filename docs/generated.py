@@ -23,11 +23,19 @@ OWN_APPS = ("authzconsole", "grants", "entities", "analytics")
 SEEDS = Path(__file__).with_name("seeds")
 
 
+COMMENT = re.compile(r"<!-- generated: (\w+) -->")
+
+
 def with_generated_tables(app, name: str, source: list[str]) -> None:
     """Replace the comments of a page by their tables. An event handler of Sphinx, for `source-read`."""
-    source[0] = re.sub(
-        r"<!-- generated: (\w+) -->", lambda match: "\n".join(TABLES[match[1]]()), source[0]
-    )
+    source[0] = COMMENT.sub(lambda match: "\n".join(TABLES[match[1]]()), source[0])
+
+
+def generated_pages(app, env, added, changed, removed) -> list[str]:
+    """Return the pages with generated tables, which every build reads again. An event handler of Sphinx, for
+    `env-get-outdated`.
+    """
+    return [name for name in env.found_docs if COMMENT.search(Path(env.doc2path(name)).read_text("utf-8"))]
 
 
 def table(head: tuple[str, ...], rows) -> Iterator[str]:
