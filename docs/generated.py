@@ -54,9 +54,7 @@ def commands() -> Iterator[str]:
             continue
         command = load_command_class(app, name)
         parser = command.create_parser("manage.py", name)
-        actions = [
-            action for action in parser._actions if not set(action.option_strings) & _common_options()
-        ]
+        actions = [action for action in parser._actions if not set(action.option_strings) & _common_options()]
         yield f"## {name}\n\n{_sentence(command.help)}\n"
         arguments = " ".join(_usage(action) for action in actions)
         yield f"```text\nmanage.py {name} {arguments}".rstrip() + "\n```\n"
@@ -130,8 +128,7 @@ def analyses() -> Iterator[str]:
                     f"`{output.table.name}`",
                     output.question,
                     ", ".join(
-                        f"`{name}`"
-                        for name in dict.fromkeys((*output.table.key, *output.table.column_names))
+                        f"`{name}`" for name in dict.fromkeys((*output.table.key, *output.table.column_names))
                     ),
                 )
                 for output in analysis.written_outputs

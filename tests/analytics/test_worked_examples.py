@@ -94,6 +94,6 @@ def undo(environment: dict[str, str], folder) -> None:
         'call("/grants", {"revoke": [{"principal": "user:sofia.lindqvist", "entity": "dataset:sales.orders", '
         '"privileges": ["READ"]}]})\n'
         'for request in call("/access-requests?state=pending")["items"]:\n'
-        '    call(f"/access-requests/{request[\'number\']}/withdraw", {})\n'
+        "    call(f\"/access-requests/{request['number']}/withdraw\", {})\n"
     )
     subprocess.run([sys.executable, "-c", program], env=environment, cwd=folder, check=True)

@@ -31,5 +31,19 @@ def test_the_documentation_pages_show_every_operation(chromium, live_server, pat
         page.mouse.wheel(0, 800)
         page.wait_for_timeout(100)
     assert operation.count() == 1
+    assert page.get_by_role("heading", name="Five worked examples").count() == 1
+    page.mouse.wheel(0, -100_000)
+    page.get_by_role("link", name="Back to the console").click()
+    page.wait_for_url("**/sign-in*")
     context.close()
     assert faults == [] and all(url.startswith((live_server.url, "data:")) for url in loaded)
+
+
+def test_the_list_of_operations_can_be_filtered(chromium, live_server):
+    context = chromium.new_context(base_url=live_server.url)
+    page = context.new_page()
+    page.goto("/api/v1/docs")
+    page.get_by_placeholder("Filter by tag").fill("Reviews")
+    page.locator("#operations-tag-Reviews").wait_for()
+    page.locator("#operations-tag-Grants").wait_for(state="detached")
+    context.close()

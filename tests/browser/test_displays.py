@@ -133,3 +133,15 @@ def edge_pixels(element) -> bytes:
     }
     # hiding the caret would need a style that the content security policy refuses
     return element.page.screenshot(clip=clip, caret="initial")
+
+
+def test_text_has_the_fonts_that_the_console_serves(page):
+    page.goto("/entities/namespace:sales")
+    families = page.evaluate(
+        "document.fonts.ready.then(() => [...document.fonts].filter(font => font.status === 'loaded').map(font => font.family))"
+    )
+    assert {family.strip('"') for family in families} == {"Inter Variable", "JetBrains Mono Variable"}
+    assert (
+        page.evaluate("getComputedStyle(document.querySelector('table')).fontVariantNumeric")
+        == "tabular-nums"
+    )

@@ -56,7 +56,11 @@ def test_the_site_can_be_searched_without_a_server(site):
 
 def test_every_command_has_a_section(site):
     text = text_of(site / "reference" / "commands.html")
-    own = [name for name, app in get_commands().items() if app.startswith(("authzconsole", "grants", "analytics"))]
+    own = [
+        name
+        for name, app in get_commands().items()
+        if app.startswith(("authzconsole", "grants", "analytics"))
+    ]
     assert len(own) > 20 and [name for name in own if f"manage.py {name}" not in text] == []
 
 
@@ -80,7 +84,10 @@ def test_the_text_of_each_cited_row_stands_beside_its_rules(site):
     assert row_text(GENERATIONS["final"].policy("dataset", "create").source).startswith(
         "ADMIN on the dataset and, for custom datasets, at least one of"
     )
-    assert row_text(GENERATIONS["core"].policy("namespace", "create").source) == "WRITE (Instance) | ALL (Namespace)"
+    assert (
+        row_text(GENERATIONS["core"].policy("namespace", "create").source)
+        == "WRITE (Instance) | ALL (Namespace)"
+    )
 
 
 def test_the_reference_names_every_setting():

@@ -29,5 +29,7 @@ def test_the_first_call_of_each_scope_is_answered(owner, scopes, member, live_se
     if owner == "robot":
         User.objects.create_user(owner, password=None, is_principal=False, is_service=True)
     issued = create_token(author=COMMAND, owner=owner, name="first", scopes=scopes, days=1)
-    done = subprocess.run(["sh", "-c", first_call(issued.token, issued.secret)], capture_output=True, text=True)
+    done = subprocess.run(
+        ["sh", "-c", first_call(issued.token, issued.secret)], capture_output=True, text=True
+    )
     assert member in json.loads(done.stdout), done.stdout + done.stderr
