@@ -257,7 +257,7 @@ ANALYSES: dict[str, Analysis] = {
         Analysis(
             name=AnalysisName.STRANDED,
             title="Stranded entities",
-            question="Which live entities have no administrator, or only one?",
+            question="Which live entities have no ADMIN holder, or only one?",
             # the result is the same in every generation
             options=("generation",),
             outputs=(

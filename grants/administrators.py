@@ -29,14 +29,14 @@ class AdminSource(NamedTuple):
 
 
 class Stranded(NamedTuple):
-    """A live entity with fewer than two active administrators afterwards. admin_count: 0 or 1."""
+    """A live entity with fewer than two active ADMIN holders afterwards. admin_count: 0 or 1."""
 
     address: Address
     admin_count: int
 
 
 class Strandings(NamedTuple):
-    """The entities that changes strand; those without an administrator come first, then by kind and key."""
+    """The entities that changes strand; those without an ADMIN holder come first, then by kind and key."""
 
     without_admin_count: int = 0
     one_admin_count: int = 0

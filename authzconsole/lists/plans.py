@@ -59,7 +59,7 @@ class PlanEffectSerializer(output.Output):
 class StrandedSerializer(output.Output):
     entity = output.Text(source="address")
     admins = output.Integer(
-        source="admin_count", help_text="The number of active administrators afterwards: 0 or 1."
+        source="admin_count", help_text="The number of active ADMIN holders afterwards: 0 or 1."
     )
 
 

@@ -150,10 +150,10 @@ class ItemFilterSerializer(StrictSerializer):
     )
     group = NameText(required=False, help_text="The name of the group of a membership.")
     reviewer = NameText(required=False, help_text="The name of the reviewer, or `administrators`.")
-    unused = Boolean(required=False, help_text="No use is known.")
+    unused = Boolean(required=False, help_text="No use is recorded.")
     redundant = Boolean(required=False, help_text="A group gives the user the same privilege.")
     strands = Boolean(
-        required=False, help_text="Revoking would leave an entity with fewer than two administrators."
+        required=False, help_text="Revoking would leave an entity with fewer than two ADMIN holders."
     )
     ended = Boolean(required=False, help_text="The period is over.")
     new = Boolean(required=False, help_text="Not in the previous review.")

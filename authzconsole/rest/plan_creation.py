@@ -268,7 +268,7 @@ class GhostPlans(Endpoint):
         body=GhostsSerializer,
     )
     def post(self) -> Response:
-        """Create a plan that cleans up ghost grants.
+        """Create a plan that revokes leftover grants.
 
         Revokes every grant on a deleted address. Grants on planned addresses are kept. Returns 409 if
         there are no such grants, or if the plan would be too large.

@@ -174,7 +174,7 @@ class AnswerOutcomeSerializer(output.Output):
     strands = output.Integer(
         required=False,
         help_text="Of a dry run: items that leave an entity with fewer than "
-        "two administrators if they are revoked.",
+        "two ADMIN holders if they are revoked.",
     )
     sentence = output.Text(required=False)
 

@@ -59,7 +59,7 @@ class ReviewItemSerializer(output.Output):
         help_text="A group that gives the user the same.",
     )
     admins_left = output.Integer(
-        allow_null=True, help_text="The administrators that revoking would leave, if fewer than two."
+        allow_null=True, help_text="The ADMIN holders that revoking would leave, if fewer than two."
     )
     peers = output.Integer(example=12, help_text="The other members of `peer_group`.")
     peer_holders = output.Integer(example=1, help_text="Those of them who hold the same directly.")

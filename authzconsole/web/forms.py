@@ -465,12 +465,12 @@ class PeriodForm(ConsoleForm):
         placeholder="2026-12-05 17:00",
         widget=forms.TextInput(attrs={"type": "datetime-local", "step": "any"}),
     )
-    until_preset = TextField(label="Or until", widget=forms.Select)
+    until_preset = TextField(label="Ends", widget=forms.Select)
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
         self.fields["until_preset"].widget.choices = [
-            ("", "the time above"),
+            ("", "on the date above"),
             *((key, label) for key, label, _ in presets()),
             (NO_END, "No end"),
         ]

@@ -99,7 +99,7 @@ class Preview:
 
     @property
     def strandings(self) -> Strandings | None:
-        """The entities that the changes leave with fewer than two administrators; None if they are not known."""
+        """The entities that the changes leave with fewer than two ADMIN holders; None if they are not known."""
         return self.effect.strandings if self.effect else None
 
     @property

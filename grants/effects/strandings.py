@@ -1,4 +1,4 @@
-"""Find the entities that changes leave with fewer than two active administrators.
+"""Find the entities that changes leave with fewer than two active ADMIN holders.
 
 The same function serves effects of any size and plans: it reads the entities in chunks.
 """

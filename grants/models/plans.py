@@ -168,7 +168,7 @@ class PlanItem(ValidityColumns):
 
 
 class PlanStranding(models.Model):
-    """A live entity that a plan leaves with fewer than two active administrators. admins_left: 0 or 1."""
+    """A live entity that a plan leaves with fewer than two active ADMIN holders. admins_left: 0 or 1."""
 
     plan = models.ForeignKey(Plan, models.CASCADE, related_name="strandings", db_index=False)
     admins_left = models.PositiveSmallIntegerField()

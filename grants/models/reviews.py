@@ -38,8 +38,8 @@ class ReviewerRule(models.TextChoices):
 class UnansweredRule(models.TextChoices):
     """What finishing does with items that have no answer."""
 
-    LIST = "list", "List them"
-    REVOKE = "revoke", "Revoke them"
+    LIST = "list", "Kept and listed"
+    REVOKE = "revoke", "Revoked"
 
 
 class Recurrence(models.TextChoices):

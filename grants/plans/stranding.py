@@ -1,4 +1,4 @@
-"""Store the live entities that a plan leaves with fewer than two active administrators.
+"""Store the live entities that a plan leaves with fewer than two active ADMIN holders.
 
 Besides revocations of ADMIN, memberships that end and users who are deactivated can strand entities.
 """
@@ -74,7 +74,7 @@ def delete_restored_strandings(plan: Plan, revision: int) -> None:
 def stranded_entities(plan: Plan, *, max_rows: int) -> list[Stranded]:
     """Return the first entities that the plan strands.
 
-    Entities without an administrator come first. Runs one query.
+    Entities without an ADMIN holder come first. Runs one query.
     """
     rows: QuerySet = plan.strandings.order_by("admins_left", "kind", "key")[:max_rows]
     return [Stranded(Address(row.kind, row.key), row.admins_left) for row in rows]

@@ -49,7 +49,7 @@ class AdministratorLoss:
 
     without_admin_count, one_admin_count: number of entities with no remaining administrator, and with exactly
     one.
-    entities: the first of them, at most MAX_STRANDED_ROWS; entities without an administrator come first.
+    entities: the first of them, at most MAX_STRANDED_ROWS; entities without an ADMIN holder come first.
     max_checked: how many grants of ADMIN were read, if more would end; 0 if all were read.
     """
 

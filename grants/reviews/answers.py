@@ -66,7 +66,7 @@ class AnswerPreview:
 
     count: the items that would get the answer. answered: those of them that already have an answer. own:
     items that are skipped, because they are about the account itself. strands: items that leave an entity
-    with fewer than two administrators if they are revoked.
+    with fewer than two ADMIN holders if they are revoked.
     """
 
     count: int

@@ -33,7 +33,7 @@ def evidence_lines(
     if item.is_ended and item.valid_until:
         yield EvidenceLine(f"ended {time_text(item.valid_until)}, so it gives no access", NOTABLE)
     if item.admins_left is not None:
-        left = "no administrator" if item.admins_left == 0 else "only 1 administrator"
+        left = "no ADMIN holder" if item.admins_left == 0 else "only 1 ADMIN holder"
         yield EvidenceLine(f"revoking leaves {left}", NOTABLE)
     if item.entity_state in (State.DELETED, State.PLANNED):
         yield EvidenceLine(f"the entity is {item.entity_state}", NOTABLE)
@@ -42,7 +42,7 @@ def evidence_lines(
     if item.last_used_on:
         yield EvidenceLine(f"last used {item.last_used_on.day} {item.last_used_on:%B %Y}")
     else:
-        yield EvidenceLine("no known use")
+        yield EvidenceLine("no recorded use")
     if item.peers:
         yield EvidenceLine(
             f"{item.peer_holders:,} of {item.peers:,} others in group:{item.peer_group} hold it"

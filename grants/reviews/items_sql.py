@@ -371,7 +371,7 @@ def _active_members(at: str) -> str:
 def _group_ctes(at: str) -> dict[str, str]:
     """Return the queries for the number of active members of each group, and for the first two of them.
 
-    If fewer than two administrators remain, the first two members of each group are enough to find all of
+    If fewer than two ADMIN holders remain, the first two members of each group are enough to find all of
     them.
     """
     members = _active_members(at)

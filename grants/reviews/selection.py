@@ -38,7 +38,7 @@ class ItemFilter:
     answer: `open` for items that need an answer, `removed` for those that no longer exist, or a value of
     Answer.
     principal: the name of a user or group, or `user:NAME` or `group:NAME`. group: of memberships.
-    reviewer: the name of a reviewer, or `administrators`. unused: no known use. ended: its period is over.
+    reviewer: the name of a reviewer, or `administrators`. unused: no recorded use. ended: its period is over.
     changed: the answer is not the previous one.
     """
 

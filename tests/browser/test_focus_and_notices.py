@@ -121,7 +121,7 @@ def test_a_revocation_dialog_names_stranded_entities_and_returns_to_its_section(
     page.goto(ORDERS)
     press_key(page, page.locator("#holders").get_by_role("link", name="Revoke ADMIN from user:ned"))
     dialog = page.locator("#dialog")
-    expect(dialog).to_contain_text("would have no administrator")
+    expect(dialog).to_contain_text("would have no ADMIN holder")
     press_key(page, dialog.get_by_label("Reason", exact=True))
     expect(page.locator("#notices")).to_contain_text("Revoked ADMIN on dataset:sales.orders from user:ned.")
     expect(
@@ -147,7 +147,7 @@ def test_a_deactivation_is_confirmed_in_a_dialog_with_a_reason(page):
     page.goto("/accounts/user:ned")
     press_key(page, page.locator("#change-activity"))
     dialog = page.locator("#dialog")
-    expect(dialog).to_contain_text("6 entities would have fewer than two administrators: 6 with none.")
+    expect(dialog).to_contain_text("6 entities would have fewer than two ADMIN holders: 6 with none.")
     page.keyboard.press("Escape")
     expect(page.locator("#change-activity")).to_be_focused()
     press_key(page, page.locator("#change-activity"))

@@ -133,7 +133,7 @@ def test_asking_the_same_question_twice_adds_one_history_entry(page):
         # not by polling with a script text: the content security policy forbids evaluating text
         expect(page.locator(".htmx-request")).to_have_count(0)
     page.go_back()
-    expect(page.locator("#operation-answers")).to_contain_text("operations are allowed")
+    expect(page.locator("#operation-answers")).to_contain_text("operations are permitted")
     expect(page.locator("#ask .decision")).to_have_count(0)
     page.go_forward()
     expect(page.locator("#ask .decision")).to_contain_text("Allowed: user:dee holds READ")

@@ -109,7 +109,7 @@ def test_an_image_without_settings_names_what_is_missing():
     assert run("unknown").returncode == 2
 
 
-def test_a_console_is_set_up_analysed_served_and_restored_in_the_image():
+def test_a_console_is_set_up_analyzed_served_and_restored_in_the_image():
     with volume() as state, volume() as restored:
         manage(state, "migrate", "--noinput")
         manage(state, "check", "--deploy", "--fail-level", "WARNING")

@@ -1,7 +1,7 @@
-"""The `stranded` analysis: live entities with fewer than two active administrators.
+"""The `stranded` analysis: live entities with fewer than two active ADMIN holders.
 
 The administrators of an entity are not counted. For each principal, the first and the last user that it
-reaches are enough: an entity has fewer than two administrators if and only if the first user over all its
+reaches are enough: an entity has fewer than two ADMIN holders if and only if the first user over all its
 grants of ADMIN is also the last.
 """
 
@@ -48,7 +48,7 @@ def kinds(analysis_input: AnalysisInput) -> DataFrame:
 
 
 def _is_stranded() -> Column:
-    # Comparing the first with the last user detects fewer than two administrators, and no other number.
+    # Comparing the first with the last user detects fewer than two ADMIN holders, and no other number.
     assert MIN_ADMINISTRATORS == 2
     return F.col("first_user").isNull() | (F.col("first_user") == F.col("last_user"))
 

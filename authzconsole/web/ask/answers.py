@@ -76,7 +76,7 @@ def missing_total(decision: Decision) -> int:
 
 
 ALL_LIVE_SENTENCES = {
-    True: "Allowed: the required privilege is held on every live entity there.",
+    True: "Permitted: the required privilege is held on every live entity there.",
     False: "Denied: the required privilege is not held on every live entity there.",
 }
 

@@ -183,7 +183,7 @@ def _announcement(result: dict, permitted: int) -> str:
     if result.get("answer"):
         return result["answer"].sentence
     summaries = result.get("operation_answers", ())
-    return f"{permitted} of {len(summaries)} operations are allowed." if summaries else ""
+    return f"{permitted} of {len(summaries)} operations are permitted." if summaries else ""
 
 
 def _result(form: QuestionForm, is_whole_page: bool) -> dict:

@@ -45,7 +45,7 @@ class Tab:
     parameters: tuple[str, ...] = ()
 
 
-INSIDE = Tab("inside", "Inside", ("children",))
+INSIDE = Tab("inside", "Contents", ("children",))
 ACCESS = Tab(
     "access", "Access", ("access", "holders", "stewards"), ("holder", "order", "holders", *PARAMETERS)
 )

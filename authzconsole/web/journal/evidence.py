@@ -66,8 +66,8 @@ class MomentField(TimeFilterField):
 class EvidenceForm(ConsoleForm):
     id_pattern = "evidence-%s"
     entity = AddressField(label="Entity", placeholder="dataset:sales.customers", required=True)
-    contents = FlagField(label="Also everything inside the namespace or application")
-    kind = TextField(label="Kinds inside it", widget=forms.Select)
+    contents = FlagField(label="Include contents of the namespace or application")
+    kind = TextField(label="Kinds of contents", widget=forms.Select)
     since = MomentField(label="From", placeholder="2026-01-01", required=True)
     until = MomentField(label="To", placeholder="now", is_end=True)
 

@@ -155,7 +155,7 @@ class JournalPage(ListPage):
         if not page.rows:
             return page
         first, last = page.rows[0].revision, page.rows[-1].revision
-        return replace(page, position=f"lines {first:,} to {last:,}")
+        return replace(page, position=f"revisions {first:,} to {last:,}")
 
 
 @require_safe

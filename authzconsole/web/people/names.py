@@ -91,7 +91,7 @@ class RemovalPage(ForAdministrators, EffectPage):
 
     def check(self, form: ConsoleForm) -> None:
         if self.loss.total and not form.cleaned_data["strand"]:
-            raise FormRefused("confirm that entities are left with fewer than two administrators")
+            raise FormRefused("confirm that entities are left with fewer than two ADMIN holders")
 
     def done(self, form: ConsoleForm, outcome: Outcome) -> HttpResponse:
         show_outcome(self.request, outcome)

@@ -69,23 +69,23 @@ PLANS_PER_PAGE = 25
 PRINCIPALS_PER_PAGE = 20
 ITEMS_PER_PAGE = 50
 MAX_STRANDED = 12
-# by the stored origin of a plan
+# by the stored origin of a plan: why or from what it was created, after "Created"
 ORIGIN_LABELS = {
     "change-set": "from a question",
-    "copy": "copy",
+    "copy": "as a copy",
     "readiness": "to make a namespace deletable",
     AnalysisName.POLICY_IMPACT: "to keep current permissions",
     "inverse": "to undo a plan",
-    "subtree": "bulk change",
-    "selection": "bulk change of selected entities",
-    "ghosts": "ghost grant cleanup",
-    "expired": "expired access",
-    "file": "imported changes",
-    "off-boarding": "off-boarding",
-    "like": "access of a colleague",
-    PlanOrigin.REQUEST: "access request",
-    PlanOrigin.REVIEW: "access review",
-    PlanOrigin.MEMBERS: "members of a group",
+    "subtree": "as a bulk change",
+    "selection": "from selected entities",
+    "ghosts": "to revoke leftover grants",
+    "expired": "to remove expired access",
+    "file": "from a file",
+    "off-boarding": "to off-board",
+    "like": "to give access like a colleague",
+    PlanOrigin.REQUEST: "from an access request",
+    PlanOrigin.REVIEW: "from an access review",
+    PlanOrigin.MEMBERS: "from a list of members",
 }
 
 
@@ -226,7 +226,7 @@ def _must_not_end(plan: Plan) -> bool:
 
 
 def stranded_count(plan: Plan) -> int:
-    """Return how many entities would have fewer than two active administrators."""
+    """Return how many entities would have fewer than two active ADMIN holders."""
     return plan.effect["stranded_none"] + plan.effect["stranded_one"]
 
 
@@ -396,7 +396,7 @@ def activation_context(before: str, after: str, counts: Mapping[str, int] | None
 
 
 UNCONFIRMED = (
-    "Nothing was changed. Confirm that entities will have fewer than two administrators, or discard the plan."
+    "Nothing was changed. Confirm that entities will have fewer than two ADMIN holders, or discard the plan."
 )
 
 

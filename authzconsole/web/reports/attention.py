@@ -102,14 +102,14 @@ def _stranded_items(run: AnalysisRun | None) -> Iterator[AttentionItem]:
     if without_admin := summary.get("entities_nobody_administers", 0):
         yield AttentionItem(
             "error",
-            f"{quantity(without_admin, 'live entity', 'live entities')} without an administrator",
+            f"{quantity(without_admin, 'live entity', 'live entities')} without an ADMIN holder",
             _url(run, "admins"),
             run,
         )
     if with_one_admin := summary.get("entities_one_user_administers", 0):
         yield AttentionItem(
             "warning",
-            f"{quantity(with_one_admin, 'live entity', 'live entities')} with only one administrator",
+            f"{quantity(with_one_admin, 'live entity', 'live entities')} with only one ADMIN holder",
             _url(run, "-admins"),
             run,
         )

@@ -39,8 +39,8 @@ SECTIONS = {"namespaces": "namespaces", "rows": "table"}
 FIGURE_LABELS = {
     "answers_gained": "permissions gained",
     "answers_lost": "permissions lost",
-    "entities_nobody_administers": "entities without an administrator",
-    "entities_one_user_administers": "entities with only one administrator",
+    "entities_nobody_administers": "entities without an ADMIN holder",
+    "entities_one_user_administers": "entities with only one ADMIN holder",
     "users_who_see_something": "users with visible entities",
     "namespaces_with_something_visible": "namespaces with visible entities",
     "pairs_visible": "pairs of user and visible entity",

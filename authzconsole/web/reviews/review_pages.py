@@ -99,9 +99,9 @@ ANSWER_CHOICES = (
     (ALL, "All"),
 )
 FLAG_LABELS = (
-    ("unused", "No known use"),
+    ("unused", "No recorded use"),
     ("redundant", "Also through a group"),
-    ("strands", "Leaves too few administrators"),
+    ("strands", "Leaves too few ADMIN holders"),
     ("ended", "Ended"),
     ("new", "New since the last review"),
     ("changed", "Answered differently"),
@@ -329,7 +329,7 @@ VERBS = {
     Answer.REVOKE.value: "Revoke",
     Answer.SHORTEN.value: "Shorten",
     UNDO: "Undo the answer of",
-    ASSIGN: "Return",
+    ASSIGN: "Reassign",
 }
 DEFAULT_DAYS = 21
 
@@ -372,10 +372,9 @@ class NewReviewForm(ConsoleForm):
     )
     unanswered = StrictChoiceField(
         default=UnansweredRule.LIST,
-        label="Items without an answer",
+        label="Unanswered items",
         choices=UnansweredRule.choices,
         widget=Radios,
-        help_text="Listed items stay as they are.",
     )
 
     def __init__(self, *args, **kwargs):
@@ -629,7 +628,7 @@ class AnswerReview(FormPage):
             "review": campaign,
             "preview": preview,
             "verb": verb,
-            "title": "Move" if verb == ASSIGN and can_assign else VERBS[verb],
+            "title": VERBS[verb],
             "fields": form.selection_fields(),
             "sources": [(ItemSource(source).label, count) for source, count in preview.by_source.items()],
             "back": self._back(form),

@@ -21,7 +21,7 @@ LETTERS = {Privilege.READ: "R", Privilege.WRITE: "W", Privilege.EXECUTE: "X", Pr
 _DIRECT_STATUSES = {State.PLANNED: "planned", State.DELETED: "leftover"}
 _STATE_SUFFIXES = {
     State.PLANNED: "; applies once the entity exists",
-    State.DELETED: "; left over from a deleted entity",
+    State.DELETED: "; leftover grant on a deleted address",
 }
 
 

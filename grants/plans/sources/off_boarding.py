@@ -220,4 +220,4 @@ def _no_administrator_text(plan: Plan) -> str:
     total = plan.effect["stranded_none"]
     names = ", ".join(str(row.address) for row in stranded_entities(plan, max_rows=min(total, MAX_NAMED)))
     more = f" and {total - MAX_NAMED:,} more" if total > MAX_NAMED else ""
-    return f"{names}{more} would have no active administrator: hand over, or confirm that they have no administrator"
+    return f"{names}{more} would have no active ADMIN holder: hand over, or confirm that they have none"

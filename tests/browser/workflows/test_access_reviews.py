@@ -38,7 +38,7 @@ def test_a_review_is_answered_with_the_keyboard_and_its_evidence_verified(
     row.wait_for()
     ned.keyboard.press("j")
     ned.keyboard.press("Shift+M")
-    ned.get_by_role("heading", name="Return 1 item").wait_for()
+    ned.get_by_role("heading", name="Reassign 1 item").wait_for()
     ned.get_by_role("link", name="Cancel").click()
     # it is still the current row
     row.wait_for()

@@ -186,7 +186,7 @@ def test_deactivation_shows_its_effects_before_it_happens(browse):
         "Their 6 direct grants and 0 memberships remain, and take effect again when reactivated.",
         "1 session ends.",
         "1 API token is revoked.",
-        "6 entities would have fewer than two administrators",
+        "6 entities would have fewer than two ADMIN holders",
         ": 6 with none.",
         'href="/entities/namespace:sales"',
         'href="/people/leaving/user:ned">and 1 more',

@@ -345,7 +345,7 @@ def test_an_inserted_answer_is_announced_to_screen_readers(url, browse, htmx):
     ask = response.context["ask"]
     assert (
         ask["announcement"]
-        == f"{ask['permitted']} of {len(ask['operation_answers'])} operations are allowed."
+        == f"{ask['permitted']} of {len(ask['operation_answers'])} operations are permitted."
     )
     assert f'hx-swap-oob="innerHTML">{ask["announcement"]}</div>' in page_html(response)
     response = client.get(f"{url}?subject=user:dee&operation=read&entity={ORDERS}", headers=htmx("ask"))

@@ -75,11 +75,11 @@ def test_the_page_counts_the_entities_left_without_administrators(browse):
     page = browse("ada").get(url_of(REVOKE))
     assert page.context["permissions"][
         "stranding"
-    ].without_admin_count == 1 and "would have no administrator" in page_html(page)
+    ].without_admin_count == 1 and "would have no ADMIN holder" in page_html(page)
     page = browse("ada").get(url_of(["remove", "user:ned"]))
-    assert "6 entities would have fewer than two administrators" in page_html(page)
+    assert "6 entities would have fewer than two ADMIN holders" in page_html(page)
     page = browse("ada").get(url_of(["join", "out", "operators"]))
-    assert "No entity loses its administrators" in page_html(page)
+    assert "No entity loses its ADMIN holders" in page_html(page)
 
 
 def test_an_account_that_becomes_a_principal_has_an_effect_where_all_principals_are_permitted_something(

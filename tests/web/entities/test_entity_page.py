@@ -155,7 +155,7 @@ def test_grants_on_planned_and_deleted_addresses_look_different(browse):
     assert (planned.status, deleted.status) == ("planned", "leftover")
     assert (
         "applies once the entity exists" in planned.title
-        and "left over from a deleted entity" in deleted.title
+        and "leftover grant on a deleted address" in deleted.title
     )
 
 

@@ -130,13 +130,13 @@ def test_revoking_with_a_reason_removes_the_grant(browse):
 def test_revoking_admin_warns_about_stranded_entities(target, browse, htmx):
     client, headers = browse("ada"), htmx(target) if target else {}
     text = page_html(client.get(f"{REVOKE}?principal=user:ned&privilege=ADMIN", headers=headers))
-    assert "would have no administrator" in text
+    assert "would have no ADMIN holder" in text
     post_as_shown(client, GRANT, {"principal": ["user:dee"], "privilege": "ADMIN"})
     text = page_html(client.get(f"{REVOKE}?principal=user:ned&privilege=ADMIN", headers=headers))
-    assert "would have only one administrator" in text
+    assert "would have only one ADMIN holder" in text
     post_as_shown(client, GRANT, {"principal": ["user:out"], "privilege": "ADMIN"})
     text = page_html(client.get(f"{REVOKE}?principal=user:ned&privilege=ADMIN", headers=headers))
-    assert "No entity loses its administrators." in text
+    assert "No entity loses its ADMIN holders." in text
 
 
 @pytest.mark.parametrize(
@@ -173,10 +173,10 @@ def test_the_forecast_warns_about_entities_without_administrators(browse):
     client, url = browse("ada"), "/lifecycle/recreate/dataset:sales.legacy"
     for principal, warning in (("user:dee", "none"), ("user:out", "one active user"), ("", "")):
         text = " ".join(page_html(client.get(url)).split())
-        assert (f"fewer than two administrators</strong>: {warning}" in text) is bool(warning)
+        assert (f"fewer than two ADMIN holders</strong>: {warning}" in text) is bool(warning)
         post_as_shown(client, "/grant/dataset:sales.legacy", {"principal": principal, "privilege": "ADMIN"})
     text = page_html(client.get("/lifecycle/delete/namespace:sales"))
-    assert "No other entity loses administrators" in text
+    assert "No other entity loses ADMIN holders" in text
 
 
 @pytest.mark.parametrize(

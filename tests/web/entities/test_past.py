@@ -37,7 +37,7 @@ BUTTONS = (
     "Grant",
     "Delete dataset",
     "Bulk change",
-    "Register inside",
+    "Add child",
     "Add description",
     "Remove",
     "Off-board",
@@ -106,7 +106,7 @@ def test_pages_about_the_past_list_no_later_changes(past):
         now, then = (page(url).split("Latest changes")[1] for url in (path, f"{path}&as_of={past}"))
         newest = JournalLine.objects.filter(action="revoke").latest("pk").revision
         # the number alone could also be part of a time
-        assert newest > past and f"line {newest:,}" in now and f"line {newest:,}" not in then
+        assert newest > past and f"revision {newest:,}" in now and f"revision {newest:,}" not in then
 
 
 def test_the_page_of_a_deleted_entity_shows_it_live(past):

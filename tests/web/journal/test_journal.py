@@ -145,7 +145,7 @@ def test_the_download_has_the_filtered_lines_and_no_formulas(browse):
 
 
 def test_verification_reports_an_intact_and_a_broken_chain(browse):
-    assert f"from line 1 to line {current_revision()}" in page_html(browse("aud").get("/journal/proof"))
+    assert f"from revision 1 to {current_revision()}" in page_html(browse("aud").get("/journal/proof"))
     JournalLine.objects.filter(revision=5).update(reason="changed")
     text = page_html(browse("aud").get("/journal/proof"))
     assert "The chain is broken: line 5 was changed after it was written" in text
@@ -299,6 +299,6 @@ def test_the_hash_of_the_head_is_shown_on_the_page_and_after_a_complete_verifica
     head = JournalHead.objects.get()
     for url in ("/journal/", "/journal/proof"):
         text = page_html(browse("aud").get(url))
-        assert f"Hash of line {head.revision}" in text and f'data-copy="{head.hash}"' in text
+        assert f"Hash of revision {head.revision}" in text and f'data-copy="{head.hash}"' in text
     JournalLine.objects.filter(revision=5).update(reason="changed")
     assert head.hash not in page_html(browse("aud").get("/journal/proof"))

@@ -51,5 +51,5 @@ def test_an_empty_console_says_how_to_import_data(client, db):
 
 
 def test_only_administrators_can_start_analyses_and_register(browse):
-    has_form = {name: "Check all namespaces" in browse(name).html("/") for name in ("ada", "aud", "ned")}
+    has_form = {name: "Analyze deletability" in browse(name).html("/") for name in ("ada", "aud", "ned")}
     assert has_form == {"ada": True, "aud": False, "ned": False}

@@ -86,7 +86,7 @@ def test_tiles_can_be_coloured_by_number_of_viewers(browse, report):
     client, url = browse("aud"), "/?colour=exposure"
     assert tiles(client, url) == [("sales", 6, ""), ("hr", 2, "")]
     text = client.html(url)
-    assert "How many users see which namespace?" in text and "Not analysed yet" in text
+    assert "How many users see which namespace?" in text and "Not analyzed yet" in text
     visible_counts = [
         ("dee", "sales", 6),
         ("ned", "hr", 1),
@@ -175,8 +175,8 @@ def test_attention_lists_problems_of_the_newest_reports(browse, report):
     )
     assert attention_texts(client) == [
         "1 namespace that no user can delete",
-        "4 live entities without an administrator",
-        "1 live entity with only one administrator",
+        "4 live entities without an ADMIN holder",
+        "1 live entity with only one ADMIN holder",
         "1 grant on deleted addresses, which apply again if the entities are recreated",
         "1 grant on planned addresses, waiting for their entities",
         "Impact report available, from generation final to core: 1 permission gained, 1,200 lost",
@@ -254,7 +254,7 @@ def test_the_applications_in_a_tile_are_coloured_by_what_blocks_the_deletion(bro
         ("other entities", 4, "1 of 4 block", "bad", "/entities/namespace:sales"),
         ("shop", 2, "2 of 2 block", "bad", "/entities/application:sales.shop"),
     ]
-    assert not hr.parts, "without an administrator of the namespace, every entity in it blocks its deletion"
+    assert not hr.parts, "without an ADMIN holder of the namespace, every entity in it blocks its deletion"
     assert "ned is missing ADMIN on 2 of them, which blocks the deletion" in page_html(page)
     assert page_html(page).count('class="part bad"') == 4, "in landscape and in portrait"
     inside = sales.parts[0]

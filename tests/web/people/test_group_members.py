@@ -67,7 +67,7 @@ def test_the_named_users_become_the_only_members(browse):
     browse("ada").post(URL, {"verb": "replace", "file": file})
     assert Plan.objects.get().title == "Add 2 members to and remove 1 member from group:operators"
     removal = page_html(browse("ada").post(URL, {"verb": "remove", "text": "grp", "preview": "yes"}))
-    assert "would have no administrator" in removal
+    assert "would have no ADMIN holder" in removal
 
 
 def test_a_period_applies_to_new_members(browse):

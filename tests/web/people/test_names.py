@@ -49,8 +49,8 @@ def test_a_user_with_stranded_entities_is_removed_after_both_confirmations(brows
     ada = browse("ada")
     page = page_html(ada.get("/people/remove/user:ned"))
     assert "Revoke the direct grants: 6 on live addresses" in " ".join(page.split())
-    assert "Accept 6 entities with fewer than two administrators" in page
-    assert "fewer than two administrators" in page_html(
+    assert "Accept 6 entities with fewer than two ADMIN holders" in page
+    assert "fewer than two ADMIN holders" in page_html(
         ada.post("/people/remove/user:ned", {"revoke_grants": "yes"})
     )
     assert "has grants, which would end" in page_html(ada.post("/people/remove/user:ned", {"strand": "yes"}))

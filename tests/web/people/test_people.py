@@ -181,12 +181,12 @@ def test_membership_changes_are_journalled_and_confirmed(browse):
 
 def test_removing_a_member_warns_about_stranded_entities(browse):
     client, url = browse("ada"), "/people/membership?verb=remove&user=grp&group=operators"
-    assert "No entity loses its administrators." in page_html(client.get(url))
+    assert "No entity loses its ADMIN holders." in page_html(client.get(url))
     post_as_shown(
         client, "/grant/dataset:hr.salaries", {"principal": "group:operators", "privilege": "ADMIN"}
     )
     text = page_html(client.get(url))
-    assert "would have no administrator" in text and 'href="/entities/dataset:hr.salaries"' in text
+    assert "would have no ADMIN holder" in text and 'href="/entities/dataset:hr.salaries"' in text
     for unknown in ("user=nobody&group=operators", "user=grp&group=nothing", "verb=add"):
         assert "fewer than two" not in page_html(client.get(f"/people/membership?verb=remove&{unknown}"))
 

@@ -54,7 +54,7 @@ def test_a_plan_shows_its_effect_and_stranded_entities(browse, plan):
         "1 grant to revoke",
         "1 item already in place",
         "(no change)",
-        "1 entity with fewer than two administrators",
+        "1 entity with fewer than two ADMIN holders",
         "READ on 1 dataset",
         "ADMIN on 1 dataset",
     ):

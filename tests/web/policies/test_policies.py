@@ -82,7 +82,7 @@ def test_only_administrators_see_the_link_that_activates_a_generation(browse):
 
 def test_the_activation_page_shows_the_newest_impact_report(browse, settings, tmp_path):
     settings.SNAPSHOT_URI, client = str(tmp_path), browse("ada")
-    assert "Impact not analysed yet" in page_html(client.get("/policies/core/activate"))
+    assert "Impact not analyzed yet" in page_html(client.get("/policies/core/activate"))
     options = {"generation": "final", "to_generation": "core"}
     create_report(
         tmp_path,

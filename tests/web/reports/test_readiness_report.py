@@ -149,7 +149,7 @@ def test_pages_use_only_reports_of_the_active_generation(report, browse, cast):
     assert browse("aud").get("/").context["namespaces"]["run"] is None
     page = browse("aud").get("/entities/namespace:hr?tab=ask")
     assert page.context["readiness"]["latest"] is None
-    assert "Not analysed yet in generation final." in page_html(page)
+    assert "Not analyzed yet in generation final." in page_html(page)
 
 
 def test_the_namespace_list_and_the_namespace_page_use_the_newest_report(report, browse):

@@ -42,11 +42,11 @@ class TileColor:
     """
 
     meaning: str = ""
-    sentence: str = "not analysed yet"
+    sentence: str = "not analyzed yet"
     caption: str = ""
 
 
-NOT_ANALYSED = TileColor()
+NOT_ANALYZED = TileColor()
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ def namespace_chart(
     parts = _namespace_parts(run, list(areas.items())) if colors and is_readiness and not is_large else {}
     unit = ("entities", "entities") if is_large else ("live entity", "live entities")
     items = [
-        _item(name, area, quantity(area, *unit), colors.get(name, NOT_ANALYSED), parts.get(name, ()))
+        _item(name, area, quantity(area, *unit), colors.get(name, NOT_ANALYZED), parts.get(name, ()))
         for name, area in areas.items()
     ]
     if other_area:
