@@ -2,9 +2,12 @@
 
 import csv
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from shutil import copyfileobj
+from tempfile import SpooledTemporaryFile
 from typing import Any, TextIO
 
 from django.conf import settings
@@ -12,6 +15,7 @@ from django.template.loader import render_to_string
 
 from analytics.results.export import without_formula
 from authzconsole.models import Evidence
+from entities.address import parse_address
 from grants.evidence import (
     AccessPeriods,
     AccessRow,
@@ -21,6 +25,8 @@ from grants.evidence import (
     active_generations,
 )
 from grants.models import JournalLine
+from grants.policies.catalogue import generation_by_name
+from grants.policies.levels import LEVELS, Level, level_of
 from grants.validity import format_time
 
 CSV_NAME, JSON_NAME, PAGE_NAME = "access.csv", "access.json", "report.html"
@@ -55,6 +61,8 @@ CSV_COLUMNS = (
 PATH_COLUMNS = {"through": "principal", "granted_on": "entity"}
 # a page with more users is slow in a browser; the other files have all of them
 MAX_USERS_ON_PAGE = 2_000
+# the sections of more users are kept in a temporary file until the summary is written
+MAX_SECTIONS_IN_MEMORY = 1_000_000
 # times of revisions are read together, and kept up to a limit
 TIMES_AT_ONCE, MAX_TIMES = 1_000, 200_000
 
@@ -254,20 +262,24 @@ class JsonOutput:
 
 
 class PageOutput:
-    """A page without scripts and without other files."""
+    """A page without scripts and without other files: a summary by user and access level, then the rows of each user."""
 
     def __init__(self, file: TextIO, evidence: Evidence, generations: list[str]):
         self._file, self._users, self._entity = file, 0, ""
         self._has_contents = evidence.contents
-        self._context = {"evidence": evidence, "generations": generations}
-        file.write(render_to_string("journal/evidence/report_head.html", self._context))
+        self._generation = generation_by_name(generations[-1])
+        self._context = {"evidence": evidence, "generations": generations, "levels": list(reversed(LEVELS))}
+        # the summary, which is known at the end, precedes the sections
+        self._sections = SpooledTemporaryFile(MAX_SECTIONS_IN_MEMORY, "w+", encoding="utf-8")
+        self._summary: dict[str, Counter[Level]] = {}
 
     def write_user(self, rows: Sequence[dict]) -> None:
         self._users += 1
+        self._count_levels(rows)
         if self._users <= MAX_USERS_ON_PAGE:
             is_new = self._has_contents and rows[0]["entity"] != self._entity
             self._entity = rows[0]["entity"]
-            self._file.write(
+            self._sections.write(
                 render_to_string(
                     "journal/evidence/report_user.html",
                     {
@@ -275,12 +287,30 @@ class PageOutput:
                         "rows": rows,
                         "new_entity": self._entity if is_new else "",
                         "has_contents": self._has_contents,
+                        "first_revision": self._context["evidence"].from_revision,
                     },
                 )
             )
 
+    def _count_levels(self, rows: Sequence[dict]) -> None:
+        user = rows[0]["user"]
+        if user in self._summary or len(self._summary) < MAX_USERS_ON_PAGE:
+            kind = parse_address(rows[0]["entity"]).kind
+            levels = {level_of(self._generation, kind, row["operation"]) for row in rows}
+            self._summary.setdefault(user, Counter()).update(level for level in levels if level)
+
     def finish(self, figures: Mapping) -> None:
         left_out = max(0, self._users - MAX_USERS_ON_PAGE)
+        summary = [
+            (user, [counts[level] for level in reversed(LEVELS)])
+            for user, counts in sorted(self._summary.items())
+        ]
+        self._file.write(
+            render_to_string("journal/evidence/report_head.html", self._context | {"summary": summary})
+        )
+        self._sections.seek(0)
+        copyfileobj(self._sections, self._file)
+        self._sections.close()
         self._file.write(
             render_to_string(
                 "journal/evidence/report_end.html",

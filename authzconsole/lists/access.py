@@ -41,6 +41,7 @@ from grants.authority.stewards import only_namespace, stewarded_namespaces
 from grants.history import at_moment
 from grants.models import NamespaceSteward
 from grants.policies.catalogue import generation_by_name
+from grants.policies.levels import LEVELS, Level, level_of
 from grants.policies.policy import Generation
 from grants.policies.wording import rule_in_words
 from grants.principal_names import parse_principal
@@ -60,6 +61,10 @@ class Permission:
     ways: Ways
     user: str = ""
     is_complete: bool = False
+
+    @property
+    def level(self) -> Level | None:
+        return level_of(self.generation, self.entity.kind, self.operation)
 
     @property
     def rule(self) -> str:
@@ -101,6 +106,10 @@ class WhatCanSerializer(output.Output):
 
     entity = output.Text()
     operation = output.Text()
+    level = output.Choice(
+        LEVELS,
+        help_text="The access level of the operation in the generation, such as `reads` or `administers`.",
+    )
     rule = output.Text(
         help_text="The rule of the operation in the generation, in words, such as `READ on the entity`."
     )
@@ -129,6 +138,12 @@ class QuestionQuery(MomentQuery):
     )
 
 
+def level_field() -> Choice:
+    return Choice(
+        choices=list(map(str, LEVELS)), required=False, help_text="Only operations of this access level."
+    )
+
+
 class WhoCanFilters(QuestionQuery):
     entity = AddressText(required=True)
     contents = QueryBoolean(
@@ -142,6 +157,7 @@ class WhoCanFilters(QuestionQuery):
         max_length=70,
         help_text="Only this operation, or this privilege on exactly the entity.",
     )
+    level = level_field()
     privilege = Choice(
         choices=PRIVILEGES,
         required=False,
@@ -174,6 +190,7 @@ class WhatCanFilters(QuestionQuery):
     operation = Text(
         required=False, max_length=70, help_text="Only entities on which this operation is permitted."
     )
+    level = level_field()
     privilege = Choice(
         choices=PRIVILEGES, required=False, help_text="Only entities on which exactly this privilege is held."
     )
@@ -260,6 +277,7 @@ class WhoCan(AccessRows):
             group=self.filter("group"),
             privilege=self.filter("privilege"),
             operation=self.filter("operation"),
+            level=self.filter("level"),
             path_kind=self.filter("path"),
             group_namespace=only_namespace(self.account, address),
         )
@@ -322,6 +340,7 @@ class WhatCan(AccessRows):
             namespace=self.filter("namespace"),
             privilege=self.filter("privilege"),
             operation=self.filter("operation"),
+            level=self.filter("level"),
         )
         return AccessibleEntities.of(
             *parse_principal(self.filters["principal"]),

@@ -25,6 +25,7 @@ from grants.effects.strandings import strandings_of
 from grants.errors import EffectChanged
 from grants.journal import current_revision, lock_journal
 from grants.plans.counts import VERB_COUNTS
+from grants.policies.levels import LEVELS
 from grants.policies.times import format_time
 from grants.validity import at_time
 
@@ -38,6 +39,7 @@ NO_EFFECT = {
     "users": [],
     "entities": [],
     "operations": [],
+    "levels": [],
     "times": [],
     "other_beginnings": 0,
 }
@@ -72,6 +74,10 @@ class EffectOperationSerializer(EffectPartsSerializer):
     operation = serializers.CharField()
 
 
+class EffectLevelSerializer(EffectPartsSerializer):
+    level = serializers.ChoiceField(choices=[level.value for level in LEVELS])
+
+
 class TimedTotalsSerializer(EffectPartsSerializer):
     at = serializers.DateTimeField(help_text="The time of the decisions.")
 
@@ -101,6 +107,12 @@ class PermissionEffectSerializer(EffectPartsSerializer):
     )
     operations = EffectOperationSerializer(
         many=True, help_text="All operations with changes, most changes first."
+    )
+    levels = EffectLevelSerializer(
+        many=True,
+        help_text="For each access level, the strongest first: the number of pairs of a user and an entity with a changed "
+        "decision about one of its operations. A pair with an intended change at a level is not counted beyond the "
+        "purpose too.",
     )
     times = TimedTotalsSerializer(
         many=True,
@@ -145,6 +157,7 @@ def effect_as_json(effect: KnownEffect, consequences: Consequences | None = None
             {"kind": kind, "operation": operation, **summary_of(tally)}
             for kind, operation, tally in effect.operations
         ],
+        "levels": [{"level": level.value, **summary_of(tally)} for level, tally in effect.levels.items()],
         "times": [{"at": format_time(one.at), **one.summary} for one in effect.times],
         "other_beginnings": effect.other_beginnings,
         **(consequences or Consequences())._asdict(),

@@ -42,6 +42,7 @@ from grants.evaluation.engine import MAX_LISTED_ENTITIES  # noqa: F401 (a docstr
 from grants.journal import lock_journal
 from grants.policies.catalogue import GENERATIONS, UnknownGeneration, generation_by_name
 from grants.policies.grammar import Algebra, Expression, Parameter, Scope, fold
+from grants.policies.levels import LEVELS, required_level
 from grants.policies.policy import Generation, Policy
 from grants.policies.wording import rule_in_words
 from grants.roles.capabilities import Capability
@@ -113,6 +114,12 @@ class PolicySerializer(output.Output):
     )
     words = output.Text(get=rule_in_words, help_text="The requirement in words; empty if there is no rule.")
     source = SourceSerializer(get=lambda policy: policy.source.as_json())
+    level = output.Choice(
+        LEVELS,
+        get=lambda policy: required_level(policy.requirement) if policy.has_rule else None,
+        allow_null=True,
+        help_text="The access level that the operation belongs to; null if there is no rule.",
+    )
     advice = output.Text(help_text="If there is no rule: the operation to ask about instead.")
 
 

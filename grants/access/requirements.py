@@ -18,6 +18,7 @@ from grants.policies.grammar import (
     Scope,
     fold,
 )
+from grants.policies.levels import Level, operations_by_level
 from grants.policies.policy import Generation
 
 OperationsByRequirement = dict[Expression, list[str]]
@@ -41,6 +42,15 @@ def operations_by_requirement(
         if policy is not None and policy.requirement is not None:
             grouped.setdefault(policy.requirement, []).append(operation)
     return grouped
+
+
+def selected_operations(
+    generation: Generation, kind: str, operation: str = "", level: str = ""
+) -> list[str] | None:
+    """Return the operations of a kind that a filter selects; None without a filter."""
+    if operation:
+        return [operation]
+    return operations_by_level(generation, kind).get(Level(level), []) if level else None
 
 
 def check_operation(kind: str, operation: str) -> str:

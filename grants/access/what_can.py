@@ -5,13 +5,13 @@ computed as for an AuthZEN search (`grants.evaluation.authzen_search`).
 """
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
 from itertools import islice
 
-from django.db.models import Q, QuerySet
+from django.db.models import Count, Q, QuerySet, Value
 
 from entities.address import Address
 from entities.models import Entity, State
@@ -19,13 +19,14 @@ from entities.selectors import matching_entities
 from entities.vocabulary import ANY, KINDS, Privilege
 from grants.access.loading import permitted_operations
 from grants.access.paths import Ways
-from grants.access.requirements import any_of_requirements, operations_by_requirement
+from grants.access.requirements import any_of_requirements, operations_by_requirement, selected_operations
 from grants.evaluation.authzen_search import FEW_GRANTS, KeySearch
 from grants.evaluation.effective_grants import GrantTable, grant_tables, has_at_most
 from grants.evaluation.entity_filters import VISIBILITY_OPERATIONS, EntityConditions, candidate_queries
 from grants.evaluation.facts import gather_facts
 from grants.policies.decide import is_permitted
 from grants.policies.grammar import AllOf, AnyOf, Expression, Has, fold
+from grants.policies.levels import Level, LevelCount, operations_by_level
 from grants.policies.policy import Generation
 from grants.policies.question import Question
 from grants.querysets import union_all
@@ -99,7 +100,7 @@ class EntityFilter:
     """Which entities to list; empty members do not filter.
 
     text: a part of the key in any case, or a kind with the start of a key. operation: the principal may
-    perform it.
+    perform it. level: the principal may perform an operation of this access level.
     privilege: the principal holds it on exactly the entity.
     """
 
@@ -108,6 +109,7 @@ class EntityFilter:
     namespace: str = ""
     privilege: str = ""
     operation: str = ""
+    level: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,12 +224,40 @@ class AccessibleEntities:
                 counts[kind] = count
         return counts
 
-    def count_of(self, kind: str, operation: str) -> int:
-        """Return the number of entities of this kind on which the operation is permitted, as in `counts`.
+    def level_counts(self, counts: Mapping[str, int]) -> list[LevelCount]:
+        """Return the number of entities for each level, kind and namespace.
 
-        Runs one query.
+        counts: the result of `counts`; a kind with more than MAX_COUNTED entities is not divided by namespace.
+        Runs one query for each kind, or one for each level of such a kind.
         """
-        return replace(self, where=replace(self.where, operation=operation))._count(kind, MAX_COUNTED)
+        return [count for kind, total in counts.items() for count in self._level_counts_of(kind, total)]
+
+    def _level_counts_of(self, kind: str, total: int) -> Iterator[LevelCount]:
+        selected = selected_operations(self.generation, kind, self.where.operation, self.where.level)
+        levels = operations_by_level(self.generation, kind, selected)
+        by_level = {level: self._with_level(level) for level in levels}
+        if total > MAX_COUNTED:
+            for level, entities in by_level.items():
+                if count := entities._count(kind, MAX_COUNTED):
+                    yield LevelCount(level, kind, None, count)
+            return
+        rows = union_all(
+            [
+                entities._listed(kind)
+                .annotate(level=Value(level))
+                .values("level", "namespace__key")
+                .annotate(total=Count("pk"))
+                .order_by()
+                .values_list("level", "namespace__key", "total")
+                for level, entities in by_level.items()
+                if entities._requirement(kind) != NOTHING
+            ]
+        )
+        for level, namespace, count in rows:
+            yield LevelCount(Level(level), kind, namespace or "", count)
+
+    def _with_level(self, level: Level) -> "AccessibleEntities":
+        return self if self.where.operation else replace(self, where=replace(self.where, level=level))
 
     def _count(self, kind: str, max_counted: int | None) -> int:
         requirement = self._requirement(kind)
@@ -236,11 +266,16 @@ class AccessibleEntities:
         keys = self._few_keys(kind)
         if keys is not None:
             return len(keys)
+        rows = self._listed(kind)
+        return rows.count() if max_counted is None else rows[: max_counted + 1].count()
+
+    def _listed(self, kind: str) -> QuerySet[Entity]:
+        """Return the listed entities of a kind. Only for a kind with a requirement."""
+        requirement = self._requirement(kind)
         conditions = EntityConditions(self.tables or (), [kind])
         queries = candidate_queries(requirement, conditions)
         is_listed = fold(requirement, conditions) if queries is None else Q(key__in=union_all(queries))
-        rows = self._live_entities().filter(is_listed, kind=kind)
-        return rows.count() if max_counted is None else rows[: max_counted + 1].count()
+        return self._live_entities().filter(is_listed, kind=kind)
 
     def _addresses(self, after: Address | None, max_rows: int) -> Iterator[Address]:
         """Yield the addresses in order. Keys are read `max_rows` at a time."""
@@ -303,7 +338,7 @@ class AccessibleEntities:
         """Return the requirement that an entity of this kind must meet to be listed; NOTHING if no operation
         has a rule.
         """
-        operations = [self.where.operation] if self.where.operation else None
+        operations = selected_operations(self.generation, kind, self.where.operation, self.where.level)
         combined = any_of_requirements(operations_by_requirement(self.generation, kind, operations), kind)
         if combined == NOTHING:
             return combined

@@ -18,11 +18,17 @@ from entities.selectors import entity_at, subtree_of
 from entities.vocabulary import CONTAINER_KINDS, Privilege
 from grants.access.loading import permitted_operations
 from grants.access.paths import Ways
-from grants.access.requirements import OperationsByRequirement, any_of_requirements, operations_by_requirement
+from grants.access.requirements import (
+    OperationsByRequirement,
+    any_of_requirements,
+    operations_by_requirement,
+    selected_operations,
+)
 from grants.evaluation.principal_filters import PrincipalConditions, permitted_principals
 from grants.holders import byte_order
 from grants.models import GRANT_SOURCES, GroupGrant, User
 from grants.policies.grammar import AllOf, Always, AnyOf, Expression, Has
+from grants.policies.levels import LEVELS, Level, required_level
 from grants.policies.policy import Generation
 from grants.policies.question import Question
 from grants.querysets import memberships_in_force, union_all
@@ -108,7 +114,7 @@ class PeopleFilter:
 
     text: a part of the name, in any case. group: only members of this group. privilege: the user holds it on
     exactly the entity.
-    operation: only this operation. path_kind: only operations with a `direct` path, or with one through a
+    operation: only this operation. level: only operations of this access level. path_kind: only operations with a `direct` path, or with one through a
     `group`.
     group_namespace: the namespace of a reader that sees nothing else. A group without a grant in it then
     looks empty, because the reader would learn who its members are.
@@ -118,6 +124,7 @@ class PeopleFilter:
     group: str = ""
     privilege: str = ""
     operation: str = ""
+    level: str = ""
     path_kind: str = ""
     group_namespace: str = ""
 
@@ -132,9 +139,13 @@ class PeoplePage:
 
 @dataclass(frozen=True, slots=True)
 class PeopleCounts:
-    """The number of users who may perform any operation, and each operation."""
+    """The number of users who may perform any operation, at least one of each level, and each operation.
+
+    by_level: the strongest level first.
+    """
 
     total: int
+    by_level: dict[Level, int]
     by_operation: dict[str, int]
 
 
@@ -149,7 +160,8 @@ class PeopleWithAccess:
 
     @property
     def operations(self) -> list[str] | None:
-        return [self.where.operation] if self.where.operation else None
+        where = self.where
+        return selected_operations(self.generation, self.address.kind, where.operation, where.level)
 
     def page(self, after: str | None, max_rows: int) -> PeoplePage:
         """Return the users after a name, or the first ones.
@@ -182,13 +194,21 @@ class PeopleWithAccess:
         """
         grouped = self._operations_by_requirement
         if not grouped:
-            return PeopleCounts(0, {})
+            return PeopleCounts(0, {}, {})
         # many operations have rules that mean the same here, such as rules that differ only in their
         # parameters
         parts = {
             requirement: any_of_requirements([requirement], self.address.kind) for requirement in grouped
         }
-        distinct = list(dict.fromkeys([self._any_requirement, *parts.values()]))
+        by_level: dict[Level, list[Expression]] = {level: [] for level in reversed(LEVELS)}
+        for requirement in grouped:
+            by_level[required_level(requirement)].append(requirement)
+        levels = {
+            level: any_of_requirements(requirements, self.address.kind)
+            for level, requirements in by_level.items()
+            if requirements
+        }
+        distinct = list(dict.fromkeys([self._any_requirement, *levels.values(), *parts.values()]))
         queries = [self._users_meeting(requirement) for requirement in distinct]
         totals = [
             rows.order_by()
@@ -201,6 +221,7 @@ class PeopleWithAccess:
         counts = dict(union_all(totals))
         return PeopleCounts(
             counts.get(0, 0),
+            {level: counts.get(distinct.index(requirement), 0) for level, requirement in levels.items()},
             {
                 operation: counts.get(distinct.index(parts[requirement]), 0)
                 for requirement, operations in grouped.items()

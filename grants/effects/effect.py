@@ -6,7 +6,8 @@ and it is `for` the purpose of the changes or `beyond` it.
 """
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
@@ -23,6 +24,8 @@ from grants.effects.masks import BitCounter, bits_of
 from grants.effects.purposes import NamedChanges, Purpose
 from grants.effects.situations import AffectedUsers
 from grants.effects.strandings import strandings_of
+from grants.policies.catalogue import generation_by_name
+from grants.policies.levels import LEVELS, Level, LevelCount, level_of
 from grants.policies.policy import Generation
 from grants.validity import at_time, question_time
 
@@ -102,9 +105,15 @@ class RowFilter:
 NO_FILTER = RowFilter()
 
 
+Levels = dict[Level, Tally]
+
+
 class Figures(NamedTuple):
     """The totals of an effect at one time.
 
+    levels: by access level, the number of (user, entity) with a changed decision about one of its operations.
+    An entity with intended changes at a level is not counted beyond the purpose too. levels_by_person: the
+    same for each of `people`.
     people, entities: most changes beyond the purpose first, then most changes, then by name. There can be
     fewer than `people_count` and `entity_count`. operations: by kind and operation, most changes first.
     """
@@ -115,15 +124,21 @@ class Figures(NamedTuple):
     entities: Sequence[tuple[Address, Tally]]
     entity_count: int
     operations: Sequence[tuple[str, str, Tally]]
+    levels: Levels
+    levels_by_person: Mapping[str, Levels]
 
 
-def figures_of(cells: Iterable[Cell], names: Sequence[str], *, max_top: int | None = None) -> Figures:
+def figures_of(
+    cells: Iterable[Cell], names: Sequence[str], generation: Generation, *, max_top: int | None = None
+) -> Figures:
     """Count the cells, of which those of an entity follow each other. names: of the bits.
 
     max_top: how many people and entities are named; by default, all.
     """
     operations: dict[tuple[str, str], list[int]] = {}
-    counters = [BitCounter() for _ in range(4)]
+    counters = _four_counters()
+    by_level: dict[Level, list[BitCounter]] = defaultdict(_four_counters)
+    level_cells = LevelCells(generation)
     entity_count = 0
 
     def tally_by_entity() -> Iterator[tuple[Address, Tally]]:
@@ -131,7 +146,11 @@ def figures_of(cells: Iterable[Cell], names: Sequence[str], *, max_top: int | No
         for address, of_entity in groupby(cells, key=attrgetter("address")):
             entity_count += 1
             tally = [0, 0, 0, 0]
-            for cell in of_entity:
+            cells_of_entity = list(of_entity)
+            for level, masks in level_cells.masks_by_level(cells_of_entity).items():
+                for counter, mask in zip(by_level[level], masks, strict=True):
+                    counter.add(mask)
+            for cell in cells_of_entity:
                 total = operations.setdefault((address.kind, cell.operation), [0, 0, 0, 0])
                 for position, mask in enumerate(cell.masks):
                     if mask:
@@ -143,18 +162,79 @@ def figures_of(cells: Iterable[Cell], names: Sequence[str], *, max_top: int | No
 
     entities = _first_rows(tally_by_entity(), max_top)
     changed = counters[0].any | counters[1].any | counters[2].any | counters[3].any
-    people = [(names[bit], Tally(*(counter.count(bit) for counter in counters))) for bit in bits_of(changed)]
+    bits = {names[bit]: bit for bit in bits_of(changed)}
+    people = _first_rows(((name, _tally_of(counters, bit)) for name, bit in bits.items()), max_top)
     return Figures(
         Tally(*map(sum, zip(*operations.values(), strict=True))) if operations else Tally(),
-        _first_rows(people, max_top),
-        len(people),
+        people,
+        len(bits),
         entities,
         entity_count,
         sorted(
             ((*key, Tally(*total)) for key, total in operations.items()),
             key=lambda row: (-row[2].total, row[:2]),
         ),
+        {
+            level: Tally(*(counter.total for counter in of_level))
+            for level, of_level in sorted(by_level.items(), key=lambda item: -LEVELS.index(item[0]))
+        },
+        {
+            name: {
+                level: tally
+                for level, of_level in by_level.items()
+                if (tally := _tally_of(of_level, bits[name])).total
+            }
+            for name, _ in people
+        },
     )
+
+
+def _four_counters() -> list[BitCounter]:
+    return [BitCounter() for _ in range(4)]
+
+
+def _tally_of(counters: Sequence[BitCounter], bit: int) -> Tally:
+    return Tally(*(counter.count(bit) for counter in counters))
+
+
+class LevelCells:
+    """Group the cells of an entity by access level."""
+
+    def __init__(self, generation: Generation):
+        self._generation = generation
+        self._levels: dict[tuple[str, str], Level] = {}
+
+    def masks_by_level(self, cells: Iterable[Cell]) -> dict[Level, tuple[int, int, int, int]]:
+        """Return the users with a change of at least one operation of each level, in the order of `Tally`.
+
+        A user with an intended change at a level does not count beyond the purpose too.
+        """
+        grouped: dict[Level, list[int]] = {}
+        for cell in cells:
+            masks = grouped.setdefault(self._level(cell), [0, 0, 0, 0])
+            for position, mask in enumerate(cell.masks):
+                masks[position] |= mask
+        return {
+            level: (gained_for, lost_for, gained_beyond & ~gained_for, lost_beyond & ~lost_for)
+            for level, (gained_for, lost_for, gained_beyond, lost_beyond) in grouped.items()
+        }
+
+    def _level(self, cell: Cell) -> Level:
+        key = cell.address.kind, cell.operation
+        if key not in self._levels:
+            level = level_of(self._generation, *key)
+            assert level is not None, "a decision without a rule does not change"
+            self._levels[key] = level
+        return self._levels[key]
+
+
+class LevelChanges(NamedTuple):
+    """What one user gains and loses, counted by access level, kind and namespace."""
+
+    gained_for: Sequence[LevelCount] = ()
+    lost_for: Sequence[LevelCount] = ()
+    gained_beyond: Sequence[LevelCount] = ()
+    lost_beyond: Sequence[LevelCount] = ()
 
 
 Row = TypeVar("Row", bound=tuple)
@@ -196,6 +276,10 @@ class KnownEffect:
         """
         raise NotImplementedError
 
+    def level_changes(self, users: Sequence[str]) -> Mapping[str, LevelChanges]:
+        """Return what each of these users gains and loses, by namespace; empty if it is not known."""
+        return {}
+
     def row_count(self, where: RowFilter = NO_FILTER) -> int:
         """Return the number of rows that the filter selects."""
         raise NotImplementedError
@@ -231,6 +315,10 @@ class KnownEffect:
     @property
     def operations(self) -> Sequence[tuple[str, str, Tally]]:
         return self.figures.operations
+
+    @property
+    def levels(self) -> Levels:
+        return self.figures.levels
 
     @property
     def operation_names(self) -> list[str]:
@@ -277,7 +365,7 @@ class Effect(KnownEffect):
 
     @cached_property
     def figures(self) -> Figures:
-        return figures_of(self.cells, self.names)
+        return figures_of(self.cells, self.names, generation_by_name(self.generation))
 
     @property
     def has_effect(self) -> bool:
@@ -316,6 +404,32 @@ class Effect(KnownEffect):
                 f"\n{cell.address} {cell.operation} {' '.join(hashes[mask] for mask in cell.masks)}".encode()
             )
         return content.hexdigest()[:32]
+
+    def level_changes(self, users: Sequence[str]) -> dict[str, LevelChanges]:
+        """Return what each of these users gains and loses, counted by access level, kind and namespace."""
+        bits = {self.names.index(name): name for name in users}
+        mask = sum(1 << bit for bit in bits)
+        counts: dict[str, list[Counter]] = {name: [Counter() for _ in range(4)] for name in users}
+        level_cells = LevelCells(generation_by_name(self.generation))
+        for address, cells in groupby(self.cells, key=attrgetter("address")):
+            namespace = address.namespace
+            for level, masks in level_cells.masks_by_level(cells).items():
+                key = level, address.kind, namespace.key if namespace else ""
+                for position, changed in enumerate(masks):
+                    for bit in bits_of(changed & mask) if changed & mask else ():
+                        counts[bits[bit]][position][key] += 1
+        return {
+            name: LevelChanges(
+                *(
+                    [
+                        LevelCount(level, kind, namespace, count)
+                        for (level, kind, namespace), count in of_user.items()
+                    ]
+                    for of_user in of_all
+                )
+            )
+            for name, of_all in counts.items()
+        }
 
     def rows(self, where: RowFilter = NO_FILTER, first_row: int = 0) -> Iterator[EffectRow]:
         cells = self._selected_cells(where)

@@ -29,6 +29,7 @@ from grants.effects.effect import (
     EffectRow,
     Figures,
     KnownEffect,
+    Levels,
     RowFilter,
     Tally,
     cells_of,
@@ -43,6 +44,7 @@ from grants.journal import Author, JournalEntry, append_to_journal
 from grants.journal_queries import data_head, first_relevant_line_since
 from grants.models import EFFECT_JOBS, EffectRows, Job, JobState
 from grants.policies.catalogue import generation_by_name
+from grants.policies.levels import Level
 from grants.policies.times import format_time, parse_time
 from grants.roles.capabilities import Capability
 from grants.validity import at_time, next_change_of_time, question_time
@@ -162,6 +164,9 @@ def _effect_at_time(job: Job, values: Mapping[str, Any], digest: str) -> LargeEf
             [(parse_address(address), Tally(*tally)) for address, tally in values["entities"]],
             values["entity_count"],
             [(kind, operation, Tally(*tally)) for kind, operation, tally in values["operations"]],
+            # version 1.1 stored no levels
+            _stored_levels(values.get("levels", {})),
+            {name: _stored_levels(levels) for name, levels in values.get("levels_by_person", {}).items()},
         ),
         Strandings(
             stranded["without_admin"],
@@ -173,6 +178,10 @@ def _effect_at_time(job: Job, values: Mapping[str, Any], digest: str) -> LargeEf
         # version 1.1 stored the rows in files and not their number
         values.get("rows_number"),
     )
+
+
+def _stored_levels(values: Mapping[str, Sequence[int]]) -> Levels:
+    return {Level(level): Tally(*tally) for level, tally in values.items()}
 
 
 def compute_effect(
@@ -232,7 +241,9 @@ def _computed_effect(
                 evaluation = evaluation_by_namespace(changes, generation, purpose.reference, on_progress)
                 names, rows = evaluation.affected.names, _RowCollector(free_rows)
                 values = _as_json(
-                    figures_of(rows.collect(cells_of(evaluation, purpose)), names, max_top=MAX_TOP)
+                    figures_of(
+                        rows.collect(cells_of(evaluation, purpose)), names, generation, max_top=MAX_TOP
+                    )
                 )
                 if counts_strandings:
                     without_admin, one_admin, entities = strandings_of(changes, MAX_TOP, evaluation.affected)

@@ -69,6 +69,11 @@ class BitCounter:
         return sum((plane >> bit & 1) << position for position, plane in enumerate(self._planes))
 
     @property
+    def total(self) -> int:
+        """The number of counted bits in all masks."""
+        return sum(plane.bit_count() << position for position, plane in enumerate(self._planes))
+
+    @property
     def any(self) -> int:
         """The mask of all bits that were counted at least once."""
         mask = 0

@@ -12,6 +12,7 @@ Karvounarakis and Tannen, "Provenance semirings", PODS 2007).
 | `grants.policies.explain.Attempts` | the tree of attempts of an explanation |
 | `grants.policies.explain.MissingGrantSets` | the minimal sets of missing grants |
 | `grants.policies.wording.Phrases` | words |
+| `grants.policies.levels.RequiredLevel` | its access level |
 | `authzconsole.rest.policies.RequirementJson` | JSON |
 | `grants.policies.grammar.FactsRead` | the facts that it reads |
 | `grants.evaluation.entity_filters.EntityConditions` | an SQL condition on entities |

@@ -7,6 +7,7 @@ from django.views.decorators.http import require_safe
 from authzconsole.web.ask.questions import ask_section, form_context, question_input
 from authzconsole.web.shared.entity_search import SearchResult, search_visible_entities
 from authzconsole.web.shared.guard import visible_entity_at
+from authzconsole.web.shared.levels import operations_in_groups
 from authzconsole.web.shared.paging import url_with, url_with_query
 from authzconsole.web.shared.parameters import text_parameter
 from authzconsole.web.shared.past import shows_past, shows_time
@@ -17,6 +18,7 @@ from entities.vocabulary import KINDS, Privilege, clip
 from grants.active_generation import active_generation
 from grants.evaluation.entity_filters import can_see
 from grants.models import User, UserGrant
+from grants.policies.catalogue import GENERATIONS
 from grants.policies.policy import Generation
 from grants.validity import in_force
 
@@ -55,7 +57,7 @@ def ask_page(request: HttpRequest) -> HttpResponse:
             "entity_text": text,
             "entity": entity,
             "can_change": request.user.can_administer,
-            "operations": KINDS[entity.kind].operations if entity else (),
+            "operations": _operation_groups(request, entity, generation),
             # keep the operation of a link in the form until the entity is corrected
             "has_unknown_operation": bool(operation_fault)
             or (not entity and _is_no_privilege(text_parameter(request, "operation"))),
@@ -90,12 +92,20 @@ def _request_url(request: HttpRequest) -> str:
     )
 
 
+def _operation_groups(
+    request: HttpRequest, entity: Entity | None, active: Generation
+) -> list[tuple[str, list[str]]]:
+    """Return the operations of an entity by access level, in the generation of the form."""
+    name = text_parameter(request, "generation")
+    return operations_in_groups(GENERATIONS.get(name, active), entity.kind) if entity else []
+
+
 def _operation_field_response(
     request: HttpRequest, entity: Entity | None, generation: Generation
 ) -> HttpResponse:
     """Render the field with the operations of an entity that is just being selected."""
     operations, form = (
-        KINDS[entity.kind].operations if entity else (),
+        _operation_groups(request, entity, generation),
         _form_without_answer(request, generation, "", ""),
     )
     return render_page(

@@ -2,7 +2,7 @@
 why.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from django.conf import settings
@@ -16,6 +16,7 @@ from authzconsole.web.ask.answers import (
     missing_total,
 )
 from authzconsole.web.forms import ConsoleForm, PrincipalField, TextField
+from authzconsole.web.shared.levels import operations_in_groups
 from authzconsole.web.shared.paging import url_with, url_with_query
 from authzconsole.web.shared.parameters import MAX_CHARACTERS
 from authzconsole.web.shared.past import as_of_for_links, at_for_links
@@ -122,10 +123,11 @@ def ask_section(
         **result,
         "other_subject": other_subject,
         "own_question_url": url_with(request, subject=None) if other_subject else "",
-        "operations": KINDS[entity.kind].operations,
+        "operations": operations_in_groups(GENERATIONS[generation_name], entity.kind),
         "context_fields": _context_fields(generation_name, entity.kind, fields),
         "other_parameters": list(_other_parameters(request)),
         "permitted": permitted,
+        "answer_groups": _answer_groups(form, result.get("operation_answers", ())),
         "announcement": _announcement(result, permitted),
         "missing": missing,
         "missing_more": missing_total(answer) - len(missing) if answer else 0,
@@ -275,6 +277,20 @@ def _operation_answers(form: QuestionForm) -> list[dict]:
             for operation in KINDS[form.entity.kind].operations
         ]
     )
+
+
+def _answer_groups(form: QuestionForm, answers: Sequence[dict]) -> list[dict]:
+    """Return the answers by access level, each group with the number of permitted operations."""
+    rows = {answer["name"]: answer for answer in answers}
+    groups = operations_in_groups(GENERATIONS[form.generation_name], form.entity.kind, rows)
+    return [
+        {
+            "title": title,
+            "rows": [rows[name] for name in names],
+            "permitted": sum(rows[name]["is_permitted"] for name in names),
+        }
+        for title, names in groups
+    ]
 
 
 def _generation_summaries(form: QuestionForm) -> list[dict]:

@@ -13,7 +13,7 @@ from authzconsole.web.shared.access_ways import way_rows
 from authzconsole.web.shared.paging import Page, url_with, url_with_query
 from authzconsole.web.shared.parameters import choice_parameter, name_parameter, text_parameter
 from authzconsole.web.shared.past import past_moment_of
-from entities.address import Address, address_or_none
+from entities.address import address_or_none
 from entities.models import Entity
 from entities.vocabulary import CONTAINER_KINDS, KINDS, Privilege
 from grants.access import (
@@ -22,10 +22,10 @@ from grants.access import (
     PeopleWithAccess,
     Position,
     Target,
-    UserAccess,
     operations_by_requirement,
 )
 from grants.authority.stewards import sees_everything_in
+from grants.policies.levels import LEVELS, required_level
 from grants.policies.policy import Generation
 from grants.policies.wording import requirement_in_words
 
@@ -34,7 +34,19 @@ MAX_GROUPS = 10
 PATHS = {"direct": "Direct grants", "group": "Through groups"}
 CONTENTS, COUNT = "contents", "count"
 # the query parameters of the section; they select the tab
-PARAMETERS = ("who", "can", "holding", "via", "path", "order-by", CONTENTS, "of", "who-after", "who-at")
+PARAMETERS = (
+    "who",
+    "can",
+    "level",
+    "holding",
+    "via",
+    "path",
+    "order-by",
+    CONTENTS,
+    "of",
+    "who-after",
+    "who-at",
+)
 FIRST_PAGE = {"who-after": None, "who-at": None}
 
 
@@ -51,7 +63,14 @@ def access_section(request: HttpRequest, entity: Entity, generation: Generation)
     is_counted = is_first and (people.is_counted_at_once or COUNT in request.GET)
     page = access.page(position, ROWS_PER_PAGE, people)
     is_linked = request.user.can_see_all
-    rows = [_row(address, user, is_linked) for address, user in page.rows]
+    rows = [
+        {
+            "user": f"user:{user.user}",
+            "ways": way_rows(user.ways, address, generation, access.where.operation, is_linked=is_linked),
+            "entity": address,
+        }
+        for address, user in page.rows
+    ]
     context = {
         "form": {name: name_parameter(request, name) for name in PARAMETERS},
         "target": target,
@@ -62,9 +81,12 @@ def access_section(request: HttpRequest, entity: Entity, generation: Generation)
             url_with(request, **FIRST_PAGE) if position else "",
             _next_url(request, page.next_position),
         ),
-        "is_filtered": any(filters[name] for name in ("operation", "privilege", "q", "group", "path")),
+        "is_filtered": any(
+            filters[name] for name in ("operation", "level", "privilege", "q", "group", "path")
+        ),
         "is_descending": access.is_descending,
         "next_order": None if access.is_descending else "-name",
+        "levels": list(reversed(LEVELS)),
         "operations": _operations(entity, target),
         "privileges": list(Privilege),
         "path_kinds": PATHS,
@@ -97,6 +119,11 @@ def _summary(request: HttpRequest, people: PeopleWithAccess, entity: Entity, gen
     counts = people.counts()
     return {
         "people_total": counts.total,
+        "levels": [
+            {"level": level, "total": total, "verb": level if total == 1 else level.infinitive}
+            for level, total in counts.by_level.items()
+            if total
+        ],
         "totals": _totals(counts.by_operation, entity, generation),
         # the first groups that give their members access
         "groups": list(people.groups().order_by("name").annotate(members=Count("user"))[: MAX_GROUPS + 1]),
@@ -116,6 +143,7 @@ def _filters(request: HttpRequest, entity: Entity) -> dict:
         "operation": choice_parameter(
             request, "can", {*Privilege, *(name for kind in KINDS.values() for name in kind.operations)}
         ),
+        "level": choice_parameter(request, "level", list(map(str, LEVELS))),
         "privilege": choice_parameter(request, "holding", list(map(str, Privilege))),
         "q": text_parameter(request, "who", max_characters=150),
         "group": name_parameter(request, "via"),
@@ -142,14 +170,6 @@ def _next_url(request: HttpRequest, position: Position | None) -> str:
     return url_with(request, **{"who-at": f"{position[0]}:{position[1]}", "who-after": position[2]})
 
 
-def _row(address: Address, access: UserAccess, is_linked: bool) -> dict:
-    return {
-        "user": f"user:{access.user}",
-        "ways": way_rows(access.ways, str(address), is_linked=is_linked),
-        "entity": address,
-    }
-
-
 def _operations(entity: Entity, target: Target) -> list[str]:
     if not target.has_contents:
         return list(KINDS[entity.kind].operations)
@@ -158,14 +178,19 @@ def _operations(entity: Entity, target: Target) -> list[str]:
 
 
 def _totals(counts: dict[str, int], entity: Entity, generation: Generation) -> list[dict]:
-    """Return a row for each rule, most permitted people first."""
+    """Return a row for each rule, the strongest level and most permitted people first."""
     grouped = operations_by_requirement(generation, entity.kind)
     totals = [
-        {"operations": operations, "rule": requirement_in_words(requirement), "total": counts[operations[0]]}
+        {
+            "level": required_level(requirement),
+            "operations": operations,
+            "rule": requirement_in_words(requirement),
+            "total": counts[operations[0]],
+        }
         for requirement, operations in grouped.items()
         if operations[0] in counts
     ]
-    return sorted(totals, key=lambda row: -row["total"])
+    return sorted(totals, key=lambda row: (-LEVELS.index(row["level"]), -row["total"]))
 
 
 def _downloads(request: HttpRequest, filters: dict) -> list[tuple[str, str]]:

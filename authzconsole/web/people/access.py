@@ -2,7 +2,7 @@
 are permitted.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 from django.http import HttpRequest
 
@@ -10,29 +10,21 @@ from authzconsole.lists.access import WhatCan
 from authzconsole.lists.files import download_links
 from authzconsole.web.people.profile import Profile
 from authzconsole.web.shared.access_ways import way_rows
+from authzconsole.web.shared.levels import capped_quantity, level_sentences, level_table
 from authzconsole.web.shared.paging import Page, url_with, url_with_query
 from authzconsole.web.shared.parameters import choice_parameter, text_parameter
 from authzconsole.web.shared.past import past_moment_of
 from entities.address import Address, address_or_none, parse_address
 from entities.models import Entity
 from entities.selectors import entities_at
-from entities.vocabulary import KINDS, Privilege, join_words, quantity
+from entities.vocabulary import KINDS, Privilege, join_words
 from grants.access import MAX_COUNTED, AccessibleEntities, EntityAccess, EntityFilter
 from grants.active_generation import active_generation
 from grants.evaluation.entity_filters import visibility_condition
+from grants.policies.levels import LEVELS, LevelCount
 from grants.principal_names import parse_principal
 
 ROWS_PER_PAGE = 20
-# What people do with entities, as (kind, operation, verb), for the sentences on a person's own page.
-PHRASES = (
-    ("dataset", "read", "read"),
-    ("dataset", "write", "write to"),
-    ("stream", "read-events", "read"),
-    ("stream", "send-events", "send events to"),
-    ("program", "start", "start"),
-    ("application", "update", "change"),
-    ("namespace", "delete", "delete"),
-)
 COUNT = "count"
 
 
@@ -50,8 +42,9 @@ def effective_access_section(request: HttpRequest, profile: Profile) -> dict:
     linked = _visible(page.rows, profile) if is_own else None
     is_counted = entities.is_quickly_counted or COUNT in request.GET
     counts = entities.counts(MAX_COUNTED if entities.is_quickly_counted else None) if is_counted else {}
+    levels = entities.level_counts(counts)
     return {
-        "rows": [_row(row, linked) for row in page.rows],
+        "rows": [_row(row, entities, linked) for row in page.rows],
         "page": Page(
             page.rows,
             f"{len(page.rows):,} on this page",
@@ -65,15 +58,10 @@ def effective_access_section(request: HttpRequest, profile: Profile) -> dict:
         "operations": _operations(where.kind),
         "privileges": list(Privilege),
         "max_counted": MAX_COUNTED,
-        "counts": [
-            (kind, KINDS[kind].title if count == 1 else KINDS[kind].plural, count)
-            for kind, count in counts.items()
-        ]
-        if is_counted
-        else None,
-        "sentences": _sentences(entities, counts)
-        if is_own and not where.operation and entities.is_quickly_counted
-        else [],
+        "counts": counts if is_counted else None,
+        "sentences": _sentences(counts, levels, is_own=is_own) if is_counted else [],
+        "table": level_table(levels),
+        "levels": list(reversed(LEVELS)),
         "downloads": _downloads(request, profile.address, where),
     }
 
@@ -84,6 +72,7 @@ def _filter(request: HttpRequest) -> EntityFilter:
         kind=choice_parameter(request, "of", KINDS),
         namespace=text_parameter(request, "namespace", max_characters=200),
         privilege=choice_parameter(request, "holding", list(map(str, Privilege))),
+        level=choice_parameter(request, "level", list(map(str, LEVELS))),
         operation=choice_parameter(
             request, "may", {name for kind in KINDS.values() for name in kind.operations}
         ),
@@ -105,31 +94,26 @@ def _visible(rows: list[EntityAccess], profile: Profile) -> Collection[Address]:
     return entities_at(addresses, Entity.objects.filter(is_visible))
 
 
-def _row(row: EntityAccess, linked: Collection[Address] | None) -> dict:
+def _row(row: EntityAccess, entities: AccessibleEntities, linked: Collection[Address] | None) -> dict:
     is_linked = linked is None or row.address in linked
     return {
         "entity": row.address,
         "is_linked": is_linked,
-        "ways": way_rows(row.ways, str(row.address), is_linked=linked is None),
+        "ways": way_rows(
+            row.ways, row.address, entities.generation, entities.where.operation, is_linked=linked is None
+        ),
     }
 
 
-def _sentences(entities: AccessibleEntities, counts: Mapping[str, int]) -> list[str]:
-    """Return what the account can do, in words, such as `You can read 12 datasets.`"""
+def _sentences(counts: Mapping[str, int], levels: Sequence[LevelCount], *, is_own: bool) -> list[str]:
+    """Return what the principal can do, in words."""
     if not counts:
-        return ["You have no access to data yet."]
-    sentences = []
-    for kind, operation, verb in PHRASES:
-        if kind in counts and (count := entities.count_of(kind, operation)):
-            sentences.append(f"You can {verb} {_quantity(count, kind)}.")
-    found = join_words([_quantity(count, kind) for kind, count in counts.items()])
-    return [f"You have access to {found}.", *sentences]
-
-
-def _quantity(count: int, kind: str) -> str:
-    if count > MAX_COUNTED:
-        return f"more than {MAX_COUNTED:,} {KINDS[kind].plural}"
-    return quantity(count, KINDS[kind].title, KINDS[kind].plural)
+        return ["You have no access to data yet."] if is_own else []
+    found = join_words([capped_quantity(count, kind) for kind, count in counts.items()])
+    return [
+        f"{'You have access' if is_own else 'Access'} to {found}.",
+        *level_sentences(levels, is_own=is_own),
+    ]
 
 
 def _downloads(request: HttpRequest, principal: str, where: EntityFilter) -> list[tuple[str, str]]:
@@ -140,6 +124,7 @@ def _downloads(request: HttpRequest, principal: str, where: EntityFilter) -> lis
         "namespace": where.namespace,
         "privilege": where.privilege,
         "operation": where.operation,
+        "level": where.level,
         "as_of": past_moment_of(request),
     }
     return download_links(WhatCan, lambda extension: url_with_query(f"rest-what-can-{extension}", query))

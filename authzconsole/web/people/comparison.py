@@ -4,12 +4,16 @@ from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
 from authzconsole.web.shared.guard import capability_required
+from authzconsole.web.shared.levels import quantities_by_level
 from authzconsole.web.shared.paging import ADDRESS_ORDER, keyset_page
 from authzconsole.web.shared.parameters import name_parameter
 from authzconsole.web.shared.principal_input import name_from_input
 from authzconsole.web.shared.privilege_cells import privilege_cells
 from authzconsole.web.shared.rendering import render_page, requested_section
+from grants.access import AccessibleEntities
+from grants.active_generation import active_generation
 from grants.models import User
+from grants.policies.levels import LEVELS
 from grants.principals.principal_lists import MAX_COUNTED, capped_count
 from grants.principals.user_comparison import MAX_DIFFERENCES, compare_groups, differing_entities
 from grants.roles.capabilities import Capability
@@ -51,9 +55,11 @@ def _differences(request: HttpRequest, one: User, other: User) -> dict:
     cells_by_user = [privilege_cells(user, page.rows) for user in (one, other)]
     return {
         "users": [one, other],
+        "levels": _levels(one, other),
         "page": page,
         "total": page.total,
         "max_compared": MAX_DIFFERENCES if differences.is_truncated else 0,
+        "generation": active_generation(),
         "rows": [
             {
                 "entity": entity,
@@ -67,3 +73,16 @@ def _differences(request: HttpRequest, one: User, other: User) -> dict:
             (f"Only {other.username}", groups.only_second),
         ],
     }
+
+
+def _levels(*users: User) -> list[dict] | None:
+    """Return the entities of each user for each access level, in words; None if they have too many grants to count."""
+    lists = [AccessibleEntities.of("user", user.username, active_generation()) for user in users]
+    if not all(entities.is_quickly_counted for entities in lists):
+        return None
+    words = [quantities_by_level(entities.level_counts(entities.counts())) for entities in lists]
+    return [
+        {"level": level, "cells": [of_user.get(level, "") for of_user in words]}
+        for level in reversed(LEVELS)
+        if any(level in of_user for of_user in words)
+    ]

@@ -1,5 +1,7 @@
 """The form that requests access. It never reveals whether an address or a colleague exists."""
 
+from collections.abc import Sequence
+
 from django import forms
 from django.contrib import messages
 from django.http import HttpResponse
@@ -18,10 +20,12 @@ from authzconsole.web.forms import (
     optional,
 )
 from authzconsole.web.shared.guard import request_author
+from authzconsole.web.shared.levels import operations_in_groups
 from authzconsole.web.shared.rendering import see_other
 from authzconsole.web.shared.times import zone_name
 from entities.address import address_or_none
 from entities.vocabulary import KINDS, Privilege
+from grants.active_generation import active_generation
 from grants.requests.create import RequestDraft, WantedAccess, create_request
 
 
@@ -98,11 +102,14 @@ class NewRequest(FormPage):
 
 
 def _operations(text: str) -> list[tuple[str, list[tuple[str, str]]]]:
-    """Return the operations as groups of choices: of the kind of the address, or of all kinds while there is no
+    """Return the operations as groups of choices: those of the address by access level, or of all kinds while there is no
     valid address; and the privileges.
     """
     address = address_or_none(text)
-    kinds = [KINDS[address.kind]] if address else KINDS.values()
-    groups = [(kind.title.capitalize(), tuple(kind.operations)) for kind in kinds if kind.operations]
+    groups: list[tuple[str, Sequence[str]]]
+    if address:
+        groups = [*operations_in_groups(active_generation(), address.kind)]
+    else:
+        groups = [(kind.title.capitalize(), kind.operations) for kind in KINDS.values() if kind.operations]
     groups.append(("Privilege on exactly this address", tuple(map(str, Privilege))))
     return [(title, [(name, name) for name in names]) for title, names in groups]

@@ -7,29 +7,42 @@ from collections.abc import Iterable, Mapping
 from itertools import islice
 
 from authzconsole.web.shared.links import address_link_to
+from entities.address import Address
 from entities.vocabulary import Privilege, quantity
 from grants.access import Path, Ways
+from grants.policies.levels import LEVELS, operations_by_level
+from grants.policies.policy import Generation
 
 # Grants on other entities that an item lists; the downloads have all.
 MAX_LISTED = 10
 
 
-def way_rows(ways: Mapping[str, Ways], entity: str, *, is_linked: bool) -> list[dict]:
-    """Return the rows of `shared/display/ways.html` for the operations on one entity: operations with the same paths, and
-    the holders of these paths.
+def way_rows(
+    ways: Mapping[str, Ways], entity: Address, generation: Generation, operation: str, *, is_linked: bool
+) -> list[dict]:
+    """Return the rows of `shared/display/ways.html` for the operations on one entity: operations with the same paths, by
+    access level, and the holders of these paths; the strongest level first.
 
-    is_linked: whether the entities of the paths are links.
+    operation: the only operation that was asked for; empty for all operations. is_linked: whether the entities of the
+    paths are links.
     """
     operations: dict[tuple, list[str]] = {}
     for operation, way in ways.items():
         operations.setdefault((tuple(way.listed_paths), way.only, way.is_complete), []).append(operation)
-    return [
+    permitted = operations_by_level(generation, entity.kind, ways)
+    existing = operations_by_level(generation, entity.kind, [operation] if operation else None)
+    rows = [
         {
+            "levels": [
+                {"name": level, "is_partial": len(permitted[level]) < len(existing.get(level, ()))}
+                for level in operations_by_level(generation, entity.kind, names)
+            ],
             "operations": names,
-            "holders": list(_holder_items(paths, only, is_complete, entity, is_linked)),
+            "holders": list(_holder_items(paths, only, is_complete, str(entity), is_linked)),
         }
         for (paths, only, is_complete), names in operations.items()
     ]
+    return sorted(rows, key=lambda row: -LEVELS.index(row["levels"][0]["name"]))
 
 
 def _holder_items(

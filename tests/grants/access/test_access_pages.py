@@ -1,5 +1,7 @@
 """Test that the pages of people and of entities have exactly the rows of the full lists, in order."""
 
+from collections import Counter
+
 import pytest
 
 from entities.address import parse_address
@@ -11,6 +13,7 @@ from grants.evaluation.facts import gather_facts
 from grants.models import User
 from grants.policies.catalogue import GENERATIONS
 from grants.policies.decide import is_permitted
+from grants.policies.levels import LEVELS, operations_by_level
 from grants.policies.question import Question
 from tests.support.random_tenants import random_tenant, stored_for_several_tests
 
@@ -56,6 +59,13 @@ def test_the_pages_of_people_have_the_rows_of_the_full_list(tenant, generation):
         assert counts.total == len(expected)
         for operation, count in counts.by_operation.items():
             assert count == sum(operation in operations for _, operations in expected)
+        by_level = operations_by_level(generation, address.kind)
+        assert list(counts.by_level) == list(by_level)
+        for level, count in counts.by_level.items():
+            of_level = PeopleWithAccess(address, generation, PeopleFilter(level=level))
+            people = [user for user, operations in expected if set(by_level[level]) & set(operations)]
+            assert count == len(people)
+            assert [user for user, _ in all_people(of_level, 2)] == people
 
 
 @pytest.mark.parametrize("generation", GENERATIONS.values(), ids=list(GENERATIONS))
@@ -162,3 +172,37 @@ def test_a_page_of_people_takes_a_fixed_number_of_queries(tenant, django_assert_
     with django_assert_num_queries(5):
         PeopleWithAccess(address, GENERATIONS["final"]).page(None, 2)
     assert User.objects.count() == len(tenant.users)
+
+
+@pytest.mark.parametrize("generation", GENERATIONS.values(), ids=list(GENERATIONS))
+def test_the_entities_are_counted_by_level_kind_and_namespace(tenant, generation):
+    for user in tenant.users:
+        permitted = set(all_permissions("user", user, generation))
+        expected = Counter()
+        for entity in {entity for entity, _ in permitted}:
+            address = parse_address(entity)
+            for level, operations in operations_by_level(generation, address.kind).items():
+                if any((entity, operation) in permitted for operation in operations):
+                    namespace = address.namespace
+                    expected[level, address.kind, namespace.key if namespace else ""] += 1
+        entities = AccessibleEntities.of("user", user, generation)
+        counted = entities.level_counts(entities.counts())
+        assert {(c.level, c.kind, c.namespace): c.count for c in counted} == expected
+        for level in LEVELS:
+            listed = AccessibleEntities.of("user", user, generation, EntityFilter(level=level))
+            total = sum(count for (of, _, _), count in expected.items() if of == level)
+            assert len({entity for entity, _ in all_entities(listed, 3)}) == total
+
+
+def test_the_levels_of_very_many_entities_are_not_divided_by_namespace(tenant, monkeypatch):
+    user = next(user for user in tenant.users if list(all_permissions("user", user, GENERATIONS["final"])))
+    entities = AccessibleEntities.of("user", user, GENERATIONS["final"])
+    expected = Counter()
+    for count in entities.level_counts(entities.counts()):
+        expected[count.level, count.kind] += count.count
+    monkeypatch.setattr("grants.access.what_can.MAX_COUNTED", 0)
+
+    counted = entities.level_counts(entities.counts(0))
+
+    assert counted and {count.namespace for count in counted} == {None}
+    assert {(count.level, count.kind): count.count for count in counted} == expected

@@ -1,6 +1,7 @@
 """Jobs compute the same effects, namespace by namespace, as pages do at once, on random tenants."""
 
 import random
+from collections import Counter, defaultdict
 from dataclasses import replace
 from datetime import timedelta
 
@@ -26,7 +27,7 @@ from grants.change_set import (
 from grants.changes import preview
 from grants.effects import evaluate, large
 from grants.effects.changes import MAX_TIMES
-from grants.effects.effect import RowFilter
+from grants.effects.effect import RowFilter, Tally
 from grants.effects.large import MAX_TOP, large_effect
 from grants.jobs import run_job
 from grants.models import EffectRows, Job, JobState, Plan
@@ -34,6 +35,7 @@ from grants.plans.create import PlanOrigin
 from grants.plans.permission_effect import plan_effect, request_plan_effect
 from grants.plans.sources.changes import change_set_plan
 from grants.policies.catalogue import GENERATIONS
+from grants.policies.levels import level_of
 from grants.validity import Validity
 from tests.grants.effects.test_evaluate import random_changes
 from tests.support.authors import COMMAND
@@ -149,6 +151,11 @@ def check_agreement(effect, expected):
         expected.people_count,
     )
     assert effect.operations == expected.operations
+    assert effect.levels == expected.levels
+    assert effect.figures.levels_by_person == {
+        name: expected.figures.levels_by_person[name] for name, _ in effect.people
+    }
+    check_levels(expected)
     assert (effect.entities, effect.entity_count) == (expected.entities[:MAX_TOP], expected.entity_count)
     rows = sorted(expected.rows())
     assert list(effect.rows()) == rows and effect.row_count() == len(rows)
@@ -157,6 +164,40 @@ def check_agreement(effect, expected):
     assert list(effect.rows(where)) == sorted(expected.rows(where)) and effect.row_count(
         where
     ) == expected.row_count(where)
+
+
+def check_levels(effect):
+    """Compare the counts by access level with those of the rows of the effect."""
+    generation = GENERATIONS[effect.generation]
+    changes = defaultdict(set)
+    for row in effect.rows():
+        level = level_of(generation, parse_address(row.entity).kind, row.operation)
+        changes[row.user, row.entity, level, row.after].add(row.intended)
+    totals, people = defaultdict(Counter), defaultdict(lambda: defaultdict(Counter))
+    namespaces = defaultdict(lambda: defaultdict(Counter))
+    for (user, entity, level, is_gain), intended in changes.items():
+        # an intended change at a level is not also a side effect
+        name = f"{'gained' if is_gain else 'lost'}_{'for' if True in intended else 'beyond'}"
+        totals[level][name] += 1
+        people[user][level][name] += 1
+        address = parse_address(entity)
+        namespace = address.namespace.key if address.namespace else ""
+        namespaces[user][name][level, address.kind, namespace] += 1
+    assert {level: tally for level, tally in effect.levels.items() if tally.total} == {
+        level: Tally(**counts) for level, counts in totals.items()
+    }
+    assert effect.figures.levels_by_person == {
+        user: {level: Tally(**counts) for level, counts in levels.items()} for user, levels in people.items()
+    }
+    found = effect.level_changes(sorted(namespaces))
+    assert {
+        user: {
+            name: {(count.level, count.kind, count.namespace): count.count for count in counts}
+            for name, counts in of_user._asdict().items()
+            if counts
+        }
+        for user, of_user in found.items()
+    } == namespaces
 
 
 def test_more_rows_than_the_console_keeps_are_counted_but_not_stored(settings, sent_tasks):

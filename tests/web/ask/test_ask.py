@@ -11,7 +11,8 @@ from entities.services import ensure_entities
 from entities.vocabulary import KINDS
 from grants.evaluation.engine import check
 from grants.models import User
-from grants.policies.catalogue import GENERATIONS
+from grants.policies.catalogue import FINAL, GENERATIONS
+from grants.policies.levels import operations_by_level
 from grants.policies.question import Question
 from tests.support.cast import DELETED
 from tests.support.pages import page_html
@@ -150,7 +151,10 @@ def test_the_form_offers_only_the_operations_of_the_kind(browse, htmx):
         text = page_html(client.get(url, headers=headers)).split('name="operation"')[1].split("</select>")[0]
         return [option.partition("</option>")[0] for option in text.split("<option>")[1:]]
 
-    dataset, privileges = list(KINDS["dataset"].operations), ["READ", "WRITE", "EXECUTE", "ADMIN"]
+    by_level, privileges = operations_by_level(FINAL, "dataset"), ["READ", "WRITE", "EXECUTE", "ADMIN"]
+    # the weakest level first
+    dataset = [name for level in reversed(by_level) for name in by_level[level]] + ["emit-metrics"]
+    assert sorted(dataset) == sorted(KINDS["dataset"].operations)
     assert operations("/ask") == privileges
     assert (
         operations(f"/ask?entity={ORDERS}")

@@ -32,10 +32,9 @@ def test_a_person_page_shows_entities_with_operations_and_paths(browse):
         ("WRITE", "dataset:sales.legacy", False),
     }
     assert (holder["group"], holder["privileges"], holder["total"]) == ("", "", "2 grants inside")
-    counts = {kind: count for kind, _, count in access["counts"]}
-    assert counts["dataset"] == 1 and sum(counts.values()) == len(rows)
+    assert access["counts"]["dataset"] == 1 and sum(access["counts"].values()) == len(rows)
     # deleting all streams of a namespace without streams needs no grant
-    assert rows["namespace:hr"]["ways"][-1]["holders"] == []
+    assert [] in [way["holders"] for way in rows["namespace:hr"]["ways"]]
     page = page_html(client.get("/people/user:dee"))
     assert "Effective access" in page and "What you can do" not in page
 
@@ -90,15 +89,13 @@ def test_entities_of_a_principal_with_many_grants_are_counted_on_demand(browse, 
     client = browse("ada")
     access = section(client, "/people/user:dee")
     assert access["counts"] is None and access["rows"]
-    assert sum(count for *_, count in section(client, "/people/user:dee?count=1")["counts"]) == len(
-        access["rows"]
-    )
+    assert sum(section(client, "/people/user:dee?count=1")["counts"].values()) == len(access["rows"])
 
 
 def test_my_access_says_in_words_what_one_can_do(browse):
     client = browse("dee")
     page = page_html(client.get("/my-access"))
-    assert "What you can do" in page and "You can read 1 dataset." in page
+    assert "What you can do" in page and "You read 1 dataset in sales." in page
     assert "You have access to 1 namespace and 1 dataset." in page
     rows = section(client, "/my-access")["rows"]
     assert [str(row["entity"]) for row in rows] == ["namespace:sales", "dataset:sales.orders"]
