@@ -166,9 +166,13 @@ class EffectTooLarge(GrantError):
     def __init__(self, counted: str, limit: int):
         self.counted, self.limit = "pairs of users and entities" if counted == "pairs" else counted, limit
         super().__init__(
-            f"the effect cannot be computed: the change reaches more than {limit:,} {self.counted}, which is the "
-            f"limit of this console (the setting EFFECT_MAX_{counted.upper()}); divide the change into smaller ones"
+            f"the effect cannot be computed: {self.reach}, which is the limit of this console (the setting "
+            f"EFFECT_MAX_{counted.upper()}); divide the change into smaller ones"
         )
+
+    @property
+    def reach(self) -> str:
+        return f"the change reaches more than {self.limit:,} {self.counted}"
 
 
 class EffectChanged(GrantError):

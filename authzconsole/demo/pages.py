@@ -12,6 +12,7 @@ from analytics.analyses import ANALYSES
 
 _DATA = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 PAGES: dict[str, str] = _DATA["pages"] | {name: f"/analyses/{{{name}}}/" for name in ANALYSES}
+EFFECT_PARTS: dict[str, str] = _DATA["effect_parts"]
 SIGNED_OUT: dict[str, str] = _DATA["signed_out"]
 NO_PAGE: dict[str, str] = _DATA["no_page"]
 EXAMPLES: dict[str, str] = _DATA["examples"]

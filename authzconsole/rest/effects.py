@@ -24,13 +24,13 @@ from grants.change_set import UnknownChange, change_from_json
 from grants.changes import ChangeSet, can_make, preview, request_change_effect
 from grants.effects.changes import MAX_CHANGES
 from grants.effects.effect import KnownEffect, RowFilter
-from grants.effects.large import LargeEffect, stored_effect
+from grants.effects.large import Computed
 from grants.errors import EffectTooLarge, PlanError
 from grants.models import Job, JobState, Plan, PlanState
 from grants.plans.create import PlanOrigin
 from grants.plans.permission_effect import (
+    computed_plan_effect,
     generation_of_plan,
-    newest_plan_job,
     plan_consequences,
     plan_effect,
     request_plan_effect,
@@ -106,13 +106,10 @@ class PlanEffect(Endpoint):
         consequences, at = plan_consequences(plan), self.query.get("at")
         if plan.state == PlanState.APPLIED:
             return Response(_applied_as_json(plan, self.query.get("generation"), at) | consequences._asdict())
-        try:
-            return Response(effect_as_json(plan_effect(plan, self.query.get("generation"), at), consequences))
-        except EffectTooLarge as error:
-            run = newest_plan_job(plan, self.query.get("generation") or generation_of_plan(plan).name)
-            if run is not None and not run.is_finished:
-                return computing_response(run)
-            return Response(effect_as_json(_stored_effect(run, error, at), consequences))
+        known = computed_plan_effect(plan, self.query.get("generation") or generation_of_plan(plan).name, at)
+        if known.job is not None and not known.job.is_finished:
+            return computing_response(known.job)
+        return Response(effect_as_json(_effect_at(known, at), consequences))
 
     @operation(
         "plans_effect_compute",
@@ -164,22 +161,23 @@ def computing_response(run: Job) -> Response:
     return Response({"state": "computing", "run": url}, status=202, headers={"Location": url})
 
 
-def _stored_effect(run: Job | None, error: EffectTooLarge, at: datetime | None) -> LargeEffect:
-    """Return the effect that the run computed, or that at one of its times.
+def _effect_at(known: Computed, at: datetime | None) -> KnownEffect:
+    """Return the effect at a time, by default the one that was computed.
 
-    Raise EffectTooLarge if there is none for the current data, or the effect was not evaluated at this time.
+    Raise EffectTooLarge if it is not known for the current data, PlanError if the run did not evaluate it at this time.
     """
-    if (effect := stored_effect(run)) is not None:
-        for one in [effect] if at is None else effect.times or [effect]:
+    if (effect := known.effect) is not None:
+        for one in [effect] if at is None or not known.is_large else effect.times or [effect]:
             if at is None or format_time(one.at) == format_time(at):
                 return one
-        error.args = (
-            f"{error}; the run evaluated it at {', '.join(format_time(one.at) for one in effect.times or [effect])}",
-        )
-        raise error
+        times = ", ".join(format_time(one.at) for one in effect.times or [effect])
+        raise PlanError(f"the effect at this time is not known; the run evaluated it at {times}")
+    if known.too_large is None:
+        raise PlanError("the effect is being computed")
+    run = known.job
     reason = f"; run {run.pk} failed: {run.error}" if run is not None and run.state == JobState.FAILED else ""
-    error.args = (f"{error}; or compute it with POST to this resource{reason}",)
-    raise error
+    known.too_large.args = (f"{known.too_large}; or compute it with POST to this resource{reason}",)
+    raise known.too_large
 
 
 class EffectRowFiles(Download):
@@ -202,13 +200,7 @@ class EffectRowFiles(Download):
     def read_list(self) -> EffectRows:
         plan, query = self.object, dict(self.query)
         generation, at = query.pop("generation", None), query.pop("at", None)
-        effect: KnownEffect
-        try:
-            effect = plan_effect(plan, generation, at)
-        except EffectTooLarge as error:
-            effect = _stored_effect(
-                newest_plan_job(plan, generation or generation_of_plan(plan).name), error, at
-            )
+        effect = _effect_at(computed_plan_effect(plan, generation or generation_of_plan(plan).name, at), at)
         return EffectRows(self.request.user, {"plan": plan.pk, "where": RowFilter(**query)}, effect)
 
 

@@ -20,11 +20,11 @@ DEFAULT_GENERATION = env.str("DEFAULT_GENERATION", default="final")
 RECORD_USAGE = env.bool("RECORD_USAGE", default=True)
 USAGE_KEPT_DAYS = env.int("USAGE_KEPT_DAYS", default=800)
 
-# the size up to which the effect of a change is computed exactly; see grants/effects/
-EFFECT_MAX_ENTITIES = env.int("EFFECT_MAX_ENTITIES", default=200_000)
-EFFECT_MAX_GRANTS = env.int("EFFECT_MAX_GRANTS", default=3_000_000)
+# the size up to which the effect of a change is computed at once, in at most 2 s; see grants/effects/
+EFFECT_MAX_ENTITIES = env.int("EFFECT_MAX_ENTITIES", default=8_000)
+EFFECT_MAX_GRANTS = env.int("EFFECT_MAX_GRANTS", default=100_000)
 # affected users times affected entities
-EFFECT_MAX_PAIRS = env.int("EFFECT_MAX_PAIRS", default=100_000_000)
+EFFECT_MAX_PAIRS = env.int("EFFECT_MAX_PAIRS", default=40_000_000)
 
 # Delegation: holders of ADMIN on an entity change grants on it and inside it, within these limits. See
 # docs/guides/delegation.md.

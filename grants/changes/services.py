@@ -53,16 +53,16 @@ from grants.effects.consequences import Consequences, consequences_of
 from grants.effects.effect import TOO_LARGE, KnownEffect, effect_of
 from grants.effects.large import (
     CHANGE_EFFECT,
+    Computed,
     compute_effect,
+    computed_effect,
     newest_effect_job,
     request_effect,
-    stored_effect,
 )
 from grants.errors import (
     ChangeRefused,
     EffectChanged,
     EffectNotShown,
-    EffectTooLarge,
     GrantError,
     RefusedChange,
     StaleBase,
@@ -82,15 +82,17 @@ from grants.validity import ValidityError
 class Preview:
     """A change set with its effect in a generation.
 
-    effect: None if it is not known, because it is too large to be computed at once, and no job computed it
-    for the current data.
-    too_large: why it could not be computed at once; None if it was.
+    computed: what is known about its effect.
     """
 
     change_set: ChangeSet
     generation: str
-    effect: KnownEffect | None
-    too_large: EffectTooLarge | None = None
+    computed: Computed
+
+    @property
+    def effect(self) -> KnownEffect | None:
+        """The effect; None if it is not known for the current data."""
+        return self.computed.effect
 
     @cached_property
     def consequences(self) -> Consequences:
@@ -119,15 +121,16 @@ class Preview:
 def preview(change_set: ChangeSet, generation: Generation | None = None) -> Preview:
     """Return changes that are not made yet with their effect. generation: by default, the active one.
 
-    The queries are those of `evaluable_changes` and `effect_of`, and one for the active generation.
+    The queries are those of `evaluable_changes` and `effect_of`, one for the active generation, and those of
+    `newest_change_job` and `stored_effect`.
     """
     rules = generation or active_generation()
-    try:
-        return Preview(change_set, rules.name, effect_of(evaluable_changes(change_set), rules))
-    except EffectTooLarge as error:
-        return Preview(
-            change_set, rules.name, stored_effect(newest_change_job(change_set, rules.name)), error
-        )
+    job = newest_change_job(change_set, rules.name)
+    return Preview(
+        change_set,
+        rules.name,
+        computed_effect(job, lambda: effect_of(evaluable_changes(change_set), rules)),
+    )
 
 
 def newest_change_job(change_set: ChangeSet, generation: str) -> Job | None:

@@ -29,6 +29,10 @@ from grants.policies.levels import LEVELS, Level, LevelCount, level_of
 from grants.policies.policy import Generation
 from grants.validity import at_time, question_time
 
+# counting the levels of all 10,000 people would take as long as the rest of an effect
+MAX_PEOPLE_WITH_LEVELS = 20
+# the digest of an effect lists the bits of masks with at most this many, and has all digits of the others
+MAX_LISTED_BITS = 100
 # the digest of an effect that is too large to be computed
 TOO_LARGE = "too-large"
 
@@ -90,6 +94,8 @@ class RowFilter:
 
     def masks(self, cell: Cell) -> tuple[int, int, int, int]:
         """Return the masks of a cell without the changes that are not selected."""
+        if not self.change and not self.purpose:
+            return cell.masks
         wanted = (self.change in ("", change) for change in ("gained", "lost", "gained", "lost"))
         purposes = ("for", "for", "beyond", "beyond")
         kept = [
@@ -99,7 +105,9 @@ class RowFilter:
         return kept[0], kept[1], kept[2], kept[3]
 
     def selects(self, cell: Cell) -> bool:
-        return self.entity.lower() in str(cell.address).lower() and self.operation in ("", cell.operation)
+        return self.operation in ("", cell.operation) and (
+            not self.entity or self.entity.lower() in str(cell.address).lower()
+        )
 
 
 NO_FILTER = RowFilter()
@@ -113,7 +121,7 @@ class Figures(NamedTuple):
 
     levels: by access level, the number of (user, entity) with a changed decision about one of its operations.
     An entity with intended changes at a level is not counted beyond the purpose too. levels_by_person: the
-    same for each of `people`.
+    same for the first MAX_PEOPLE_WITH_LEVELS of `people`.
     people, entities: most changes beyond the purpose first, then most changes, then by name. There can be
     fewer than `people_count` and `entity_count`. operations: by kind and operation, most changes first.
     """
@@ -162,8 +170,12 @@ def figures_of(
 
     entities = _first_rows(tally_by_entity(), max_top)
     changed = counters[0].any | counters[1].any | counters[2].any | counters[3].any
+    counts = [counter.counts for counter in counters]
     bits = {names[bit]: bit for bit in bits_of(changed)}
-    people = _first_rows(((name, _tally_of(counters, bit)) for name, bit in bits.items()), max_top)
+    people = _first_rows(
+        ((name, Tally(*(of_change.get(bit, 0) for of_change in counts))) for name, bit in bits.items()),
+        max_top,
+    )
     return Figures(
         Tally(*map(sum, zip(*operations.values(), strict=True))) if operations else Tally(),
         people,
@@ -184,7 +196,7 @@ def figures_of(
                 for level, of_level in by_level.items()
                 if (tally := _tally_of(of_level, bits[name])).total
             }
-            for name, _ in people
+            for name, _ in people[:MAX_PEOPLE_WITH_LEVELS]
         },
     )
 
@@ -389,17 +401,20 @@ class Effect(KnownEffect):
         content = hashlib.sha256(f"{self.generation}\n".encode())
         content.update("\n".join(self.names[bit] for bit in bits).encode())
         # without the users without changes, because they do not belong to the effect
-        width = len(self.names)
+        width, ranks = len(self.names), {bit: str(rank) for rank, bit in enumerate(bits)}
         kept = None if len(bits) == width else [digit == "1" for digit in f"{changed:0{width}b}"]
         # many cells have the same masks
         hashes: dict[int, str] = {0: ""}
         for cell in self.cells:
             for mask in cell.masks:
-                if mask not in hashes:
+                if mask in hashes:
+                    continue
+                if mask.bit_count() <= MAX_LISTED_BITS:
+                    text = ",".join(ranks[bit] for bit in bits_of(mask))
+                else:
                     digits = f"{mask:0{width}b}"
-                    hashes[mask] = hashlib.sha256(
-                        "".join(compress(digits, kept) if kept else digits).encode()
-                    ).hexdigest()[:32]
+                    text = "".join(compress(digits, kept)) if kept else digits
+                hashes[mask] = hashlib.sha256(text.encode()).hexdigest()[:32]
             content.update(
                 f"\n{cell.address} {cell.operation} {' '.join(hashes[mask] for mask in cell.masks)}".encode()
             )
@@ -433,12 +448,11 @@ class Effect(KnownEffect):
 
     def rows(self, where: RowFilter = NO_FILTER, first_row: int = 0) -> Iterator[EffectRow]:
         cells = self._selected_cells(where)
-        counts = _counts(masks for _, masks in cells)
-        bits = [bit for bit in bits_of(counts.any) if where.user.lower() in self.names[bit].lower()]
-        for bit in sorted(bits, key=lambda bit: self.names[bit]):
-            count = counts.count(bit)
-            if first_row >= count:
-                first_row -= count
+        counts = _counts(masks for _, masks in cells).counts if first_row else {}
+        # the names are sorted, so their bits are too
+        for bit in self._selected_bits(where, cells):
+            if first_row and first_row >= counts[bit]:
+                first_row -= counts[bit]
                 continue
             yield from islice(self._rows_of_user(bit, cells), first_row, None)
             first_row = 0
@@ -452,27 +466,37 @@ class Effect(KnownEffect):
         return replace(self, cells=[cell for cell in cells if any(cell.masks)], times=())
 
     def row_count(self, where: RowFilter = NO_FILTER) -> int:
-        counts = _counts(masks for _, masks in self._selected_cells(where))
-        return sum(
-            counts.count(bit) for bit in bits_of(counts.any) if where.user.lower() in self.names[bit].lower()
-        )
+        if where == NO_FILTER:
+            return self.tally.total
+        cells = self._selected_cells(where)
+        counts = _counts(masks for _, masks in cells).counts
+        return sum(counts[bit] for bit in self._selected_bits(where, cells))
 
     def _selected_cells(self, where: RowFilter) -> list[tuple[Cell, tuple[int, int, int, int]]]:
-        """Return the selected cells by address as text, with their selected masks."""
+        """Return the selected cells with their selected masks."""
         cells = [(cell, where.masks(cell)) for cell in self.cells if where.selects(cell)]
-        return sorted(
-            (row for row in cells if any(row[1])), key=lambda row: (str(row[0].address), row[0].operation)
-        )
+        return [row for row in cells if any(row[1])]
+
+    def _selected_bits(
+        self, where: RowFilter, cells: Iterable[tuple[Cell, tuple[int, int, int, int]]]
+    ) -> list[int]:
+        """Return the selected users with a change in these cells."""
+        changed = 0
+        for _, masks in cells:
+            changed |= masks[0] | masks[1] | masks[2] | masks[3]
+        return [bit for bit in bits_of(changed) if where.user.lower() in self.names[bit].lower()]
 
     def _rows_of_user(
         self, bit: int, cells: Iterable[tuple[Cell, tuple[int, int, int, int]]]
     ) -> Iterator[EffectRow]:
-        name, mask = self.names[bit], 1 << bit
+        name, mask, rows = self.names[bit], 1 << bit, []
         for cell, (gained_for, lost_for, gained_beyond, lost_beyond) in cells:
             if (gained_for | gained_beyond) & mask:
-                yield EffectRow(name, str(cell.address), cell.operation, False, True, bool(gained_for & mask))
+                rows.append((str(cell.address), cell.operation, False, True, bool(gained_for & mask)))
             elif (lost_for | lost_beyond) & mask:
-                yield EffectRow(name, str(cell.address), cell.operation, True, False, bool(lost_for & mask))
+                rows.append((str(cell.address), cell.operation, True, False, bool(lost_for & mask)))
+        for row in sorted(rows):
+            yield EffectRow(name, *row)
 
 
 def summary_of(tally: Tally) -> dict[str, dict[str, int]]:

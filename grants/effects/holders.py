@@ -14,7 +14,7 @@ from entities.models import Entity, State
 from entities.vocabulary import ANY, Privilege
 from grants.effects.nodes import Node, NodeTable, batches, is_live
 from grants.effects.situations import AffectedUsers, Principal
-from grants.models import grants_by_type, permission_ids
+from grants.models import PRINCIPAL_TYPES, grants_by_type, permission_ids
 from grants.policies.grammar import HasOnAllLive
 from grants.validity import in_force
 
@@ -31,7 +31,12 @@ class AffectedHolders:
 
     def __init__(self, affected: AffectedUsers, nodes: NodeTable):
         self.situations, self._nodes = affected.situations, nodes
-        self._grants = list(grants_by_type(affected.after.bits.keys()))
+        # a condition with the keys of all principals would be slower than reading the grants of others too
+        self._grants = (
+            [(principal_type, principal_type.grants) for principal_type in PRINCIPAL_TYPES.values()]
+            if affected.has_all
+            else list(grants_by_type(affected.after.bits.keys()))
+        )
         self._numbers = {pk: NUMBERS[privilege] for privilege, pk in permission_ids().items()}
         self.nothing: HeldMasks = tuple((0,) * len(ANY) for _ in self.situations)
         # (entity, number of the privilege, principal) of the changed grants, by situation
@@ -187,7 +192,7 @@ class AffectedHolders:
                 key = (pk, number, principal)
                 for position, of_situation in enumerate(bits):
                     if key not in self._removed[position]:
-                        held[position][number] |= of_situation[principal]
+                        held[position][number] |= of_situation.get(principal, 0)
             self._nodes.limit.add_grants(count)
         for position, added in enumerate(self._added_on):
             for pk in pks if len(pks) < len(added) else added.keys() & set(pks):

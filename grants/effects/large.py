@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import chain, islice
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.conf import settings
 from django.db import transaction
@@ -26,6 +26,7 @@ from grants.effects.changes import MAX_TIMES, EffectChange, changes_at, effect_t
 from grants.effects.effect import (
     NO_FILTER,
     Cell,
+    Effect,
     EffectRow,
     Figures,
     KnownEffect,
@@ -39,6 +40,7 @@ from grants.effects.evaluate import evaluation_by_namespace
 from grants.effects.masks import bits_of
 from grants.effects.purposes import NamedChanges, Purpose
 from grants.effects.strandings import strandings_of
+from grants.errors import EffectTooLarge
 from grants.jobs import JobContext, JobResult, request_job, retry_database
 from grants.journal import Author, JournalEntry, append_to_journal
 from grants.journal_queries import data_head, first_relevant_line_since
@@ -77,6 +79,44 @@ def request_effect(
 def newest_effect_job(job_type: str, options: Mapping[str, str]) -> Job | None:
     """Return the newest job with exactly these options. Runs one query."""
     return Job.objects.filter(type=job_type, options=dict(options)).order_by("-pk").first()
+
+
+def has_unfinished_effect_job(account: Any) -> bool:
+    """Return whether a job that computes an effect for the account is waiting or running. Runs one query."""
+    unfinished = JobState.WAITING, JobState.RUNNING
+    return Job.objects.filter(type__in=EFFECT_JOBS, state__in=unfinished, requested_by=account).exists()
+
+
+class Computed(NamedTuple):
+    """What is known about the effect of changes.
+
+    effect: None if it is not known for the current data. job: the newest one that computes it, if any.
+    too_large: why it was not computed at once; None if it was, or if this was not tried because of the job.
+    """
+
+    effect: KnownEffect | None
+    job: Job | None = None
+    too_large: EffectTooLarge | None = None
+
+    @property
+    def is_large(self) -> bool:
+        """Whether only a job computes the effect."""
+        return not isinstance(self.effect, Effect)
+
+
+def computed_effect(job: Job | None, compute: Callable[[], Effect]) -> Computed:
+    """Return the effect that the job computed for the current data, or compute it now.
+
+    It is not computed while the job is waiting or running, or above the limits of the settings. Runs the
+    queries of `stored_effect`, and those of `compute`.
+    """
+    effect = stored_effect(job)
+    if effect is not None or (job is not None and not job.is_finished):
+        return Computed(effect, job)
+    try:
+        return Computed(compute(), job)
+    except EffectTooLarge as error:
+        return Computed(None, job, error)
 
 
 @dataclass

@@ -69,6 +69,15 @@ class BitCounter:
         return sum((plane >> bit & 1) << position for position, plane in enumerate(self._planes))
 
     @property
+    def counts(self) -> dict[int, int]:
+        """How many of the masks have each bit, by its number, for the bits that any of them has."""
+        counts = dict.fromkeys(bits_of(self.any), 0)
+        for position, plane in enumerate(self._planes):
+            for bit in bits_of(plane):
+                counts[bit] += 1 << position
+        return counts
+
+    @property
     def total(self) -> int:
         """The number of counted bits in all masks."""
         return sum(plane.bit_count() << position for position, plane in enumerate(self._planes))

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from django.contrib.auth.models import Group
 
@@ -54,7 +55,8 @@ class AffectedUsers:
     personal: with the changes of memberships and activations only; None if there are none.
     changed: the users that are activated, deactivated or become principals, their groups, and the groups with
     changed members.
-    is_known_changed: whether a user becomes a known subject, or stops being one.
+    is_known_changed: whether a user becomes a known subject, or stops being one. has_all: whether these are
+    all principals.
     """
 
     names: tuple[str, ...]
@@ -63,6 +65,7 @@ class AffectedUsers:
     personal: Situation | None
     changed: frozenset[Principal]
     is_known_changed: bool
+    has_all: bool = False
 
     @property
     def situations(self) -> list[Situation]:
@@ -79,11 +82,12 @@ class AffectedUsers:
 
 def affected_users(changes: Sequence[EffectChange]) -> AffectedUsers:
     """Return the users that the changes can affect. Unknown principals are ignored. Runs three queries."""
-    users, groups = _load_users(changes)
+    users, groups, has_all = _load_users(changes)
     names = tuple(user.username for user in users)
     bit = {user.pk: 1 << number for number, user in enumerate(users)}
     user_ids = {user.username: user.pk for user in users}
-    pairs = set(memberships_in_force().filter(user__pk__among=list(bit)).values_list("user_id", "group_id"))
+    rows = memberships_in_force() if has_all else memberships_in_force().filter(user__pk__among=list(bit))
+    pairs = {pair for pair in rows.values_list("user_id", "group_id") if pair[0] in bit}
     pairs_after = set(pairs)
     for change in changes:
         if isinstance(change, Join | Leave) and change.user in user_ids and change.group in groups:
@@ -128,11 +132,21 @@ def affected_users(changes: Sequence[EffectChange]) -> AffectedUsers:
         personal if has_personal else None,
         frozenset(changed),
         is_known_changed=before.known != after.known,
+        has_all=has_all,
     )
 
 
-def _load_users(changes: Sequence[EffectChange]) -> tuple[list[User], dict[str, int]]:
-    """Return the affected users by name, and the primary keys of the named groups by name."""
+class _UserRow(NamedTuple):
+    pk: int
+    username: str
+    is_active: bool
+    is_principal: bool
+
+
+def _load_users(changes: Sequence[EffectChange]) -> tuple[list[_UserRow], dict[str, int], bool]:
+    """Return the affected users by name, the primary keys of the named groups by name, and whether the users
+    are all principals.
+    """
     users: set[str] = set()
     group_names: set[str] = set()
     granted_groups: set[str] = set()
@@ -154,13 +168,14 @@ def _load_users(changes: Sequence[EffectChange]) -> tuple[list[User], dict[str, 
     )
     granted_ids = [groups[name] for name in granted_groups if name in groups]
     members = memberships_in_force().filter(group__pk__among=granted_ids).values("user_id")
-    rows = User.objects.order_by("username").only("pk", "username", "is_active", "is_principal")
+    rows = User.objects.order_by()
     if is_for_all:
         rows = rows.principals() | rows.filter(username__among=list(users)) if users else rows.principals()
     else:
         named = rows.filter(username__among=list(users)) if users else rows.none()
         rows = named | rows.filter(pk__in=members) if granted_ids else named
-    return sorted(rows, key=lambda user: user.username), groups
+    columns = rows.values_list(*_UserRow._fields)
+    return sorted(map(_UserRow._make, columns), key=lambda user: user.username), groups, is_for_all
 
 
 def _changed_grants(

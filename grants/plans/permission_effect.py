@@ -16,13 +16,14 @@ from grants.active_generation import active_generation
 from grants.changes import Shown
 from grants.effects.changes import EffectChange
 from grants.effects.consequences import Consequences
-from grants.effects.effect import TOO_LARGE, Effect, KnownEffect, effect_of
+from grants.effects.effect import TOO_LARGE, Effect, effect_of
 from grants.effects.large import (
     PLAN_EFFECT,
+    Computed,
     compute_effect,
+    computed_effect,
     newest_effect_job,
     request_effect,
-    stored_effect,
 )
 from grants.effects.purposes import (
     AnswerQuestion,
@@ -187,6 +188,15 @@ def newest_plan_job(plan: Plan, generation: str) -> Job | None:
     return newest_effect_job(PLAN_EFFECT, _job_options(plan, generation))
 
 
+def computed_plan_effect(plan: Plan, generation: str, at: datetime | None = None) -> Computed:
+    """Return what is known about the effect of a plan in a generation. Raise PlanError like `plan_effect`.
+
+    at: see `effect_of`, if no job computes it.
+    """
+    job = newest_plan_job(plan, generation) if plan.is_proposed else None
+    return computed_effect(job, lambda: plan_effect(plan, generation, at))
+
+
 def request_plan_effect(*, plan: Plan, generation: str = "", author: Author, requested_by: Any) -> Job:
     """Request the job that computes the effect of a proposed plan. Return the one that is waiting or running
     already, if any.
@@ -232,18 +242,14 @@ def check_effect(plan: Plan, shown: Shown) -> dict:
     Raise EffectChanged if the effect is not the one that was shown. Raise EffectUnconfirmed if it gives
     permissions beyond the purpose of the plan, or cannot be computed, and the author does not accept this.
     """
-    effect: KnownEffect | None
-    try:
-        effect = plan_effect(plan)
-    except EffectTooLarge as error:
-        effect = stored_effect(newest_plan_job(plan, generation_of_plan(plan).name))
-        if effect is None:
-            _check_digest(plan, shown, TOO_LARGE)
-            if not shown.accepts_beyond:
-                raise EffectUnconfirmed(
-                    f"{error}; or confirm that {plan} is applied without knowing its effect"
-                ) from None
-            return {}
+    known = computed_plan_effect(plan, generation_of_plan(plan).name)
+    effect = known.effect
+    if effect is None:
+        _check_digest(plan, shown, TOO_LARGE)
+        if not shown.accepts_beyond:
+            reason = known.too_large or f"the effect of {plan} is being computed: wait for it"
+            raise EffectUnconfirmed(f"{reason}; or confirm that {plan} is applied without knowing its effect")
+        return {}
     _check_digest(plan, shown, effect.digest)
     if effect.max_gained_beyond and not shown.accepts_beyond:
         raise EffectUnconfirmed(

@@ -16,6 +16,7 @@ from grants.models import JobState, JournalLine, Plan, PlanState, Role, User, al
 from grants.policies.catalogue import GENERATIONS
 from grants.policies.question import question_from_json
 from grants.validity import in_force_condition
+from tests.support.pages import shown_effect_of_plan
 from tests.support.random_tenants import random_tenant, store_tenant
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.django_db(transaction=True)]
@@ -91,7 +92,9 @@ def create_plan(client, run: AnalysisRun) -> Plan:
 
 def apply_plan(client, plan: Plan) -> None:
     page = client.post(
-        f"/plans/{plan.pk}/apply", {"reason": "keeps current permissions", "beyond": "yes"}, follow=True
+        f"/plans/{plan.pk}/apply",
+        shown_effect_of_plan(client, plan) | {"reason": "keeps current permissions", "beyond": "yes"},
+        follow=True,
     )
     plan.refresh_from_db()
     assert f"Plan {plan.pk} is applied" in page.content.decode() and plan.state == PlanState.APPLIED

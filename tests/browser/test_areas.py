@@ -180,6 +180,7 @@ def plans(page, filters):
     expect(page.get_by_role("heading", level=1)).to_contain_text("Copy the grants of user:sofia.lindqvist")
     expect(page.locator("#effects tbody tr")).to_have_count(1)
     page.get_by_label("Reason", exact=True).fill("the same work")
+    expect(page.get_by_role("button", name="Apply plan")).to_be_enabled()
     for confirmation in page.get_by_label("beyond its purpose").all():
         confirmation.check()
     page.get_by_role("button", name="Apply plan").click()

@@ -86,6 +86,7 @@ def wait_for_report(page):
 
 def apply_plan(page, reason, message):
     page.get_by_label("Reason", exact=True).fill(reason)
+    expect(page.get_by_role("button", name="Apply plan")).to_be_enabled()
     for confirmation in page.get_by_label("beyond its purpose").all():
         confirmation.check()
     page.get_by_role("button", name="Apply plan").click()

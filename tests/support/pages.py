@@ -28,9 +28,19 @@ def held_cells(cells: Iterable[PrivilegeCell]) -> dict[str, str]:
     return {letter: status for letter, status in statuses.items() if status != "none"}
 
 
+def with_effect(url: str) -> str:
+    """Return the URL of the second page, with which browsers without scripts show the effect of a change."""
+    return f"{url}{'&' if '?' in url else '?'}preview=yes"
+
+
 def shown_effect(response) -> dict[str, str]:
     """Return the hidden fields with which a form confirms the effect that it shows; empty if it shows none."""
     return dict(re.findall(r'name="(effect|effect_of)" value="([^"]*)"', page_html(response)))
+
+
+def shown_effect_of_plan(client, plan) -> dict[str, str]:
+    """Return the hidden fields with which the page of a plan confirms its effect; empty if it cannot be applied."""
+    return shown_effect(client.get(with_effect(f"/plans/{plan.pk}/")))
 
 
 def post_as_shown(client, url: str, form: dict, **options):

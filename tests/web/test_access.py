@@ -124,7 +124,6 @@ PAGES_BY_STATUS: dict[tuple[int, ...], list[str]] = {
         SALARIES,
         "/effect?change=%5B%22delete%22,%22dataset:sales.orders%22%5D",
         "/effect.csv?change=%5B%22delete%22,%22dataset:sales.orders%22%5D",
-        "/effect/form?change=%5B%22delete%22,%22dataset:sales.orders%22%5D",
         "/suggest/principals?principal=n",
         "/limited?show=expired",
         "/requests/approvers",

@@ -6,7 +6,7 @@ CONTRIBUTING.md refers to these tests.
 import pytest
 from django.urls import resolve
 
-from authzconsole.demo.pages import NO_PAGE, PAGES, SIGNED_OUT
+from authzconsole.demo.pages import EFFECT_PARTS, NO_PAGE, PAGES, SIGNED_OUT
 from tests.ops.test_layout import AREAS
 from tests.support.page_urls import page_url_names, url_name
 from tests.web.test_access import PAGES as ACCESS
@@ -65,3 +65,12 @@ def test_every_page_has_a_template_in_the_folder_of_its_area(url, browse, number
     used = [template.name for template in answer.templates]
     assert area in AREAS and any(name.startswith(f"{area}/") for name in used), used
     assert b"<h1" in answer.content and b"<title>" in answer.content
+
+
+def test_every_page_that_loads_an_effect_names_its_part(browse, numbers):
+    """The benchmark of pages measures these parts."""
+    parts = {url_name(PAGES[name]): part for name, part in EFFECT_PARTS.items()}
+    for url in (url.format(**numbers) for url, status, *_ in ACCESS if status == 200):
+        response, name = browse("ada").get(url), resolve(url.partition("?")[0]).url_name
+        if not response.streaming and b"effect-loading" in response.content:
+            assert f'id="{parts[name]}"' in response.content.decode()

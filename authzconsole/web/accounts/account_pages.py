@@ -49,14 +49,12 @@ class Forecast:
     """What a form says before its change is made.
 
     title, button: texts of the page. effects: one sentence for each effect.
-    stranding: None if the change does not remove an administrator of an entity.
     """
 
     title: str
     button: str
     effects: list[str]
     is_destructive: bool = False
-    stranding: AdministratorLoss | None = None
 
 
 class ReasonForm(ConsoleForm):
@@ -77,6 +75,7 @@ class ConfirmationPage(EffectPage):
     visible_to = (Capability.READ_ACCOUNTS,)
     decorators = (recent_authentication_required,)
     form_class = ReasonForm
+    template_name = "accounts/change.html"
     has_forecast = True
 
     @property
@@ -104,12 +103,14 @@ class ConfirmationPage(EffectPage):
 
     def get_template_names(self) -> list[str]:
         is_dialog = requested_section(self.request) == "dialog"
-        return ["accounts/_change_form.html" if is_dialog else "accounts/change.html"]
+        return ["accounts/_change_form.html"] if is_dialog else super().get_template_names()
 
     def get_context_data(self, **context) -> dict:
-        values = self.form_class.sent(self.request).cleaned_data
+        forecast = self.forecast(self.form_class.sent(self.request).cleaned_data)
         return super().get_context_data(**context) | {
-            "forecast": self.forecast(values),
+            "forecast": forecast,
+            "button": forecast.button,
+            "is_danger": forecast.is_destructive,
             "back": self.back,
             "back_title": self.back_title,
         }
@@ -303,8 +304,12 @@ class SetActivity(AccountChange):
         """Accounts that see no grants do not see the effect."""
         return self.request.user.can_see_all
 
-    def effect(self, form: ConsoleForm) -> dict:
-        return self.effect_context(form, self.change_set(form))
+    def prepare(self) -> None:
+        super().prepare()
+        self.stranding_url = principal_url("person-off-board", str(self.user))
+
+    def stranding(self, form: ConsoleForm) -> AdministratorLoss | None:
+        return None if form.cleaned_data["active"] == "yes" else loss_if_removed(self.user)
 
     def change_set(self, form: ConsoleForm) -> ChangeSet:
         return ChangeSet.of(
@@ -326,10 +331,7 @@ class SetActivity(AccountChange):
             *tokens,
             *_remaining_administrators(user),
         ]
-        warning = loss_if_removed(user) if shows_grants else None
-        return Forecast(
-            f"Deactivate {user}", "Deactivate account", effects, is_destructive=True, stranding=warning
-        )
+        return Forecast(f"Deactivate {user}", "Deactivate account", effects, is_destructive=True)
 
 
 class UnknownChange(AccountChange):

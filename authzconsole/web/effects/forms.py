@@ -1,17 +1,24 @@
-"""The effect in the forms that make a change: what it shows, and how a form makes the change only as it was
-shown.
+"""The effect on the pages that make a change: how a page loads what the change does, and how a form makes the change only
+as it was shown.
 
-A page with such a form is an EffectPage. Its template renders `effects/_change_effect.html` with `effect` inside the
-form. `effect_run_context` is about the run that computes an effect above the limits.
+INVARIANT: no page waits for an effect. A page appears with the place of its effect, `effects/_loading.html`; htmx then
+requests the part of the page with the effect from the URL of the page, so the checks of the page apply. Browsers without
+scripts request a second page with the parameter `preview`. Above the limits, a job computes the effect, and the part
+shows its progress.
+
+A page with a form that makes a change is an EffectPage; its part is `effects/_actions.html`, with the button that
+confirms. Other pages load a section (`is_effect_requested`). `run_context` is about the job.
 """
 
 from collections.abc import Sequence
+from datetime import timedelta
 from itertools import groupby
 from urllib.parse import urlencode
 
 from django.db import transaction
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.urls import reverse
+from django.utils import timezone
 
 from analytics.runs.selectors import run_progress
 from authzconsole.common.messages import as_sentence
@@ -24,12 +31,14 @@ from authzconsole.web.effects.wording import (
 )
 from authzconsole.web.forms import ConsoleForm, FormPage
 from authzconsole.web.shared.guard import request_author
+from authzconsole.web.shared.rendering import requested_section
 from entities.errors import Refusal
 from grants.administrators import Strandings
 from grants.change_set import Change, principals_of
-from grants.changes import ChangeSet, Outcome, Preview, Shown, apply, can_make, newest_change_job, preview
-from grants.effects.effect import KnownEffect, RowFilter
-from grants.errors import EffectChanged, EffectNotShown, EffectTooLarge
+from grants.changes import ChangeSet, Outcome, Preview, Shown, apply, can_make, preview
+from grants.effects.effect import TOO_LARGE, KnownEffect, RowFilter
+from grants.effects.large import Computed, has_unfinished_effect_job
+from grants.errors import EffectChanged, EffectNotShown
 from grants.grant_attributes import GrantAttributes
 from grants.models import Job
 from grants.principal_names import principals_by_name
@@ -38,66 +47,85 @@ from grants.roles.capabilities import Capability
 
 # longer lists of changes have no URL, because servers refuse long URLs
 MAX_URL_CHARACTERS = 6_000
+# the event that loads the part with an effect again, after its job was requested or cancelled
+EFFECT_CHANGED = "effect-changed"
+UNKNOWN_EFFECT = "Make the change although its effect is not known"
+# a job that ended less than this ago is repeated only on request, so that a page does not start jobs one after another
+REPEAT_AFTER = timedelta(minutes=1)
 
 
-def effect_run_context(
+def is_effect_requested(request: HttpRequest, part: str, values: QueryDict | None = None) -> bool:
+    """Return whether the response contains the effect: htmx requests the part of the page with it, or a browser without
+    scripts the second page.
+
+    values: of the form; by default those in the URL.
+    """
+    return requested_section(request) == part or "preview" in (request.GET if values is None else values)
+
+
+def run_context(
     request: HttpRequest,
-    run: Job | None,
-    effect: KnownEffect | None,
-    error: EffectTooLarge,
+    known: Computed,
     *,
     can_make: bool,
     compute_url: str,
     cancel_url: str,
-    fields: Sequence[tuple[str, str]],
 ) -> dict:
-    """Return the context of `effects/_run.html`.
+    """Return the context of `effects/_run.html`. Runs one query if the job can be requested.
 
-    run: the newest run; None if there was none. effect: None if the run did not compute it for the current
-    data.
-    can_make: whether the account may make the change. fields: of the forms that request and cancel the run,
-    as (name, value).
+    can_make: whether the account may make the change. compute_url, cancel_url: that request and cancel the job; empty if
+    it cannot be requested.
     """
+    run = known.job
     is_running = run is not None and not run.is_finished
+    can_request = can_make and bool(compute_url) and not is_running and known.effect is None
     context = {
-        "reach": f"the change reaches more than {error.limit:,} {error.counted}",
+        "reach": known.too_large.reach if known.too_large else "",
         "run": run,
         "is_running": is_running,
-        "effect": effect,
+        "effect": known.effect,
         "compute_url": compute_url,
         "cancel_url": cancel_url,
-        "fields": fields,
-        "can_request": can_make and bool(compute_url) and not is_running and effect is None,
+        "can_request": can_request,
+        "starts_at_once": can_request and _starts_at_once(request, run),
         "can_cancel": is_running and request.user.can(Capability.RUN_ANALYSES),
     }
     return context | ({"details": run_progress(run)} if run is not None and is_running else {})
 
 
+def _starts_at_once(request: HttpRequest, run: Job | None) -> bool:
+    """Return whether the page requests the job itself. A page from a link of another site can request one job at most."""
+    is_recent = run is not None and run.finished_at and run.finished_at > timezone.now() - REPEAT_AFTER
+    return not is_recent and not has_unfinished_effect_job(request.user)
+
+
 def change_run_context(request: HttpRequest, preview: Preview) -> dict:
-    """Return the context of `effects/_run.html` for changes above the limits. Runs two queries."""
-    assert preview.too_large is not None
+    """Return the context of `effects/_run.html` for changes."""
+    query = urlencode(effect_parameters(preview.change_set, preview.generation))
     has_url = bool(effect_url(preview.change_set.texts))
-    return effect_run_context(
+    return run_context(
         request,
-        newest_change_job(preview.change_set, preview.generation),
-        preview.effect,
-        preview.too_large,
+        preview.computed,
         can_make=can_make(request.user, preview.change_set),
-        compute_url=reverse("effect-run") if has_url else "",
-        cancel_url=reverse("effect-run-cancel"),
-        fields=effect_parameters(preview),
+        compute_url=f"{reverse('effect-run')}?{query}" if has_url else "",
+        cancel_url=f"{reverse('effect-run-cancel')}?{query}",
     )
 
 
-def effect_parameters(preview: Preview) -> list[tuple[str, str]]:
+def effect_parameters(change_set: ChangeSet, generation: str) -> list[tuple[str, str]]:
     """Return the URL parameters of the page with the effect of the changes."""
-    return [*(("change", text) for text in preview.change_set.texts), ("generation", preview.generation)]
+    return [*(("change", text) for text in change_set.texts), ("generation", generation)]
 
 
 def effect_url(texts: Sequence[str]) -> str:
     """Return the URL of the page with all changed permissions; empty if it would be too long."""
     url = reverse("effect", query={"change": texts})
     return url if len(url) <= MAX_URL_CHARACTERS else ""
+
+
+def effect_changed() -> HttpResponse:
+    """Return the response to htmx after a job was requested or cancelled: the page loads its part again."""
+    return HttpResponse(status=204, headers={"HX-Trigger": EFFECT_CHANGED})
 
 
 MAX_LINES = 4
@@ -127,15 +155,10 @@ def effect_context(
         "stranding": stranding,
         "consequences": [] if has_forecast else list(consequence_sentences(shown.consequences)),
     }
-    if shown.too_large is not None and request.user.can_see_all:
-        query = urlencode([*effect_parameters(shown), *([("forecast", "1")] if has_forecast else [])])
-        context["run"] = change_run_context(request, shown) | {"query": query}
+    if shown.computed.is_large and request.user.can_see_all:
+        context["run"] = change_run_context(request, shown)
     if shown.effect is None:
-        is_known_to_run = "run" in context and context["run"]["compute_url"]
-        sentence = (
-            f"The effect is not known: {context['run']['reach']}" if is_known_to_run else str(shown.too_large)
-        )
-        return context | {"is_wide": True, "sentence": as_sentence(sentence)}
+        return context | unknown_effect(shown.computed, context.get("run"))
     context |= {
         "sentence": effect_sentence(shown.effect),
         "later": later_beginnings_sentence(shown.effect),
@@ -149,7 +172,7 @@ def effect_context(
     if not request.user.can_see_all:
         return context
     # the rows of a run are in files; the most affected people and entities are in its summary
-    lines = _first_lines(shown.effect) if shown.too_large is None else []
+    lines = [] if shown.computed.is_large else _first_lines(shown.effect)
     listed = sum(len(line["operations"]) + line["more"] for line in lines)
     return context | {
         "total": shown.effect.tally.total,
@@ -157,6 +180,19 @@ def effect_context(
         "has_more": shown.effect.tally.total > listed,
         "tops": top_lists(shown.effect, MAX_TOP),
         "url": effect_url(shown.change_set.texts),
+    }
+
+
+def unknown_effect(known: Computed, run: dict | None) -> dict:
+    """Return what a form says about an effect that is not known. run: see `run_context`; None if it shows none."""
+    is_computing = run is not None and run["is_running"]
+    is_refused = run is None or not (is_computing or run["compute_url"])
+    sentence = str(known.too_large) if is_refused and known.too_large else "The effect is not known yet."
+    return {
+        "is_wide": True,
+        "is_computing": is_computing,
+        "sentence": as_sentence(sentence),
+        "confirmation": "" if is_computing else UNKNOWN_EFFECT,
     }
 
 
@@ -169,17 +205,29 @@ def _named_principals(change: Change) -> tuple[str, ...]:
 class EffectPage(FormPage):
     """A form that makes a change set: fill it in, see the effect, confirm.
 
-    GET shows the form with the effect of the values in the URL, as POST with `preview` does with those of the form. POST
-    makes the change, if its effect is the one that the form showed; otherwise it shows the form with the new effect.
+    GET shows the form with the values in the URL. If they describe a change, the part with the effect and the buttons
+    (`effects/_actions.html`) is loaded after the page, and again when a field in an element of the class `effect-fields`
+    changes. POST with `preview` shows the form with its effect, for browsers without scripts. POST makes the change, if
+    its effect is the one that the form showed; otherwise it shows the form with the new effect.
 
-    shows_effect: whether the account sees the effect, and must confirm it. has_forecast: see `effect_context`.
+    shows_effect: whether the account sees the effect, and must confirm it. effect_id: the HTML id of the part.
+    has_forecast: see `effect_context`. stranding_url: the page with all entities that lose administrators. The context of
+    the templates has `action`, the URL of the form, `button`, the text of the button that confirms, `is_danger`, and
+    `back`, the URL of the page before.
     """
 
     has_forecast = False
+    effect_id = "change-effect"
+    stranding_url = ""
 
     @property
     def shows_effect(self) -> bool:
         return True
+
+    @property
+    def is_part(self) -> bool:
+        """Whether htmx requests only the part with the effect and the buttons."""
+        return requested_section(self.request) == self.effect_id
 
     def change_set(self, form: ConsoleForm) -> ChangeSet:
         """Return the changes of a valid form. Raise the errors of the services."""
@@ -194,11 +242,15 @@ class EffectPage(FormPage):
 
     def make(self, form: ConsoleForm) -> Outcome:
         """Make the changes of a valid form, if their effect is the one that it showed."""
-        effect = Shown(form.data.get("effect", ""), form.data.get("effect_of"), is_required=True)
+        digest = form.data.get("effect", "")
+        if digest == TOO_LARGE and "beyond" not in form.data:
+            # an effect that is not known counts as shown only if this was accepted
+            digest = ""
+        shown = Shown(digest, form.data.get("effect_of"), is_required=True)
         return apply(
             self.change_set(form),
             author=request_author(self.request, form.cleaned_data["reason"]),
-            shown=effect if self.shows_effect else None,
+            shown=shown if self.shows_effect else None,
             attributes=self.attributes(form),
         )
 
@@ -209,6 +261,9 @@ class EffectPage(FormPage):
     def stranding(self, form: ConsoleForm) -> AdministratorLoss | Strandings | None:
         """Return the entities that lose administrators; None if none can."""
         return None
+
+    def get_template_names(self) -> list[str]:
+        return ["effects/_actions.html"] if self.is_part else super().get_template_names()
 
     def get(self, request: HttpRequest, *args, **kwargs) -> HttpResponse:
         return self.show_effect(self.get_form(), request.GET)
@@ -222,23 +277,30 @@ class EffectPage(FormPage):
         return self.show_effect(self.get_form_class()(**options), sent.data)
 
     def show_effect(self, form: ConsoleForm, values: QueryDict) -> HttpResponse:
-        """Show the form, and the effect of the values if they describe a change."""
-        filled = self.get_form_class()(**self.get_form_kwargs() | {"data": values})
-        effect = self.effect(filled) if self.shows_effect and filled.is_valid() else None
-        return self.render_to_response(self.get_context_data(form=form, effect=effect))
+        """Show the form, and the effect of the values or its place, if they describe a change."""
+        return self.render_to_response(self.get_context_data(form=form, effect=self.effect(values)))
 
-    def effect(self, form: ConsoleForm) -> dict | None:
-        """Return the context of the effect of a valid form; None if it names unknown principals."""
+    def effect(self, values: QueryDict) -> dict | None:
+        """Return the context of the effect of the values of a form, or of its place; None if they describe no change, or
+        name unknown principals.
+        """
+        form = self.get_form_class()(**self.get_form_kwargs() | {"data": values})
+        if not self.shows_effect or not form.is_valid():
+            return None
         try:
             change_set = self.change_set(form)
             names = {name for change in change_set for name in _named_principals(change)}
-            is_known = len(principals_by_name(names)) == len(names)
+            if len(principals_by_name(names)) != len(names):
+                return None
         except Refusal:
             return None
-        return self.effect_context(form, change_set) if is_known else None
+        if not is_effect_requested(self.request, self.effect_id, values):
+            return {"is_loading": True}
+        return self.effect_context(form, change_set)
 
     def effect_context(self, form: ConsoleForm, changes: ChangeSet | Preview) -> dict:
-        return effect_context(self.request, changes, self.stranding(form), has_forecast=self.has_forecast)
+        context = effect_context(self.request, changes, self.stranding(form), has_forecast=self.has_forecast)
+        return context | {"stranding_url": self.stranding_url}
 
     def perform(self, form: ConsoleForm) -> HttpResponse:
         try:
@@ -255,14 +317,25 @@ class EffectPage(FormPage):
         return self.done(form, outcome)
 
     def get_context_data(self, **context) -> dict:
-        return super().get_context_data(**{"effect": None} | context)
+        if "effect" not in context:
+            # the form was refused
+            context["effect"] = self.effect(context["form"].data)
+        return super().get_context_data(**context) | {
+            "effect_id": self.effect_id,
+            "shows_effect": self.shows_effect,
+            "action": self.request.path,
+        }
 
 
 def _first_lines(effect: KnownEffect) -> list[dict]:
     """Return the first changed permissions, those beyond the purpose first: one line for each user and
     entity.
     """
-    rows = (row for purpose in ("beyond", "for") for row in effect.rows(RowFilter(purpose=purpose)))
+    tally = effect.tally
+    purposes = {"beyond": tally.beyond, "for": tally.total - tally.beyond}
+    rows = (
+        row for purpose, count in purposes.items() if count for row in effect.rows(RowFilter(purpose=purpose))
+    )
     lines = []
     for (user, entity, is_gain, is_intended), group in groupby(
         rows, lambda row: (row.user, row.entity, row.after, row.intended)

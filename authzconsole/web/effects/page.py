@@ -1,6 +1,6 @@
 """The section with an effect on permissions: totals, the most affected people, entities and operations, and every
 change. The page with the effect of single changes, its downloads, and the run that computes it above the limits: request
-and cancel it, and show it in the form that makes the changes.
+and cancel it.
 
 The changes are in the URL, or in the form.
 """
@@ -21,7 +21,13 @@ from analytics.runs.services import cancel_run
 from authzconsole.common.messages import read_only_message
 from authzconsole.lists.files import download_links, list_file
 from authzconsole.lists.plans import EffectRows
-from authzconsole.web.effects.forms import change_run_context, effect_context, effect_parameters, top_lists
+from authzconsole.web.effects.forms import (
+    change_run_context,
+    effect_changed,
+    effect_parameters,
+    is_effect_requested,
+    top_lists,
+)
 from authzconsole.web.effects.wording import (
     consequence_sentences,
     effect_sentence,
@@ -29,7 +35,7 @@ from authzconsole.web.effects.wording import (
     later_beginnings_sentence,
     time_title,
 )
-from authzconsole.web.forms import ConsoleForm, OptionalChoiceField, TextField
+from authzconsole.web.forms import ConsoleForm, OptionalChoiceField
 from authzconsole.web.shared.guard import auditor_required, capability_required, request_author
 from authzconsole.web.shared.paging import numbered_page, page_number
 from authzconsole.web.shared.parameters import choice_parameter, text_parameter
@@ -54,7 +60,6 @@ from grants.change_set import (
 )
 from grants.changes import (
     ChangeSet,
-    Preview,
     can_make,
     capability_to_make,
     newest_change_job,
@@ -65,16 +70,35 @@ from grants.effects.changes import MAX_CHANGES
 from grants.effects.consequences import Consequences
 from grants.effects.effect import KnownEffect, RowFilter
 from grants.errors import GrantError
+from grants.models import Job
 from grants.policies.catalogue import GENERATIONS
+from grants.policies.policy import Generation
 from grants.policies.times import format_time
 from grants.roles.capabilities import Capability
 
 ROWS_PER_PAGE = 50
+SECTION = "permissions"
 # the value of the URL parameter `effect_at` for the present
 PRESENT = "now"
 MAX_TOP = 8
 PURPOSES = {"for": "Purpose of the change", "beyond": "Beyond its purpose"}
 CHANGES = {"gained": "Gained", "lost": "Lost"}
+
+
+def loading_section(request: HttpRequest, url: str) -> dict | None:
+    """Return the context of `effects/_permissions.html` that loads the section; None if the response contains the section.
+
+    url: of the page.
+    """
+    if is_effect_requested(request, SECTION):
+        return None
+    query = request.GET.copy()
+    query["preview"] = "yes"
+    return {
+        "is_loading": True,
+        "url": f"{url}?{request.GET.urlencode()}",
+        "preview_url": f"{url}?{query.urlencode()}#{SECTION}",
+    }
 
 
 def section_context(
@@ -95,6 +119,9 @@ def section_context(
     besides permissions.
     """
     parameters = list(parameters)
+    if "preview" in request.GET:
+        # the links of a second page lead to second pages
+        parameters.append(("preview", "yes"))
     context = {
         "generation": generation,
         "generations": list(GENERATIONS),
@@ -183,10 +210,9 @@ def filter_query(where: RowFilter, prefix: str = "") -> dict[str, str]:
 
 
 class EffectForm(ConsoleForm):
-    """The changes of which the effect is shown. forecast: see `effect_context`."""
+    """The changes of which the effect is shown."""
 
     generation = OptionalChoiceField(choices=lambda: [(name, name) for name in GENERATIONS])
-    forecast = TextField()
 
 
 def effect_form(request: HttpRequest) -> EffectForm:
@@ -200,8 +226,8 @@ def effect_form(request: HttpRequest) -> EffectForm:
     return form
 
 
-def preview_from_url(request: HttpRequest) -> Preview:
-    """Return the preview of the changes, in the named generation or the active one.
+def changes_from_url(request: HttpRequest) -> tuple[ChangeSet, Generation]:
+    """Return the changes, and the named generation or the active one.
 
     Raise Http404 for unknown changes, and for none or too many.
     """
@@ -213,8 +239,7 @@ def preview_from_url(request: HttpRequest) -> Preview:
         change_set = ChangeSet.of(*map(change_from_text, texts))
     except UnknownChange as error:
         raise Http404(str(error)) from None
-    generation = GENERATIONS[name] if name else active_generation()
-    return preview(change_set, generation)
+    return change_set, GENERATIONS[name] if name else active_generation()
 
 
 @require_POST
@@ -224,51 +249,45 @@ def compute_effect_view(request: HttpRequest) -> HttpResponse:
 
     Accounts that may make the changes may request it.
     """
-    shown = preview_from_url(request)
-    if not can_make(request.user, shown.change_set):
-        raise PermissionDenied(read_only_message(*map(capability_to_make, shown.change_set)))
-    if shown.too_large is not None and shown.effect is None:
+    change_set, generation = changes_from_url(request)
+    if not can_make(request.user, change_set):
+        raise PermissionDenied(read_only_message(*map(capability_to_make, change_set)))
+    if preview(change_set, generation).effect is None:
         try:
             request_change_effect(
-                changes=shown.change_set,
-                generation=shown.generation,
+                changes=change_set,
+                generation=generation.name,
                 author=request_author(request),
                 requested_by=request.user,
             )
         except GrantError as error:
             messages.error(request, f"{error}.")
-    return _form_part(request, shown) if request.htmx else _page_of(shown)
+    return effect_changed() if request.htmx else _page_of(change_set, generation)
 
 
 @require_POST
 @capability_required(Capability.RUN_ANALYSES, visible_to=[Capability.READ_ALL])
 def cancel_effect_view(request: HttpRequest) -> HttpResponse:
-    shown = preview_from_url(request)
-    run = newest_change_job(shown.change_set, shown.generation)
-    if run is not None and cancel_run(run=run, author=request_author(request)):
-        messages.info(request, "The computation of the effect is being cancelled.")
-    else:
-        messages.info(request, "The effect is not being computed. Nothing changed.")
-    return _page_of(shown)
+    change_set, generation = changes_from_url(request)
+    cancel_effect_run(request, newest_change_job(change_set, generation.name))
+    return effect_changed() if request.htmx else _page_of(change_set, generation)
 
 
-@require_safe
-@auditor_required
-def effect_form_part(request: HttpRequest) -> HttpResponse:
-    """Return the part of a form that shows the effect, while a run computes it and afterwards.
-
-    URL parameters: those of the page with the effect, and `forecast` (see `effect_context`).
-    """
-    return _form_part(request, preview_from_url(request))
-
-
-def _form_part(request: HttpRequest, shown: Preview) -> HttpResponse:
-    effect = effect_context(request, shown, has_forecast=effect_form(request).cleaned_data["forecast"] == "1")
-    return render_page(request, "effects/_form_update.html", {"effect": effect})
+def cancel_effect_run(request: HttpRequest, run: Job | None) -> None:
+    """Cancel the run that computes an effect. The next page says what was done; for htmx, the part of this page does."""
+    is_cancelled = run is not None and cancel_run(run=run, author=request_author(request))
+    if not request.htmx:
+        messages.info(
+            request,
+            "The computation of the effect is being cancelled."
+            if is_cancelled
+            else "The effect is not being computed. Nothing changed.",
+        )
 
 
-def _page_of(shown: Preview) -> HttpResponse:
-    return see_other(reverse("effect", query=effect_parameters(shown)))
+def _page_of(change_set: ChangeSet, generation: Generation) -> HttpResponse:
+    parameters = [*effect_parameters(change_set, generation.name), ("preview", "yes")]
+    return see_other(f"{reverse('effect')}?{urlencode(parameters)}")
 
 
 @require_safe
@@ -278,35 +297,41 @@ def effect_page(request: HttpRequest) -> HttpResponse:
 
     URL parameters: change (see `grants.change_set.as_text`), generation.
     """
-    preview = preview_from_url(request)
-    generation = preview.generation
-    parameters = [("change", text) for text in preview.change_set.texts]
+    change_set, generation = changes_from_url(request)
+    section = loading_section(request, request.path) or _change_section(request, change_set, generation)
+    context = {"permissions": section, "sentences": list(map(change_sentence, change_set))}
+    if requested_section(request) == SECTION:
+        return render_page(request, "effects/_permissions.html", context)
+    return render_page(request, "effects/page.html", context)
+
+
+def _change_section(request: HttpRequest, change_set: ChangeSet, generation: Generation) -> dict:
+    """Return the context of the section with the effect of changes."""
+    shown = preview(change_set, generation)
+    parameters = [("change", text) for text in change_set.texts]
     section = section_context(
         request,
-        preview.effect,
-        generation=generation,
+        shown.effect,
+        generation=generation.name,
         url=request.path,
         parameters=parameters,
-        consequences=preview.consequences,
+        consequences=shown.consequences,
     )
-    if preview.too_large is not None:
-        section["run"] = change_run_context(request, preview)
-    section["stranding"] = preview.strandings
-    if preview.effect is not None:
+    if shown.computed.is_large:
+        section["run"] = change_run_context(request, shown)
+    section["stranding"] = shown.strandings
+    if shown.effect is not None:
         at = [("effect_at", section["time"])] if section["time"] else []
         query = [
             *parameters,
-            ("generation", generation),
+            ("generation", generation.name),
             *at,
             *filter_query(section["where"], "effect_").items(),
         ]
         section["downloads"] = download_links(
             EffectRows, lambda extension: reverse("effect-file", args=[extension], query=query)
         )
-    context = {"permissions": section, "sentences": list(map(change_sentence, preview.change_set))}
-    if requested_section(request) == "permissions":
-        return render_page(request, "effects/_permissions.html", context)
-    return render_page(request, "effects/page.html", context)
+    return section
 
 
 @require_safe
@@ -315,10 +340,11 @@ def download_effect(request: HttpRequest, extension: str) -> HttpResponseBase:
     """Return the changed permissions as a file. URL parameters: those of the page."""
     if extension not in EffectRows.extensions:
         raise Http404("there is no such file")
-    preview = preview_from_url(request)
-    if preview.effect is None:
-        return HttpResponse(f"{preview.too_large}.\n", content_type="text/plain; charset=utf-8", status=409)
-    listed = EffectRows(request.user, {"where": effect_filter(request)}, effect_at(request, preview.effect))
+    shown = preview(*changes_from_url(request))
+    if shown.effect is None:
+        reason = shown.computed.too_large or "the effect is being computed"
+        return HttpResponse(f"{reason}.\n", content_type="text/plain; charset=utf-8", status=409)
+    listed = EffectRows(request.user, {"where": effect_filter(request)}, effect_at(request, shown.effect))
     return list_file(listed, extension)
 
 

@@ -6,13 +6,11 @@ from authzconsole.web.effects.page import (
     cancel_effect_view,
     compute_effect_view,
     download_effect,
-    effect_form_part,
     effect_page,
 )
 
 urlpatterns = [
     path("effect", effect_page, name="effect"),
-    path("effect/form", effect_form_part, name="effect-form"),
     path("effect/run", compute_effect_view, name="effect-run"),
     path("effect/run/cancel", cancel_effect_view, name="effect-run-cancel"),
     path("effect.<slug:extension>", download_effect, name="effect-file"),

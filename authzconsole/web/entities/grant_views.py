@@ -1,6 +1,7 @@
 """Grant and revoke on one entity. The form is a separate page, a dialog, or a section of the entity page."""
 
 import json
+from collections.abc import Sequence
 from typing import ClassVar
 
 from django.contrib import messages
@@ -35,7 +36,6 @@ from grants.principal_names import format_principal, principals_by_name
 from grants.principals.administrator_loss import AdministratorLoss, loss_if_revoked
 from grants.validity import Validity
 
-EFFECT_SUFFIX = "-effect"
 # id of the form on a separate page. It is sent without htmx, because that page has no sections to refresh.
 PAGE_FORM_ID = "change-form-standalone"
 
@@ -121,8 +121,11 @@ class GrantPage(EffectPage):
 
     def prepare(self) -> None:
         self.target = grantable_address_or_404(self.request, self.kwargs["address"])
-        section = requested_section(self.request)
-        self.shows_part, self.section = section.endswith(EFFECT_SUFFIX), section.removesuffix(EFFECT_SUFFIX)
+        self.section = requested_section(self.request).removesuffix("-effect")
+        self.form_id = {"": PAGE_FORM_ID, "dialog": f"{self.verb}-form-dialog"}.get(
+            self.section, self.section
+        )
+        self.effect_id = f"{self.form_id}-effect"
 
     @property
     def shows_effect(self) -> bool:
@@ -130,14 +133,13 @@ class GrantPage(EffectPage):
         return self.request.user.can_administer
 
     def get_template_names(self) -> list[str]:
-        if self.shows_part:
-            return ["entities/grants/_grant_actions.html"]
+        if self.is_part:
+            return super().get_template_names()
         templates = {"": f"{self.verb}.html", "dialog": f"_{self.verb}_dialog.html"}
         return [f"entities/grants/{templates.get(self.section, f'_{self.verb}_form.html')}"]
 
     def get_form_kwargs(self) -> dict:
-        form_id = {"": PAGE_FORM_ID, "dialog": f"{self.verb}-form-dialog"}.get(self.section, self.section)
-        return super().get_form_kwargs() | {"account": self.request.user, "form_id": form_id}
+        return super().get_form_kwargs() | {"account": self.request.user, "form_id": self.form_id}
 
     def change_set(self, form: ConsoleForm) -> ChangeSet:
         values = form.cleaned_data
@@ -147,6 +149,9 @@ class GrantPage(EffectPage):
                 for privilege in values["privilege"]
             )
         )
+
+    def button_text(self, privileges: Sequence[str]) -> str:
+        return "Grant"
 
     def attributes(self, form: ConsoleForm) -> GrantAttributes:
         return GrantAttributes(**{name: form.cleaned_data[name] for name in GrantAttributes._fields})
@@ -168,12 +173,15 @@ class GrantPage(EffectPage):
             stored = form.stored_period(self.target)
             if stored is not None and self.request.method != "POST" and form.is_period_empty:
                 form.initial |= fields_of_period(stored)
+        privileges = form["privilege"].value() or ()
         return super().get_context_data(**context) | {
             "target": self.target,
-            "action": address_url(self.verb, self.target),
-            "back": _back_url(self.request, self.target),
+            "button": self.button_text(privileges),
+            "button_id": f"{self.form_id}-send",
+            # the form in the section of the entity has no page before it
+            "back": "" if self.form_id == "grant-form" else _back_url(self.request, self.target),
             "is_delegate": not self.request.user.can_administer,
-            "privileges": form["privilege"].value() or (),
+            "privileges": privileges,
             "principal": principal_from_input(form["principal"].value() or ""),
             "page_form_id": PAGE_FORM_ID,
             "changed_period": stored,
@@ -191,6 +199,12 @@ class RevokePage(GrantPage):
         return ChangeSet.of(
             *(Revoke(values["principal"], self.target, privilege) for privilege in values["privilege"])
         )
+
+    def button_text(self, privileges: Sequence[str]) -> str:
+        return f"Revoke {', '.join(privileges)}"
+
+    def get_context_data(self, **context) -> dict:
+        return super().get_context_data(**context) | {"is_danger": True}
 
     def stranding(self, form: ConsoleForm) -> AdministratorLoss | None:
         values, entity = form.cleaned_data, entity_at(self.target)

@@ -22,7 +22,7 @@ from authzconsole.web.forms import (
 from authzconsole.web.shared.guard import administrable_address_or_404, request_author
 from authzconsole.web.shared.links import address_url, entity_url
 from authzconsole.web.shared.principal_input import with_default_type
-from authzconsole.web.shared.rendering import requested_section, see_other, show_outcome
+from authzconsole.web.shared.rendering import see_other, show_outcome
 from entities.address import Address, AddressError, address_of, address_or_none
 from entities.selectors import entity_at
 from entities.vocabulary import KINDS, child_kinds, quantity
@@ -32,7 +32,6 @@ from grants.journal import lock_journal
 from grants.lifecycle import LifecycleForecast, lifecycle_forecast
 from grants.principals.administrator_loss import capped_admin_count
 
-EFFECT_ID = "lifecycle-effect"
 MAX_HOLDERS = 12
 FORECAST_CHANGED = (
     "The forecast changed since you opened this page. Nothing was changed. Review the new forecast below."
@@ -60,6 +59,7 @@ class Lifecycle(EffectPage):
     """Show the forecast of registering, deleting or recreating an entity; make the change on POST."""
 
     form_class = LifecycleForm
+    template_name = "entities/lifecycle.html"
     has_forecast = True
 
     def prepare(self) -> None:
@@ -67,10 +67,6 @@ class Lifecycle(EffectPage):
         if self.verb not in TITLES:
             raise Http404("there is no such page")
         self.target = administrable_address_or_404(self.request, self.kwargs["address"])
-
-    def get_template_names(self) -> list[str]:
-        is_part = requested_section(self.request) == EFFECT_ID
-        return ["effects/_actions.html" if is_part else "entities/lifecycle.html"]
 
     def change_set(self, form: ConsoleForm) -> ChangeSet:
         if self.verb == "delete":
@@ -96,16 +92,16 @@ class Lifecycle(EffectPage):
 
     def get_context_data(self, **context) -> dict:
         context, verb, target = super().get_context_data(**context), self.verb, self.target
-        form, forecast = context["form"], lifecycle_forecast(target, verb)
-        effect = context["effect"]
-        if effect is None and form.is_bound:
-            effect = self.effect(form)
-        return context | {
-            "effect": None if forecast.refusal else effect,
-            "effect_id": EFFECT_ID,
+        context |= {
             "button": f"{TITLES[verb]} {KINDS[target.kind].title}",
             "is_danger": verb == "delete",
-            "has_preview": bool(forecast.creator_receives),
+            "back": entity_url(target),
+        }
+        if self.is_part:
+            return context
+        forecast = lifecycle_forecast(target, verb)
+        return context | {
+            "effect": None if forecast.refusal else context["effect"],
             "verb": verb,
             "title": TITLES[verb],
             "target": target,
@@ -118,8 +114,6 @@ class Lifecycle(EffectPage):
             "applying_grants": forecast.applying[:MAX_HOLDERS],
             "more_holders": max(0, len(forecast.applying) - MAX_HOLDERS),
             "total_admins": _admin_count(verb, target, forecast),
-            "action": address_url("lifecycle", target, verb),
-            "back": entity_url(target),
             "form_version": _forecast_version(forecast),
             "required_name": target.name if _requires_name(forecast) else "",
         }

@@ -26,7 +26,6 @@ from grants.principals.principal_lists import MAX_COUNTED, capped_count
 from grants.querysets import memberships
 
 VERBS = ("add", "remove")
-EFFECT_ID = "member-form-effect"
 TITLES = {
     "add": "Add to a group",
     "remove": "Remove from the group",
@@ -64,10 +63,11 @@ class ChangeMembership(ForAdministrators, EffectPage):
     """Add a user to a group, or remove one from it. Removing requires confirmation."""
 
     form_class = MembershipForm
+    template_name = "people/member.html"
 
     def get_template_names(self) -> list[str]:
-        templates = {"dialog": "people/_member_form.html", EFFECT_ID: "effects/_actions.html"}
-        return [templates.get(requested_section(self.request), "people/member.html")]
+        is_dialog = requested_section(self.request) == "dialog"
+        return ["people/_member_form.html"] if is_dialog else super().get_template_names()
 
     def change_set(self, form: ConsoleForm) -> ChangeSet:
         values = form.cleaned_data
@@ -97,10 +97,8 @@ class ChangeMembership(ForAdministrators, EffectPage):
         return super().get_context_data(**context) | {
             "verb": verb,
             "max_counted": MAX_COUNTED,
-            "effect_id": EFFECT_ID,
             "is_danger": verb == "remove",
             "button": BUTTONS["period" if stored else verb],
-            "has_preview": verb != "remove",
             "user_link": principal_link_from_text(f"user:{user}"),
             "group_link": principal_link_from_text(f"group:{group}"),
             "grants": capped_count(GroupGrant.objects.filter(group__name=group)),

@@ -25,9 +25,9 @@ from authzconsole.web.shared.principal_input import principal_or_404
 from authzconsole.web.shared.rendering import see_other, show_outcome
 from entities.models import State
 from grants.change_set import RemovePrincipal
-from grants.changes import ChangeSet, Outcome
+from grants.changes import ChangeSet, Outcome, Preview
 from grants.models import PlanItem, PlanState, User
-from grants.principals.administrator_loss import loss_if_removed
+from grants.principals.administrator_loss import AdministratorLoss, loss_if_removed
 from grants.principals.hooks import name_guard_fault
 from grants.principals.principal_lists import MAX_COUNTED, capped_count
 from grants.principals.renaming import rename_group, rename_user
@@ -83,14 +83,19 @@ class RemovalPage(ForAdministrators, EffectPage):
 
     def prepare(self) -> None:
         self.subject = principal_or_404(self.kwargs["principal"])
-        self.loss = loss_if_removed(self.subject)
+        self.stranding_url = principal_url("person-off-board", self.kwargs["principal"])
 
     def change_set(self, form: ConsoleForm) -> ChangeSet:
-        is_revoking = form.is_bound and form.cleaned_data["revoke_grants"]
-        return ChangeSet.of(RemovePrincipal(self.kwargs["principal"], is_revoking))
+        return ChangeSet.of(RemovePrincipal(self.kwargs["principal"], form.cleaned_data["revoke_grants"]))
+
+    def stranding(self, form: ConsoleForm) -> AdministratorLoss:
+        return loss_if_removed(self.subject)
+
+    def effect_context(self, form: ConsoleForm, changes: ChangeSet | Preview) -> dict:
+        return super().effect_context(form, changes) | {"strand_field": True}
 
     def check(self, form: ConsoleForm) -> None:
-        if self.loss.total and not form.cleaned_data["strand"]:
+        if not form.cleaned_data["strand"] and self.stranding(form).total:
             raise FormRefused("confirm that entities are left with fewer than two ADMIN holders")
 
     def done(self, form: ConsoleForm, outcome: Outcome) -> HttpResponse:
@@ -98,12 +103,17 @@ class RemovalPage(ForAdministrators, EffectPage):
         return see_other(reverse("people") + ("" if isinstance(self.subject, User) else "?type=group"))
 
     def get_context_data(self, **context) -> dict:
-        context = super().get_context_data(**context)
+        link = principal_link(self.subject)
+        context = super().get_context_data(**context) | {
+            "button": f"Remove {link.type}",
+            "is_danger": True,
+            "back": link.url,
+        }
+        if self.is_part:
+            return context
         return context | {
             **_page_context(self.request, self.subject, is_removal=True),
             "grants": grants_by_state(self.subject),
-            "stranding": self.loss,
-            "effect": context["effect"] or self.effect(context["form"]),
         }
 
 

@@ -1,7 +1,8 @@
 """Pages on which an administrator chooses between several sets of grants, side by side, before a plan is
 created.
 
-GET shows the choices with their effect; POST creates the plan of one of them. Nothing is stored before that.
+GET shows the choices with their effect, which are loaded after the page; POST creates the plan of one of them. Nothing is
+stored before that.
 """
 
 from collections.abc import Sequence
@@ -11,9 +12,11 @@ from typing import Any
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
+from django_htmx.http import HttpResponseClientRedirect
 
 from analytics.regrant_plans import regrant_choices, regrant_plan
 from authzconsole.web.ask.questions import FIELDS, QuestionInputForm, question_from_input
+from authzconsole.web.effects.forms import is_effect_requested
 from authzconsole.web.forms import (
     ConsoleForm,
     ForAdministrators,
@@ -26,7 +29,8 @@ from authzconsole.web.plans.plan_pages import activation_context, plan_url
 from authzconsole.web.reports.results import run_or_404
 from authzconsole.web.shared.guard import address_or_404, request_author
 from authzconsole.web.shared.links import entity_tab_url
-from authzconsole.web.shared.rendering import see_other
+from authzconsole.web.shared.paging import url_with
+from authzconsole.web.shared.rendering import requested_section, see_other
 from entities.address import parse_address
 from entities.errors import Refusal
 from grants.active_generation import active_generation
@@ -40,6 +44,7 @@ from grants.plans.sources.answer import answer_choices, answer_plan
 from grants.plans.sources.readiness import readiness_plan
 from grants.policies.question import Question
 
+SECTION = "choices"
 PREFERENCES = {
     Prefer.NARROWEST: (
         "Narrowest",
@@ -85,8 +90,12 @@ class ChoosePlan(ForAdministrators, FormPage):
     template_name = "plans/choose.html"
     field, label, refusal = "", "", "No plan was created: "
 
+    def page_context(self, values: dict) -> dict[str, Any]:
+        """Return the context of the page without the choices. values: those of the form."""
+        raise NotImplementedError
+
     def choices(self, values: dict) -> tuple[Sequence[PlanChoice], dict[str, Any]]:
-        """Return the choices, and the context of the page. values: those of the form."""
+        """Return the choices with their effect, and the context that is known only with them."""
         raise NotImplementedError
 
     def create(self, author: Author, values: dict) -> Plan:
@@ -108,21 +117,36 @@ class ChoosePlan(ForAdministrators, FormPage):
         try:
             if request.method == "POST":
                 return see_other(plan_url(self.create(request_author(request), values)))
-            choices, context = self.choices(values)
+            context = {"field": self.field, "label": self.label, "back": self.back()} | self.page_context(
+                values
+            )
+            if not is_effect_requested(request, SECTION):
+                return self.render_to_response(
+                    context
+                    | {
+                        "is_loading": True,
+                        "url": url_with(request),
+                        "preview_url": url_with(request, preview="yes"),
+                    }
+                )
+            choices, known = self.choices(values)
         except Refusal as error:
             messages.error(request, f"{self.refusal}{error}.")
-            return see_other(self.back())
+            # htmx would show the page before in the section
+            return HttpResponseClientRedirect(self.back()) if request.htmx else see_other(self.back())
         return self.render_to_response(
-            {
-                "field": self.field,
-                "label": self.label,
-                "back": self.back(),
+            context
+            | {
                 "choices": choices,
                 "first": next((choice for choice in choices if not choice.fault), None),
                 "has_kept": any(choice.kept is not None for choice in choices),
-                **context,
+                **known,
             }
         )
+
+    def get_template_names(self) -> list[str]:
+        is_section = requested_section(self.request) == SECTION
+        return ["plans/_choices.html"] if is_section else super().get_template_names()
 
 
 class ChooseReadinessPlan(ChoosePlan):
@@ -131,10 +155,10 @@ class ChooseReadinessPlan(ChoosePlan):
     form_class = ReadinessForm
     field, label, refusal = "principal", "Grant to", ""
 
-    def choices(self, values: dict) -> tuple[Sequence[PlanChoice], dict[str, Any]]:
+    def page_context(self, values: dict) -> dict[str, Any]:
         namespace, user = parse_address(values["namespace"]), values["user"]
         generation = resolve_generation(values["generation"] or None)
-        return readiness_choices(namespace=namespace, user=user, generation=generation), {
+        return {
             "title": f"Let {user} delete {namespace}",
             "note": f"Each choice permits the deletion in generation {generation.name}. A grant to a group also counts for its "
             f"other members. Kept: deletions of the namespace and of what is inside that {user} may do afterwards.",
@@ -143,6 +167,11 @@ class ChooseReadinessPlan(ChoosePlan):
             "back_title": str(namespace),
             "empty": f"{user} can already delete {namespace}.",
         }
+
+    def choices(self, values: dict) -> tuple[Sequence[PlanChoice], dict[str, Any]]:
+        generation = resolve_generation(values["generation"] or None)
+        namespace = parse_address(values["namespace"])
+        return readiness_choices(namespace=namespace, user=values["user"], generation=generation), {}
 
     def create(self, author: Author, values: dict) -> Plan:
         return readiness_plan.create(
@@ -166,24 +195,27 @@ class ChooseImpactPlan(ChoosePlan):
     def prepare(self) -> None:
         self.run = run_or_404(self.kwargs["pk"])
 
-    def choices(self, values: dict) -> tuple[Sequence[PlanChoice], dict[str, Any]]:
+    def page_context(self, values: dict) -> dict[str, Any]:
         run, scope = self.run, _scope_of(values)
-        found, activation = regrant_choices(run, **scope)
         limits = " and ".join(f"{name} {value}" for name, value in scope.items() if value)
         before, after = run.options["generation"], run.options["to_generation"]
-        titled = []
-        for choice in found:
-            title, note = PREFERENCES[Prefer(choice.value)]
-            titled.append(replace(choice, title=title, note="" if choice.fault else note))
-        return titled, {
+        return {
             "title": "Keep current permissions",
             "note": f"From {before} to {after}{f', only for {limits}' if limits else ''}. Kept: permissions of {before} that "
             "remain.",
             "hidden": scope,
             "back_title": f"Run {run.pk}",
             "empty": "Nothing is lost: no grant is needed.",
-            "activation": activation_context(before, after, activation),
         }
+
+    def choices(self, values: dict) -> tuple[Sequence[PlanChoice], dict[str, Any]]:
+        found, activation = regrant_choices(self.run, **_scope_of(values))
+        titled = []
+        for choice in found:
+            title, note = PREFERENCES[Prefer(choice.value)]
+            titled.append(replace(choice, title=title, note="" if choice.fault else note))
+        before, after = self.run.options["generation"], self.run.options["to_generation"]
+        return titled, {"activation": activation_context(before, after, activation)}
 
     def create(self, author: Author, values: dict) -> Plan:
         return regrant_plan.create(author, run=self.run, prefer=values["prefer"], **_scope_of(values))
@@ -210,9 +242,9 @@ class ChooseAnswerPlan(ChoosePlan):
         address = address_or_404(values["address"])
         return question_from_input(address, {name: values[name] for name in FIELDS}, active_generation())
 
-    def choices(self, values: dict) -> tuple[Sequence[PlanChoice], dict[str, Any]]:
+    def page_context(self, values: dict) -> dict[str, Any]:
         question = self._question(values)
-        return answer_choices(question), {
+        return {
             "title": f"Let {question.principal} {question.operation} {question.target}",
             "note": f"Each choice permits the operation in generation {question.generation}.",
             "hidden": {name: values[name] for name in FIELDS if values[name]}
@@ -220,6 +252,9 @@ class ChooseAnswerPlan(ChoosePlan):
             "back_title": str(question.target),
             "empty": "Nothing is missing that a grant could give.",
         }
+
+    def choices(self, values: dict) -> tuple[Sequence[PlanChoice], dict[str, Any]]:
+        return answer_choices(self._question(values)), {}
 
     def create(self, author: Author, values: dict) -> Plan:
         return answer_plan.create(author, question=self._question(values), way=values["way"])

@@ -15,11 +15,10 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from analytics.analyses import AnalysisName
-from analytics.runs.services import cancel_run
 from authzconsole.lists.files import download_links
 from authzconsole.lists.plans import EffectRows, KeptNotRows
-from authzconsole.web.effects.forms import effect_run_context, effect_url
-from authzconsole.web.effects.page import filter_query, section_context
+from authzconsole.web.effects.forms import effect_changed, effect_url, run_context, unknown_effect
+from authzconsole.web.effects.page import cancel_effect_run, filter_query, loading_section, section_context
 from authzconsole.web.effects.wording import button_numbers, effect_sentence, sentence_part
 from authzconsole.web.forms import (
     AddressField,
@@ -42,18 +41,18 @@ from entities.vocabulary import KINDS, quantity
 from grants.authority.four_eyes import application_fault
 from grants.change_set import ActivateGeneration, as_text
 from grants.changes import Shown
-from grants.effects.effect import TOO_LARGE, KnownEffect
-from grants.effects.large import stored_effect
-from grants.errors import EffectTooLarge, PlanError, StaleBase
+from grants.effects.effect import TOO_LARGE
+from grants.effects.large import Computed
+from grants.errors import PlanError, StaleBase
 from grants.models import Plan, PlanState
 from grants.plans.apply import apply_plan, discard_plan, inverse_plan
 from grants.plans.counts import PrincipalEffect, PrincipalEffects, Tally, change_count, plan_counts
 from grants.plans.create import PlanOrigin
 from grants.plans.permission_effect import (
+    computed_plan_effect,
     generation_of_plan,
     newest_plan_job,
     plan_consequences,
-    plan_effect,
     request_plan_effect,
 )
 from grants.plans.regrants.kept_not import kept_not_of_plan
@@ -180,9 +179,11 @@ def render_plan(
     """Render the page of a plan, or the one section that htmx requests. form: what was sent, if it was refused."""
     name = requested_section(request)
     if name in SECTIONS:
-        return render_page(
-            request, f"plans/_{name}.html", {"plan": plan, name: SECTIONS[name](request, plan)}
-        )
+        section = SECTIONS[name](request, plan)
+        context = {"plan": plan, name: section}
+        if name == "permissions" and section and plan.is_proposed:
+            context["to_confirm"] = confirmation_context(plan, section)
+        return render_page(request, f"plans/_{name}.html", context)
     line = invalidating_line(plan) if plan.is_proposed else None
     stale = f"This plan is stale. Changed since it was created: {line_summary(line)}." if line else ""
     has_ended = _must_not_end(plan) and plan.items.filter(valid_until__lte=timezone.now()).exists()
@@ -255,30 +256,32 @@ def permissions_section(request: HttpRequest, plan: Plan) -> dict | None:
 
     An applied plan has the effect that it had when it was applied, if the data before it is known.
     """
+    if plan.state == PlanState.DISCARDED:
+        return None
+    url = plan_url(plan)
+    if loading := loading_section(request, url):
+        return loading
     generation = choice_parameter(request, "generation", GENERATIONS) or generation_of_plan(plan).name
-    effect: KnownEffect | None
-    run_context, url = None, reverse("plan", args=[plan.pk])
     try:
-        effect = plan_effect(plan, generation)
-    except EffectTooLarge as error:
-        if not plan.is_proposed:
-            return None
-        run = newest_plan_job(plan, generation)
-        effect = stored_effect(run)
-        run_context = effect_run_context(
-            request,
-            run,
-            effect,
-            error,
-            can_make=request.user.can_administer,
-            fields=[("generation", generation)],
-            compute_url=reverse("plan-effect", args=[plan.pk]),
-            cancel_url=reverse("plan-effect-cancel", args=[plan.pk]),
-        )
+        known = computed_plan_effect(plan, generation)
     except PlanError:
         return None
+    if known.effect is None and not plan.is_proposed:
+        return None
+    query = urlencode({"generation": generation})
+    run = (
+        run_context(
+            request,
+            known,
+            can_make=request.user.can_administer,
+            compute_url=f"{reverse('plan-effect', args=[plan.pk])}?{query}",
+            cancel_url=f"{reverse('plan-effect-cancel', args=[plan.pk])}?{query}",
+        )
+        if known.is_large
+        else None
+    )
     section = section_context(
-        request, effect, generation=generation, url=url, consequences=plan_consequences(plan)
+        request, known.effect, generation=generation, url=url, consequences=plan_consequences(plan)
     )
     downloads = {"downloads": _downloads(plan, generation, section)} if section.get("effect") else {}
     note = "" if plan.is_proposed else "Computed with the data before the plan was applied."
@@ -288,27 +291,24 @@ def permissions_section(request: HttpRequest, plan: Plan) -> dict | None:
         if own != generation
         else {}
     )
-    return section | downloads | other | {"run": run_context, "plan": plan, "note": note}
+    return section | downloads | other | {"run": run, "plan": plan, "note": note}
 
 
 def confirmation_context(plan: Plan, section: dict) -> dict:
-    """Return what the form that applies the plan says about its effect: the digest, and what must be
-    confirmed.
+    """Return the context of `effects/_actions.html` for the form that applies the plan.
 
     It is the effect in the generation of the plan. It names this generation if the section shows another one,
     or if it is not the active one.
     """
-    effect, own = section.get("whole"), generation_of_plan(plan).name
+    if "is_loading" in section:
+        return {"is_loading": True}
+    effect, run, own = section.get("whole"), section["run"], generation_of_plan(plan).name
+    known = Computed(effect)
     if section["generation"] != own:
-        try:
-            effect = plan_effect(plan)
-        except EffectTooLarge:
-            effect = stored_effect(newest_plan_job(plan, own))
+        known = computed_plan_effect(plan, own)
+        effect, run = known.effect, None
     if effect is None:
-        return {
-            "digest": TOO_LARGE,
-            "confirmation": "Apply the plan although its effect on permissions is not known",
-        }
+        return {"digest": TOO_LARGE} | unknown_effect(known, run)
     gained = effect.max_gained_beyond
     confirmation = (
         f"Also give {quantity(gained, 'permission', 'permissions')} beyond its purpose" if gained else ""
@@ -319,7 +319,13 @@ def confirmation_context(plan: Plan, section: dict) -> dict:
             f"In {own}, the plan {sentence_part(sentence)}",
             f"{numbers} in {own}" if numbers else "",
         )
-    return {"digest": effect.digest, "confirmation": confirmation, "sentence": sentence, "numbers": numbers}
+    return {
+        "digest": effect.digest,
+        "confirmation": confirmation,
+        "sentence": sentence,
+        "numbers": numbers,
+        "is_wide": bool(gained),
+    }
 
 
 def _downloads(plan: Plan, generation: str, section: dict) -> list[tuple[str, str]]:
@@ -401,7 +407,7 @@ UNCONFIRMED = (
 
 
 class PlanForm(ConsoleForm):
-    """What the forms on the page of a plan send: those that apply it, and those of its effect."""
+    """What the forms on the page of a plan send."""
 
     reason = TextField()
     strand = FlagField()
@@ -441,7 +447,7 @@ class ApplyPlan(PlanAction):
         if plan.is_proposed and stranded_count(plan) and not values["strand"]:
             form.add_error(None, UNCONFIRMED)
             return self.form_invalid(form)
-        shown = Shown(values["effect"], accepts_beyond=values["beyond"])
+        shown = Shown(values["effect"], is_required=True, accepts_beyond=values["beyond"])
         author = request_author(self.request, values["reason"])
         applied = apply_plan(author=author, plan_id=plan.pk, shown=shown)
         messages.success(self.request, f"Plan {applied.pk} is applied: {_change_summary(applied)}.")
@@ -480,34 +486,43 @@ class RenewPlan(PlanAction):
         return see_other(f"{plan_url(plan)}?{urlencode({'reason': reason})}" if reason else plan_url(plan))
 
 
-class ComputePlanEffect(PlanAction):
+class PlanEffectAction(PlanAction):
+    """Do something with the run that computes the effect of a plan. The generation is in the URL, or in the form."""
+
+    def generation(self, form: PlanForm) -> str:
+        named = choice_parameter(self.request, "generation", GENERATIONS) or form.cleaned_data["generation"]
+        return named or generation_of_plan(self.plan).name
+
+    def updated_page(self, generation: str) -> HttpResponse:
+        if self.request.htmx:
+            return effect_changed()
+        query = urlencode({"generation": generation, "preview": "yes"})
+        return see_other(f"{plan_url(self.plan)}?{query}#permissions")
+
+
+class ComputePlanEffect(PlanEffectAction):
     """Request the run that computes the effect of a plan above the limits."""
 
     def perform(self, form: PlanForm) -> HttpResponse:
-        generation = form.cleaned_data["generation"]
+        generation = self.generation(form)
         request_plan_effect(
             plan=self.plan,
             generation=generation,
             author=request_author(self.request),
             requested_by=self.request.user,
         )
-        query = f"?{urlencode({'generation': generation})}#permissions" if generation else ""
-        return see_other(f"{plan_url(self.plan)}{query}")
+        return self.updated_page(generation)
 
 
-class CancelPlanEffect(PlanAction):
+class CancelPlanEffect(PlanEffectAction):
     """Cancel the run that computes the effect of a plan."""
 
     capabilities = (Capability.RUN_ANALYSES,)
 
     def perform(self, form: PlanForm) -> HttpResponse:
-        generation = form.cleaned_data["generation"] or generation_of_plan(self.plan).name
-        run = newest_plan_job(self.plan, generation)
-        if run is not None and cancel_run(run=run, author=request_author(self.request)):
-            messages.info(self.request, "The computation of the effect is being cancelled.")
-        else:
-            messages.info(self.request, "The effect is not being computed. Nothing changed.")
-        return see_other(f"{plan_url(self.plan)}?{urlencode({'generation': generation})}#permissions")
+        generation = self.generation(form)
+        cancel_effect_run(self.request, newest_plan_job(self.plan, generation))
+        return self.updated_page(generation)
 
 
 class CopyGrants(ForAdministrators, PlanList):

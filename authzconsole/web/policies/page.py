@@ -142,6 +142,10 @@ class ActivationPage(EffectPage):
             raise Http404("there is no such generation")
         self.generation = GENERATIONS[self.kwargs["name"]]
 
+    @property
+    def shows_effect(self) -> bool:
+        return active_generation() != self.generation
+
     def change_set(self, form: ConsoleForm) -> ChangeSet:
         return ChangeSet.of(ActivateGeneration(self.generation))
 
@@ -167,11 +171,17 @@ class ActivationPage(EffectPage):
 
     def get_context_data(self, **context) -> dict:
         context, generation = super().get_context_data(**context), self.generation
+        second_person = activation_fault(request_author(self.request), generation.name)
+        context |= {
+            "second_person": second_person,
+            "button": f"{'Propose' if second_person else 'Activate'} {generation.name}",
+            "is_danger": not second_person,
+            "back": reverse("policies"),
+        }
+        if self.is_part:
+            return context
         active, proposal = active_generation(), latest_proposal()
-        run = _impact_run(active, generation)
-        effect = context["effect"]
-        if effect is None and active != generation:
-            effect = self.effect_context(context["form"], self.change_set(context["form"]))
+        run, effect = _impact_run(active, generation), context["effect"]
         is_done, later_changes = run is not None and run.state == JobState.DONE, changes_since(run)
         differences = sum(
             _table(kind, active, generation, only_differences=True)["differences"] for kind in KINDS.values()
@@ -182,14 +192,13 @@ class ActivationPage(EffectPage):
             "run": run,
             "impact_analysis": AnalysisName.POLICY_IMPACT,
             "differences": differences,
-            "effect": None if active == generation else effect,
-            "second_person": activation_fault(request_author(self.request), generation.name),
             "proposal": proposal if proposal and proposed_name(proposal) == generation.name else None,
             "is_active": active == generation,
             "is_done": is_done,
             "changes_since": later_changes,
             # the numbers of an older report differ from those of the effect
-            "shows_report": is_done and (not later_changes or effect is None or "numbers" not in effect),
+            "shows_report": is_done
+            and (not later_changes or effect is None or not effect.keys() & {"numbers", "is_loading"}),
             "plans_since": _plans_applied_since(run) if run and later_changes else [],
             "lifecycle": [active, generation],
             "compare_url": f"{reverse('policies')}?generation={active.name}&with={generation.name}&only=differences",

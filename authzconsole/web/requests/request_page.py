@@ -13,9 +13,11 @@ from django.urls import reverse
 from django.utils.functional import cached_property
 from django.views.decorators.http import require_safe
 
+from authzconsole.web.effects.forms import is_effect_requested
 from authzconsole.web.effects.wording import button_numbers, effect_sentence
 from authzconsole.web.forms import ConsoleForm, FlagField, FormPage, TextField, end_of_day, last_day
 from authzconsole.web.shared.guard import request_author
+from authzconsole.web.shared.paging import url_with
 from authzconsole.web.shared.rendering import render_page, requested_section, see_other
 from entities.address import Address
 from entities.vocabulary import quantity
@@ -30,6 +32,7 @@ from grants.requests.disclosure import RequestView, view_of
 from grants.requests.own_steps import answer_question, withdraw_request
 from grants.requests.proposals import Proposal, effect_of_proposals
 
+SECTION = "decide"
 MAX_EFFECT_ROWS = 6
 HIDDEN_EFFECT = (
     "A proposal grants access to something about which you do not decide, so you cannot approve it or see its "
@@ -40,7 +43,7 @@ HIDDEN_EFFECT = (
 class ApprovalForm(ConsoleForm):
     """What an approver has chosen so far: `part-N` for each approved part, and `proposal-N` for its proposal.
 
-    show: only show the effect of the choice.
+    preview: only show the effect of the choice.
     """
 
     refusal = "Nothing was changed"
@@ -50,7 +53,7 @@ class ApprovalForm(ConsoleForm):
     comment = TextField()
     effect = TextField()
     beyond = FlagField()
-    show = TextField()
+    preview = FlagField()
 
     @cached_property
     def proposals(self) -> Mapping[int, str] | None:
@@ -96,7 +99,7 @@ def render_request(
     """
     choice = form if isinstance(form, ApprovalForm) else ApprovalForm({})
     context = _context(request, view, choice) | {"form": form}
-    is_section = requested_section(request) == "decide" and context["decide"]
+    is_section = requested_section(request) == SECTION and context["decide"]
     return render_page(
         request, "requests/_decide.html" if is_section else "requests/page.html", context, status=status
     )
@@ -114,9 +117,7 @@ def _context(request: HttpRequest, view: RequestView, choice: ApprovalForm) -> d
         "parts": view.parts,
         "events": row.events.all(),
         "is_for_other": row.created_by != row.principal.removeprefix("user:"),
-        "decide": _decide_context(view, choice, account.can_see_all)
-        if view.can_approve and row.subject
-        else None,
+        "decide": _decide_section(request, view, choice) if view.can_approve and row.subject else None,
     }
 
 
@@ -125,6 +126,13 @@ def _title(row: AccessRequest, view: RequestView) -> str:
         return f"The access of user:{row.colleague}"
     titles = [part.title for part in view.parts]
     return f"{titles[0]} and {len(titles) - 1} more" if len(titles) > 1 else titles[0] if titles else "Access"
+
+
+def _decide_section(request: HttpRequest, view: RequestView, choice: ApprovalForm) -> dict:
+    """Return the context of `requests/_decide.html`. What was sent is shown again at once, so that nothing is lost."""
+    if request.method == "POST" or is_effect_requested(request, SECTION):
+        return _decide_context(view, choice, request.user.can_see_all)
+    return {"is_loading": True, "preview_url": f"{url_with(request, preview='yes')}#{SECTION}"}
 
 
 def _decide_context(view: RequestView, choice: ApprovalForm, can_see_all: bool) -> dict:
@@ -271,7 +279,7 @@ class Approve(RequestStep):
     form_class = ApprovalForm
 
     def perform(self, form: ApprovalForm) -> HttpResponse:
-        if form.cleaned_data["show"]:
+        if form.cleaned_data["preview"]:
             return render_request(self.request, self.view, form)
         return super().perform(form)
 

@@ -207,11 +207,11 @@ def test_an_account_that_sees_no_grants_gets_no_effect(by_session, cast):
     ("name", "max_queries"),
     [
         ("member-add", 48),
-        ("member-remove", 49),
+        ("member-remove", 51),
         ("deactivate", 60),
         ("remove-user", 95),
         ("remove-group", 70),
-        ("generation", 50),
+        ("generation", 52),
     ],
 )
 def test_the_number_of_queries_of_a_dry_run_does_not_grow(

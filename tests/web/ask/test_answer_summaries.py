@@ -16,7 +16,7 @@ from grants.policies.catalogue import GENERATIONS
 from grants.policies.question import Question
 from tests.support.authors import database_state
 from tests.support.cast import DELETED, PLANNED, SALES
-from tests.support.pages import page_html
+from tests.support.pages import page_html, shown_effect_of_plan
 
 SUBJECTS = ("user:ned", "user:dee", "user:grp", "group:operators", "user:ina")
 PROGRAM, NAMESPACE = "/entities/program:sales.shop.workflow.daily", "/entities/namespace:sales"
@@ -126,7 +126,10 @@ def test_a_plan_of_the_missing_grants_turns_the_denial_into_a_permit(browse):
     plan = Plan.objects.get()
     assert response["Location"] == f"/plans/{plan.pk}/" and database_state()[0] == before
     assert plan.title == "Let user:dee delete namespace:sales (final)" and plan.effect["grants"] == 6
-    client.post(f"/plans/{plan.pk}/apply", {"reason": "takes over", "beyond": "yes"})
+    client.post(
+        f"/plans/{plan.pk}/apply",
+        shown_effect_of_plan(client, plan) | {"reason": "takes over", "beyond": "yes"},
+    )
     assert client.get(f"{NAMESPACE}?subject=user:dee&operation=delete").context["ask"]["answer"].is_permitted
     link = re.search(
         '<a href="([^"]*)">Ask again: may user:dee delete namespace:sales\\?</a>',

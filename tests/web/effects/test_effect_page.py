@@ -12,7 +12,8 @@ pytestmark = pytest.mark.django_db
 
 
 def url_of(*changes, path="/effect", **parameters):
-    return f"{path}?{urlencode([('change', json.dumps(change)) for change in changes] + list(parameters.items()))}"
+    """Return the URL of the second page, which contains the effect, or of a file."""
+    return f"{path}?{urlencode([('change', json.dumps(change)) for change in changes] + list(parameters.items()) + [('preview', 'yes')])}"
 
 
 REVOKE = ["revoke", "user:ned", "namespace:sales", "ADMIN"]
@@ -33,6 +34,22 @@ def test_the_page_lists_every_change_with_filters_and_downloads(browse):
     assert len(rows) == effect.tally.total and {row["user"] for row in rows} == {"ned"}
     csv = browse("ada").get(url_of(REVOKE, path="/effect.csv", effect_operation="delete")).getvalue().decode()
     assert csv.startswith("user,entity,operation,before,after,intended") and ",create," not in csv
+
+
+def test_the_page_appears_without_its_effect_and_loads_it(browse, htmx):
+    url = url_of(REVOKE).removesuffix("&preview=yes")
+    first = browse("ada").get(f"{url}&effect_change=lost")
+    text = page_html(first)
+    assert (
+        "Computing the effect" in text
+        and "Takes " not in text
+        and "effect" not in first.context["permissions"]
+    )
+    assert 'hx-trigger="load"' in text and "effect_change=lost&amp;preview=yes#permissions" in text
+    section = browse("ada").get(url, headers=htmx("permissions"))
+    assert "Takes " in page_html(section) and 'hx-trigger="load"' not in page_html(section)
+    for account, status in (("aud", 200), ("ned", 404), ("dee", 404)):
+        assert browse(account).get(url, headers=htmx("permissions")).status_code == status
 
 
 def test_the_totals_are_those_of_the_filters(browse):
@@ -157,5 +174,5 @@ def test_the_number_of_queries_does_not_grow_with_the_changes(browse, django_ass
         REVOKE,
         *(["grant", "user:out", address, "READ"] for address in ("dataset:sales.orders", "namespace:hr")),
     ):
-        with django_assert_max_num_queries(26):
+        with django_assert_max_num_queries(27):
             client.get(url_of(change))

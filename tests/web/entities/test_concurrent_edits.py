@@ -8,7 +8,7 @@ from grants.models import JournalLine
 from grants.plans.sources.copy import copy_plan
 from tests.support.cast import SETUP
 from tests.support.changes import activate_generation, add_grant, revoke_grant
-from tests.support.pages import page_html
+from tests.support.pages import page_html, shown_effect_of_plan
 
 DELETE = "/lifecycle/delete/namespace:sales"
 NAME = {"confirmed_name": "sales"}
@@ -75,7 +75,11 @@ def test_renewing_a_stale_plan_keeps_the_reason(browse):
     plan = copy_plan.create(author=SETUP, source="user:ned", target="user:out")
     revoke_grant("user:ned", "dataset:sales.orders", "ADMIN")
     text = page_html(
-        client.post(f"/plans/{plan.pk}/apply", {"reason": "he takes over", "strand": "yes", "beyond": "yes"})
+        client.post(
+            f"/plans/{plan.pk}/apply",
+            shown_effect_of_plan(client, plan)
+            | {"reason": "he takes over", "strand": "yes", "beyond": "yes"},
+        )
     )
     assert '<input type="hidden" name="reason" value="he takes over">' in text
     response = client.post(f"/plans/{plan.pk}/renew", {"reason": "he takes over"}, follow=True)

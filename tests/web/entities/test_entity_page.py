@@ -10,7 +10,7 @@ from grants.models import JournalLine
 from tests.support.authors import database_state, entity_states
 from tests.support.cast import SETUP
 from tests.support.changes import change_grants
-from tests.support.pages import held_cells, page_html, post_as_shown, shown_effect
+from tests.support.pages import held_cells, page_html, post_as_shown, shown_effect, with_effect
 
 SALES, ORDERS = "/entities/namespace:sales", "/entities/dataset:sales.orders"
 
@@ -355,7 +355,7 @@ def test_registering_leads_from_the_form_through_the_forecast_to_the_entity(brow
     client = browse("ada")
     response = client.post("/register", {"parent": "namespace:sales", "kind": "dataset", "name": "forecast"})
     assert response.headers["Location"] == "/lifecycle/register/dataset:sales.forecast"
-    page = client.get(response.headers["Location"])
+    page = client.get(with_effect(response.headers["Location"]))
     assert "1 existing grant will apply" in page_html(page)
     form = {"description": "Next year"} | shown_effect(page)
     response = client.post(response.headers["Location"], form, follow=True)

@@ -5,7 +5,7 @@ import pytest
 from grants.models import Plan, User
 from tests.support.cast import SALES
 from tests.support.changes import add_member
-from tests.support.pages import page_html
+from tests.support.pages import page_html, shown_effect_of_plan
 
 pytestmark = pytest.mark.django_db
 URL = "/people/like?source=ned&target=dee"
@@ -56,7 +56,9 @@ def test_made_alike_everything_is_selected_and_the_comparison_is_empty_afterward
     assert "revoke WRITE dataset:sales.legacy" in keys
     ada.post("/people/like", {"source": "ned", "target": "dee", "remove": "yes", "item": keys})
     plan = Plan.objects.get()
-    ada.post(f"/plans/{plan.pk}/apply", {"reason": "same team", "strand": "yes"})
+    ada.post(
+        f"/plans/{plan.pk}/apply", shown_effect_of_plan(ada, plan) | {"reason": "same team", "strand": "yes"}
+    )
     assert "No differences" in page_html(ada.get("/people/compare?one=ned&other=dee"))
     assert "No differences" in page_html(ada.get(f"{URL}&remove=yes"))
 

@@ -4,7 +4,7 @@ import pytest
 
 from grants.models import Plan, User
 from tests.support.cast import SALES
-from tests.support.pages import page_html
+from tests.support.pages import page_html, shown_effect_of_plan
 
 pytestmark = pytest.mark.django_db
 URL = "/people/leaving/user:ned"
@@ -33,7 +33,10 @@ def test_the_checklist_becomes_one_plan_with_the_chosen_heirs(browse):
     )
     shown = page_html(ada.get(f"/plans/{plan.pk}/"))
     assert "1 deactivation" in shown and "Undoing the plan does not restore them" in shown
-    applied = ada.post(f"/plans/{plan.pk}/apply", {"reason": "leaves", "strand": "yes", "beyond": "yes"})
+    applied = ada.post(
+        f"/plans/{plan.pk}/apply",
+        shown_effect_of_plan(ada, plan) | {"reason": "leaves", "strand": "yes", "beyond": "yes"},
+    )
     assert applied.status_code == 303 and not User.objects.get(username="ned").is_active
 
 

@@ -15,7 +15,7 @@ from grants.models import Plan
 from grants.plans.sources.change_file import SAMPLES
 from tests.support.authors import all_grants, database_state
 from tests.support.cast import SALES
-from tests.support.pages import page_html, text_of
+from tests.support.pages import page_html, shown_effect_of_plan, text_of
 from tests.support.reports import create_report
 
 ORDERS, CUSTOMERS = "dataset:sales.orders", "dataset:sales.customers"
@@ -77,7 +77,9 @@ def test_a_container_page_links_to_a_bulk_change(browse):
     assert (
         plan_addresses(page) == set(SALES) and "6 grants to add" in text_of(page) and all_grants() == before
     )
-    client.post(f"/plans/{page.context['plan'].pk}/apply", {"reason": "she audits sales", "beyond": "yes"})
+    plan = page.context["plan"]
+    form = shown_effect_of_plan(client, plan) | {"reason": "she audits sales", "beyond": "yes"}
+    client.post(f"/plans/{plan.pk}/apply", form)
     assert all_grants() - before == {("user:out", address, "READ") for address in SALES}
 
 

@@ -8,7 +8,7 @@ from grants.journal import Author
 from grants.models import Plan, Role, User, UserGrant
 from tests.support.authors import account, database_state
 from tests.support.changes import add_grant, create_plan_from_changes
-from tests.support.pages import page_html, post_as_shown
+from tests.support.pages import page_html, post_as_shown, shown_effect_of_plan
 
 ORDERS = parse_address("dataset:sales.orders")
 
@@ -44,10 +44,15 @@ def test_only_another_person_finds_the_form_that_applies_the_plan(browse, plan):
     own = page_html(ada.get(f"/plans/{plan.pk}/"))
     assert f"Another person must apply plan {plan.pk}, because it grants ADMIN, and you made it." in own
     assert f"/plans/{plan.pk}/apply" not in own and f"/plans/{plan.pk}/discard" in own
-    answer = ada.post(f"/plans/{plan.pk}/apply", {"reason": "mine"})
+    answer = ada.post(f"/plans/{plan.pk}/apply", shown_effect_of_plan(ada, plan) | {"reason": "mine"})
     assert answer.status_code == 400 and "you made it" in page_html(answer)
     assert f"/plans/{plan.pk}/apply" in page_html(bob.get(f"/plans/{plan.pk}/"))
-    assert bob.post(f"/plans/{plan.pk}/apply", {"reason": "reviewed"}).status_code == 303
+    assert (
+        bob.post(
+            f"/plans/{plan.pk}/apply", shown_effect_of_plan(bob, plan) | {"reason": "reviewed"}
+        ).status_code
+        == 303
+    )
     assert Plan.objects.get().decided_by == "bob"
 
 

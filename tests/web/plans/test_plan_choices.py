@@ -20,14 +20,14 @@ from grants.plans.regrants.kept_not import kept_not_of_plan
 from grants.policies.catalogue import GENERATIONS
 from tests.support.authors import COMMAND, database_state
 from tests.support.changes import add_member, change_grants
-from tests.support.pages import page_html
+from tests.support.pages import page_html, with_effect
 from tests.support.reports import create_report
 from tests.web.ask.test_answer_summaries import plan_form
 
 pytestmark = pytest.mark.django_db
 
 SALES = parse_address("namespace:sales")
-READINESS = {"namespace": "namespace:sales", "user": "dee", "generation": "final"}
+READINESS = {"namespace": "namespace:sales", "user": "dee", "generation": "final", "preview": "yes"}
 
 
 def rows_of(page):
@@ -61,6 +61,32 @@ def test_the_receivers_of_missing_grants_are_compared_and_nothing_is_stored(brow
 
 
 @pytest.mark.parametrize(
+    ("url", "form"),
+    [
+        ("/plans/readiness", {**READINESS, "preview": ""}),
+        ("/plans/missing", plan_form(subject="user:out", operation="list")),
+    ],
+)
+def test_the_page_appears_without_its_choices_and_loads_them(browse, htmx, url, form):
+    form = {name: value for name, value in form.items() if value}
+    first = browse("ada").get(url, form)
+    assert "choices" not in first.context and "Computing the effect" in page_html(first)
+    assert 'hx-trigger="load"' in page_html(first) and "Create plan" not in page_html(first)
+    part = browse("ada").get(url, form, headers=htmx("choices"))
+    assert "Create plan" in page_html(part) and "<html" not in page_html(part) and rows_of(part)
+    statuses = [
+        browse(name).get(url, form, headers=htmx("choices")).status_code for name in ("aud", "ned", "dee")
+    ]
+    assert statuses == [403, 404, 404]
+
+
+def test_a_choice_that_is_refused_leads_to_the_page_before(browse, htmx):
+    client, form = browse("ada"), READINESS | {"user": "nobody"}
+    part = client.get("/plans/readiness", form, headers=htmx("choices"))
+    assert part["HX-Redirect"] == "/plans/" and "user:nobody does not exist" in client.html("/plans/")
+
+
+@pytest.mark.parametrize(
     ("form", "message"),
     [
         ({"namespace": "sales"}, "is not an address"),
@@ -77,7 +103,7 @@ def test_an_invalid_choice_of_receivers_is_explained(form, message, browse):
 def test_the_ways_to_permit_a_denied_question_are_compared(browse):
     client, before = browse("ada"), database_state()
     form = plan_form(operation="list", subject="user:out")
-    page = client.get("/plans/missing", form)
+    page = client.get("/plans/missing", form | {"preview": "yes"})
     choices = rows_of(page)
     assert len(choices) == len(ANY) and database_state() == before
     assert [choice.gained for choice in page.context["choices"]] == sorted(
@@ -92,13 +118,13 @@ def test_the_ways_to_permit_a_denied_question_are_compared(browse):
 
 
 def test_a_question_with_one_way_shows_it_and_a_permitted_one_nothing(browse):
-    page = browse("ada").get("/plans/missing", plan_form())
+    page = browse("ada").get("/plans/missing", plan_form(preview="yes"))
     (choice,) = page.context["choices"]
     assert (choice.value, choice.grants) == ("", 6) and choice.title.startswith("6 grants, such as ADMIN on ")
     plan = browse("ada").post("/plans/missing", plan_form(way=""), follow=True).context["plan"]
     assert plan.effect["grants"] == 6
     assert "No plan is needed" in page_html(
-        browse("ada").get("/plans/missing", plan_form(subject="user:nobody"))
+        browse("ada").get("/plans/missing", plan_form(subject="user:nobody", preview="yes"))
     )
 
 
@@ -124,7 +150,7 @@ def impact(cast, settings, tmp_path):
 def test_narrowest_and_fewest_regrants_are_compared_and_the_plan_is_the_chosen_one(impact, browse):
     client, before = browse("ada"), database_state()
     url = f"/plans/policy-impact/{impact.pk}"
-    choices = rows_of(client.get(url))
+    choices = rows_of(client.get(with_effect(url)))
     assert list(choices) == [*Prefer] and database_state() == before
     assert (
         choices["narrowest"].gained == 0 < choices["fewest"].gained
@@ -136,7 +162,7 @@ def test_narrowest_and_fewest_regrants_are_compared_and_the_plan_is_the_chosen_o
         assert (choice.grants, choice.kept_not) == (plan.effect["grants"], plan.recipe["kept_not"])
         # the effect also counts operations that have a rule only afterwards
         assert choice.gained <= tally.gained_beyond and choice.lost == tally.lost_beyond == 0
-    assert client.get(url, {"user": "nobody"}).status_code == 303
+    assert client.get(url, {"user": "nobody", "preview": "yes"}).status_code == 303
 
 
 def gained_and_lost(changes, generation):
@@ -156,10 +182,10 @@ def test_the_pages_say_what_the_activation_itself_gives_and_takes_with_and_witho
         f"Activating <code>existing</code> itself gives {given:,} permissions that <code>final</code> denies, "
         f"and takes {taken:,}."
     )
-    page = client.get(f"/plans/policy-impact/{impact.pk}")
+    page = client.get(with_effect(f"/plans/policy-impact/{impact.pk}"))
     list_url = page.context["activation"]["list_url"]
     assert sentence in page_html(page) and f'href="{escape(list_url)}"' in page_html(page)
-    assert client.get(list_url).context["permissions"]["page"].total == given
+    assert client.get(with_effect(list_url)).context["permissions"]["page"].total == given
     for prefer, choice in rows_of(page).items():
         response = client.post(f"/plans/policy-impact/{impact.pk}", {"prefer": prefer}, follow=True)
         plan = response.context["plan"]
@@ -170,8 +196,8 @@ def test_the_pages_say_what_the_activation_itself_gives_and_takes_with_and_witho
         )
     # in another generation than that of the plan, nothing is said that could be read as about this generation
     shown = {
-        "final": page_html(client.get(f"/plans/{plan.pk}/?generation=final")),
-        "existing": page_html(client.get(f"/plans/{plan.pk}/")),
+        "final": page_html(client.get(with_effect(f"/plans/{plan.pk}/?generation=final"))),
+        "existing": page_html(client.get(with_effect(f"/plans/{plan.pk}/"))),
     }
     tally = plan_effect(plan).tally
     total = tally.gained_for + tally.gained_beyond

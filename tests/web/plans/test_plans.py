@@ -16,7 +16,7 @@ from grants.policies.question import Question
 from tests.support.authors import COMMAND, all_grants, database_state
 from tests.support.cast import SETUP
 from tests.support.changes import change_grants, create_plan_from_changes
-from tests.support.pages import page_html, text_of
+from tests.support.pages import page_html, shown_effect_of_plan, text_of
 from tests.support.reports import create_report
 
 ORDERS = "dataset:sales.orders"
@@ -63,14 +63,20 @@ def test_a_plan_shows_its_effect_and_stranded_entities(browse, plan):
 
 def test_applying_requires_a_reason_and_confirmation_of_stranded_entities(browse, plan):
     client, before = browse("ada"), database_state()
-    response = client.post(f"/plans/{plan.pk}/apply", {"reason": "tidy up"})
+    response = client.post(
+        f"/plans/{plan.pk}/apply", shown_effect_of_plan(client, plan) | {"reason": "tidy up"}
+    )
     text = page_html(response)
     assert response.status_code == 400 and "Confirm that entities will have" in text and "tidy up" in text
-    response = client.post(f"/plans/{plan.pk}/apply", {"beyond": "yes", "strand": "yes"})
+    response = client.post(
+        f"/plans/{plan.pk}/apply", shown_effect_of_plan(client, plan) | {"beyond": "yes", "strand": "yes"}
+    )
     assert response.status_code == 400 and "the reason is missing" in page_html(response)
     assert database_state() == before
     response = client.post(
-        f"/plans/{plan.pk}/apply", {"beyond": "yes", "strand": "yes", "reason": "tidy up"}, follow=True
+        f"/plans/{plan.pk}/apply",
+        shown_effect_of_plan(client, plan) | {"beyond": "yes", "strand": "yes", "reason": "tidy up"},
+        follow=True,
     )
     assert "is applied: 1 grant, 1 revocation." in page_html(response) and "Undo with a plan" in page_html(
         response
@@ -82,7 +88,10 @@ def test_a_stale_plan_says_what_changed_and_can_be_renewed(browse, plan):
     client, before = browse("ada"), database_state()
     page = page_html(client.get(f"/plans/{plan.pk}/"))
     assert "Changed since it was created: line" in page and "Apply plan" not in page
-    response = client.post(f"/plans/{plan.pk}/apply", {"beyond": "yes", "strand": "yes", "reason": "x"})
+    response = client.post(
+        f"/plans/{plan.pk}/apply",
+        shown_effect_of_plan(client, plan) | {"beyond": "yes", "strand": "yes", "reason": "x"},
+    )
     assert response.status_code == 409 and "Changed since it was created: line" in page_html(response)
     assert database_state() == before
     response = client.post(f"/plans/{plan.pk}/renew", follow=True)
@@ -91,12 +100,18 @@ def test_a_stale_plan_says_what_changed_and_can_be_renewed(browse, plan):
 
 def test_undoing_a_plan_creates_an_inverse_plan(browse, plan):
     client, before = browse("ada"), all_grants()
-    client.post(f"/plans/{plan.pk}/apply", {"beyond": "yes", "strand": "yes", "reason": "x"})
+    client.post(
+        f"/plans/{plan.pk}/apply",
+        shown_effect_of_plan(client, plan) | {"beyond": "yes", "strand": "yes", "reason": "x"},
+    )
     assert all_grants() != before
     response = client.post(f"/plans/{plan.pk}/undo", follow=True)
     inverse = response.context["plan"]
     assert inverse.inverse_of_id == plan.pk and all_grants() != before
-    client.post(f"/plans/{inverse.pk}/apply", {"reason": "back", "beyond": "yes"})
+    client.post(
+        f"/plans/{inverse.pk}/apply",
+        shown_effect_of_plan(client, inverse) | {"reason": "back", "beyond": "yes"},
+    )
     assert all_grants() == before
     assert f"Plan {inverse.pk}</a> undoes it" in page_html(client.get(f"/plans/{plan.pk}/"))
 
@@ -126,7 +141,10 @@ def test_the_forecast_leads_to_a_plan_with_the_missing_grants(browse):
     form = {"namespace": "namespace:sales", "user": "dee", "generation": "final", "principal": "user:dee"}
     plan = client.post("/plans/readiness", form, follow=True).context["plan"]
     assert plan.effect["grants"] == 6 and not check(question).is_permitted
-    client.post(f"/plans/{plan.pk}/apply", {"reason": "she takes over", "beyond": "yes"})
+    client.post(
+        f"/plans/{plan.pk}/apply",
+        shown_effect_of_plan(client, plan) | {"reason": "she takes over", "beyond": "yes"},
+    )
     assert check(question).is_permitted
     page = client.get(FORECAST)
     assert page.context["forecast"].verdict == "complete" and page.context["receivers"] == []

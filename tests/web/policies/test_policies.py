@@ -9,7 +9,7 @@ from grants.journal import current_revision
 from grants.models import ActiveGeneration, JournalLine, Plan
 from grants.policies.catalogue import GENERATIONS
 from tests.support.authors import database_state
-from tests.support.pages import page_html
+from tests.support.pages import page_html, with_effect
 from tests.support.reports import create_report
 
 
@@ -121,7 +121,7 @@ def test_the_activation_page_shows_the_newest_impact_report(browse, settings, tm
     )
     # while the effect is not known, the report is all there is
     settings.EFFECT_MAX_ENTITIES = 1
-    assert "5,000" in page_html(client.get("/policies/core/activate"))
+    assert "5,000" in page_html(client.get(with_effect("/policies/core/activate")))
 
 
 def test_a_current_report_and_the_effect_are_told_apart(browse, settings, tmp_path):

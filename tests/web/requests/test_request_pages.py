@@ -11,7 +11,7 @@ from grants.models import AccessRequest, NamespaceApprovers, Plan, RequestState,
 from grants.requests.approvers import set_namespace_approvers
 from tests.support.authors import COMMAND
 from tests.support.changes import add_grant, remove_member
-from tests.support.pages import page_html
+from tests.support.pages import page_html, with_effect
 
 pytestmark = pytest.mark.django_db
 FORM = {
@@ -52,7 +52,7 @@ def test_a_request_is_sent_approved_and_followed(browse):
         browse("out").get(url)
     )
     assert page_html(browse("ada").get("/requests/count")).count(">1<") == 1
-    page = browse("ada").get(url)
+    page = browse("ada").get(with_effect(url))
     fields = approval_fields(page)
     text = re.sub(r"<[^>]+>", "", page_html(page))
     assert fields["until"] == "2126-12-04" and "Proposal: READ on" in text
@@ -64,16 +64,27 @@ def test_a_request_is_sent_approved_and_followed(browse):
     assert browse("ada").get("/requests/count").status_code == 204
 
 
+def test_the_page_appears_without_the_effect_and_loads_it_only_for_approvers(browse, htmx):
+    url = new_request(browse("out"))
+    first = page_html(browse("ada").get(url))
+    assert "Computing the effect" in first and "/approve" not in first and 'hx-trigger="load"' in first
+    part = page_html(browse("ada").get(url, headers=htmx("decide")))
+    assert "<html" not in part and "/approve" in part and "load" not in part
+    for name, status in (("out", 200), ("aud", 200), ("ned", 404), ("dee", 404)):
+        response = browse(name).get(url, headers=htmx("decide"))
+        assert response.status_code == status and b"/approve" not in response.content
+
+
 def test_an_approver_shortens_the_period_and_chooses_a_proposal(browse, htmx):
     url = new_request(browse("out"), operation="get")
-    page = browse("ada").get(url)
+    page = browse("ada").get(with_effect(url))
     proposals = page.context["decide"]["parts"][0]["background"].proposals
     assert len(proposals) == 4
     chosen = approval_fields(page) | {"proposal-1": proposals[-1].id, "until": "2126-12-01"}
     refused = browse("ada").post(f"{url}approve", chosen)
     assert refused.status_code == 409 and "has changed since it was shown" in page_html(refused)
     for shown in (
-        browse("ada").post(f"{url}approve", chosen | {"show": "effect"}),
+        browse("ada").post(f"{url}approve", chosen | {"preview": "yes"}),
         browse("ada").get(url, chosen, headers=htmx("decide")),
     ):
         assert shown.status_code == 200 and approval_fields(shown)["proposal-1"] == proposals[-1].id
@@ -87,7 +98,7 @@ def test_an_approver_shortens_the_period_and_chooses_a_proposal(browse, htmx):
 
 def test_an_approval_confirms_permissions_beyond_the_request(browse):
     url = new_request(browse("out"))
-    page = browse("ada").get(url)
+    page = browse("ada").get(with_effect(url))
     assert re.search(r"Also give \d+ permissions? beyond what was requested", page_html(page))
     fields = approval_fields(page)
     refused = browse("ada").post(
@@ -161,11 +172,11 @@ def test_the_group_of_a_namespace_sees_only_its_parts_without_links_to_other_pag
     assert browse("aud").post("/requests/approvers", {"namespace": "namespace:sales"}).status_code == 403
     assert "operators" in page_html(browse("aud").get("/requests/approvers"))
     url = new_request(browse("out"))
-    page = browse("grp").get(url)
+    page = browse("grp").get(with_effect(url))
     assert "/people/" not in page_html(page)
     ((address, text),) = page.context["decide"]["rows"]
     assert str(address) == "dataset:sales.orders" and text.startswith("requested: read; also list")
-    assert {str(address) for address, _ in browse("ada").get(url).context["decide"]["rows"]} > {
+    assert {str(address) for address, _ in browse("ada").get(with_effect(url)).context["decide"]["rows"]} > {
         "dataset:sales.orders"
     }
     assert browse("grp").get("/requests/").context["rows"][0][1] == "read dataset:sales.orders"
@@ -183,7 +194,7 @@ def test_the_list_of_a_delegate_says_why_it_contains_a_request(browse, settings)
     settings.DELEGATION = True
     url = new_request(browse("out"))
     assert "access to what you administer" in page_html(browse("ned").get("/requests/"))
-    assert "dataset:sales.orders" in page_html(browse("ned").get(url))
+    assert "dataset:sales.orders" in page_html(browse("ned").get(with_effect(url)))
 
 
 def test_a_request_is_asked_about_rejected_and_withdrawn(browse):
@@ -202,7 +213,7 @@ def test_a_request_is_asked_about_rejected_and_withdrawn(browse):
 
 def test_an_approval_after_a_change_shows_the_new_effect(browse):
     url = new_request(browse("out"))
-    fields = approval_fields(browse("ada").get(url))
+    fields = approval_fields(browse("ada").get(with_effect(url)))
     add_grant("user:out", "dataset:sales.orders", "READ")
     answer = browse("ada").post(f"{url}approve", fields)
     assert answer.status_code == 409 and "Nothing was changed" in page_html(answer)
@@ -212,9 +223,9 @@ def test_the_access_of_a_colleague_is_requested_and_approved_in_part(browse):
     assert "Access like this colleague" in page_html(browse("out").get("/requests/new?colleague=ned"))
     url = new_request(browse("out"), entity="", operation="", colleague="ned")
     assert "customers" not in page_html(browse("out").get(url))
-    fields = approval_fields(browse("ada").get(url))
+    fields = approval_fields(browse("ada").get(with_effect(url)))
     others = {name: value for name, value in fields.items() if name not in ("part-1", "part-2")}
-    shown = browse("ada").post(f"{url}approve", others | {"show": "effect"})
+    shown = browse("ada").post(f"{url}approve", others | {"preview": "yes"})
     assert browse("ada").post(f"{url}approve", approval_fields(shown)).status_code == 303
     assert (
         len(browse("out").get(url).context["parts"])
@@ -271,7 +282,7 @@ def test_an_approver_who_loses_the_right_between_page_and_click_approves_nothing
     set_namespace_approvers(author=COMMAND, namespace=parse_address("namespace:sales"), group="operators")
     url = new_request(browse("out"))
     clients = {name: browse(name) for name in ("grp", "ada")}
-    fields = {name: approval_fields(client.get(url)) for name, client in clients.items()}
+    fields = {name: approval_fields(client.get(with_effect(url))) for name, client in clients.items()}
     remove_member("grp", "operators")
     User.objects.filter(username="ada").update(role="ordinary")
     for name, client in clients.items():
@@ -314,5 +325,5 @@ def test_days_are_those_of_the_time_zone_of_the_reader():
 
 def test_the_plan_of_a_request_links_to_it(browse):
     url = new_request(browse("out"))
-    browse("ada").post(f"{url}approve", approval_fields(browse("ada").get(url)))
+    browse("ada").post(f"{url}approve", approval_fields(browse("ada").get(with_effect(url))))
     assert f'href="{url}"' in page_html(browse("ada").get(f"/plans/{Plan.objects.get().pk}/"))

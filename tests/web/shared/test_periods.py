@@ -30,7 +30,7 @@ from tests.support.changes import (
     create_inverse,
     create_plan_from_changes,
 )
-from tests.support.pages import post_as_shown
+from tests.support.pages import post_as_shown, shown_effect_of_plan
 
 ORDERS = "dataset:sales.orders"
 BERLIN = ZoneInfo("Europe/Berlin")
@@ -297,7 +297,9 @@ def test_a_plan_whose_grants_would_have_ended_says_so(administrator):
     assert "would have ended already" not in page(administrator, f"/plans/{plan.pk}/")
     plan.items.update(valid_until=NOW - timedelta(days=1))
     assert "would have ended already" in page(administrator, f"/plans/{plan.pk}/")
-    refused = administrator.post(f"/plans/{plan.pk}/apply", {"reason": "x"})
+    refused = administrator.post(
+        f"/plans/{plan.pk}/apply", shown_effect_of_plan(administrator, plan) | {"reason": "x"}
+    )
     assert refused.status_code == 400 and "is in the past" in refused.content.decode()
     # the plan of a review can be renewed: it then revokes what has ended
     Plan.objects.update(origin="review")
