@@ -297,6 +297,29 @@ def test_unsuitable_urls_are_refused(url, db):
         create_webhook(author=SETUP, url=url, actions=[])
 
 
+def test_public_addresses_are_allowed():
+    for address in (
+        "93.184.215.14",
+        "8.8.8.8",
+        "2606:2800:21f:cb07:6820:80da:af6b:8b2c",
+        "2a00:1450:4001::1",
+    ):
+        assert transport._is_allowed(address), address
+
+
+def test_the_attack_a_redirect_to_an_internal_address_is_not_followed(webhook, receiver):
+    """A receiver that is allowed cannot send the console to one that is not, with any status of a redirect."""
+    with Receiver() as internal:
+        threading.Thread(target=internal.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+        receiver.url = internal.url
+        add_groups("a")
+        for status in (301, 302, 303, 307, 308):
+            receiver.statuses = [status]
+            assert deliver(webhook) == 0 and "redirects are not followed" in webhook.error
+        assert internal.requests == [] and len(receiver.requests) == 5
+        internal.shutdown()
+
+
 @pytest.mark.parametrize(
     "host",
     [
@@ -314,7 +337,36 @@ def test_unsuitable_urls_are_refused(url, db):
         "[fe80::1]",
         "[fd00::1]",
         "[64:ff9b::7f00:1]",
+        "[64:ff9b:1::7f00:1]",
         "[2002:7f00:1::]",
+        "[2001::1]",
+        "[2001:2::1]",
+        "[2001:10::1]",
+        "[2001:db8::1]",
+        "[::127.0.0.1]",
+        "[::ffff:0:127.0.0.1]",
+        "[::8.8.8.8]",
+        "[100::1]",
+        "[100:0:0:1::1]",
+        "[3fff::1]",
+        "[5f00::1]",
+        "[fec0::1]",
+        "[ff02::1]",
+        "[2620:4f:8000::1]",
+        "192.0.0.1",
+        "192.0.0.9",
+        "192.0.0.170",
+        "192.0.0.192",
+        "192.0.2.1",
+        "192.31.196.1",
+        "192.52.193.1",
+        "192.88.99.1",
+        "192.175.48.1",
+        "198.18.0.1",
+        "198.51.100.1",
+        "203.0.113.1",
+        "240.0.0.1",
+        "255.255.255.255",
         "2130706433",
         "0x7f.1",
     ],

@@ -17,9 +17,42 @@ from urllib.parse import urlsplit
 from django.conf import settings
 
 MAX_URL_CHARACTERS = 500
-# addresses in these networks embed an IPv4 address, which can be internal
+# The special-purpose registries of IANA, and networks whose addresses embed an IPv4 address, which can be
+# internal. They are listed because `is_global` follows the registries of the release of Python.
 _BLOCKED_NETWORKS = [
-    ipaddress.ip_network(network) for network in ("64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "2001::/32")
+    ipaddress.ip_network(network)
+    for network in (
+        "0.0.0.0/8",  # this network
+        "10.0.0.0/8",  # private
+        "100.64.0.0/10",  # shared by carriers
+        "127.0.0.0/8",  # loopback
+        "169.254.0.0/16",  # link-local, also the metadata of cloud providers
+        "172.16.0.0/12",  # private
+        "192.0.0.0/24",  # protocol assignments
+        "192.0.2.0/24",  # documentation
+        "192.31.196.0/24",  # AS112
+        "192.52.193.0/24",  # AMT
+        "192.88.99.0/24",  # relays of 6to4
+        "192.168.0.0/16",  # private
+        "192.175.48.0/24",  # AS112
+        "198.18.0.0/15",  # benchmarks
+        "198.51.100.0/24",  # documentation
+        "203.0.113.0/24",  # documentation
+        "224.0.0.0/4",  # multicast
+        "240.0.0.0/4",  # reserved, and broadcast
+        "::/8",  # unspecified, loopback, IPv4-compatible and -translated, and NAT64
+        "100::/16",  # discard-only and dummy prefixes
+        "2001::/23",  # protocol assignments with Teredo and ORCHID
+        "2001:db8::/32",  # documentation
+        "2002::/16",  # 6to4
+        "2620:4f:8000::/48",  # AS112
+        "3fff::/20",  # documentation
+        "5f00::/16",  # segment identifiers of SRv6
+        "fc00::/7",  # unique local
+        "fe80::/10",  # link-local
+        "fec0::/10",  # site-local
+        "ff00::/8",  # multicast
+    )
 ]
 
 
