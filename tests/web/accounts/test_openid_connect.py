@@ -95,6 +95,31 @@ def test_an_identity_cannot_take_over_an_account_by_sending_its_name(browse, oid
     assert database_state() == before and not SocialAccount.objects.exists()
 
 
+@pytest.mark.parametrize("is_verified", [True, False])
+@pytest.mark.parametrize("link_existing", ["never", "always"])
+@pytest.mark.parametrize("unknown_users", ["reject", "create"])
+def test_the_attack_the_e_mail_of_an_identity_takes_over_no_account(
+    browse, oidc, cast, is_verified, link_existing, unknown_users
+):
+    """Anybody can enter the e-mail address of another person at some providers."""
+    User.objects.filter(username="ada").update(email="ada@corp.example")
+    oidc.configure(link_existing=link_existing, unknown_users=unknown_users)
+    client = browse()
+    claims = {"preferred_username": "mallory", "email": "ada@corp.example", "email_verified": is_verified}
+    oidc.sign_in(client, "s-mallory", claims)
+    assert account_name(client) in ("", "mallory")
+    assert not SocialAccount.objects.filter(user__username="ada").exists()
+
+
+def test_the_attack_the_code_of_one_sign_in_does_not_complete_another(browse, oidc):
+    """A stolen code is bound to the browser by PKCE and the nonce, and works once."""
+    victim, thief = browse(), browse()
+    stolen = parse_qs(urlsplit(oidc.callback_url(victim, "s-ned")).query)["code"][0]
+    own = oidc.callback_url(thief, "s-dee")
+    code = parse_qs(urlsplit(own).query)["code"][0]
+    assert thief.get(own.replace(code, stolen)).status_code == 502 and account_name(thief) == ""
+
+
 def test_linking_leaves_a_journal_line_of_the_sign_in_service(browse, oidc):
     revision = current_revision()
     oidc.sign_in(browse(), "s-ned")

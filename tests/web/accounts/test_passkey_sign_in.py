@@ -31,10 +31,14 @@ HOST = "testserver"
 
 
 class SoftPasskey:
-    """A passkey of one account at https://testserver."""
+    """A passkey of one account at https://testserver.
+
+    origin, host, counter: what the browser and the passkey say, which an attack changes.
+    """
 
     def __init__(self) -> None:
         self.id, self.key, self.user_handle = os.urandom(16), ec.generate_private_key(ec.SECP256R1()), b""
+        self.origin, self.host, self.counter = f"https://{HOST}", HOST, 0
 
     def register(self, client: Client, *, verified: bool = True):
         """Add the passkey to the account of the client. verified: as for `sign_in`."""
@@ -84,10 +88,12 @@ class SoftPasskey:
     def _authenticator_data(self, *, verified: bool, credential: bytes = b"") -> AuthenticatorData:
         flags = AuthenticatorData.FLAG.UP | (AuthenticatorData.FLAG.UV if verified else 0)
         flags |= AuthenticatorData.FLAG.AT if credential else 0
-        return AuthenticatorData.create(hashlib.sha256(HOST.encode()).digest(), flags, 0, credential)
+        return AuthenticatorData.create(
+            hashlib.sha256(self.host.encode()).digest(), flags, self.counter, credential
+        )
 
     def _client_data(self, kind: str, options: dict) -> CollectedClientData:
-        return CollectedClientData.create(kind, websafe_decode(options["challenge"]), f"https://{HOST}")
+        return CollectedClientData.create(kind, websafe_decode(options["challenge"]), self.origin)
 
     def _credential(self, response: dict) -> str:
         return json.dumps(
@@ -213,3 +219,65 @@ def test_malformed_answers_are_refused(browse, passkey, credential):
     client = browse()
     passkey.challenge(client)
     assert client.post("/sign-in/passkey", {"credential": credential}, secure=True).status_code == 400
+
+
+def _claim_another_user(passkey):
+    passkey.user_handle = websafe_encode(b"x").encode()
+
+
+def _sign_with_another_key(passkey):
+    passkey.key = ec.generate_private_key(ec.SECP256R1())
+
+
+def _send_unknown_credential(passkey):
+    passkey.id = os.urandom(16)
+
+
+ATTACKS = {
+    "a page of another origin": lambda passkey: setattr(passkey, "origin", "https://evil.example"),
+    "a page of a sub-domain": lambda passkey: setattr(passkey, "origin", f"https://{HOST}.evil.example"),
+    "a page without TLS": lambda passkey: setattr(passkey, "origin", f"http://{HOST}"),
+    "a passkey of another site": lambda passkey: setattr(passkey, "host", "evil.example"),
+    "another key": _sign_with_another_key,
+    "an unknown credential": _send_unknown_credential,
+    "the handle of an unknown user": _claim_another_user,
+}
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_the_attack_a_forged_answer_signs_nobody_in(browse, passkey, attack):
+    ATTACKS[attack](passkey)
+    client = browse()
+    assert passkey.sign_in(client).status_code == 400 and account_name(client) == ""
+
+
+def test_the_attack_the_passkey_of_one_user_does_not_sign_in_another(browse, passkey):
+    """The browser names the user, so dee could name ned."""
+    own = SoftPasskey()
+    assert "New recovery codes" in page_html(own.register(browse("dee")))
+    own_id, own_handle = own.id, own.user_handle
+    own.user_handle = passkey.user_handle
+    client = browse()
+    assert own.sign_in(client).status_code == 400 and account_name(client) == ""
+    # the id of the credential of ned, signed by dee
+    own.id = passkey.id
+    assert own.sign_in(client).status_code == 400 and account_name(client) == ""
+    own.id, own.user_handle = own_id, own_handle
+    assert own.sign_in(client).status_code == 302 and account_name(client) == "dee"
+
+
+def test_the_attack_a_registered_credential_cannot_be_added_to_another_account(browse, passkey):
+    """Otherwise one could let another person sign in to one's own account, or shadow its passkey."""
+    copy = SoftPasskey()
+    copy.id = passkey.id
+    copy.register(browse("dee"))
+    client = browse()
+    assert passkey.sign_in(client).status_code == 302 and account_name(client) == "ned"
+
+
+def test_the_attack_a_copied_passkey_with_an_old_counter_is_refused(browse, passkey):
+    """A passkey that counts its signatures never counts backwards; a copy of it does."""
+    for counter, status in ((5, 302), (7, 302), (7, 400), (6, 400), (0, 400), (8, 302)):
+        client = browse()
+        passkey.counter = counter
+        assert passkey.sign_in(client).status_code == status, counter

@@ -7,7 +7,7 @@ app (django-allauth remembers used codes in the cache of one process).
 import base64
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from allauth.core import context
@@ -16,6 +16,7 @@ from allauth.mfa.models import Authenticator
 from allauth.mfa.totp.forms import ActivateTOTPForm
 from allauth.mfa.utils import decrypt
 from allauth.mfa.webauthn.forms import AddWebAuthnForm, AuthenticateWebAuthnForm, LoginWebAuthnForm
+from allauth.mfa.webauthn.internal.auth import parse_authentication_response
 from cryptography.hazmat.primitives import constant_time
 from cryptography.hazmat.primitives.hashes import SHA1
 from cryptography.hazmat.primitives.twofactor.hotp import HOTP
@@ -47,6 +48,10 @@ STEP_SECONDS = 30
 # what python-fido2 and django-allauth raise for a malformed credential
 MALFORMED = (ValidationError, ValueError, TypeError, KeyError, AttributeError, IndexError)
 NOT_ACCEPTED = "The passkey was not accepted. Try again."
+COPIED = (
+    "The passkey was not accepted, because it may have been copied: its counter of uses went back. Sign in another "
+    "way, remove the passkey and add a new one."
+)
 NOT_PERMITTED = "This account cannot sign in with a passkey. Sign in as usual."
 
 
@@ -214,8 +219,7 @@ class PasskeyForm(_LimitedForm, AuthenticateWebAuthnForm):
         counter = self.pair_counter()
         self.check_attempts(counter)
         try:
-            with _malformed_as_not_accepted():
-                factor = super().clean_credential()
+            factor = _verified_passkey(self.cleaned_data["credential"], super().clean_credential)
         except ValidationError:
             self.count_failure(counter)
             raise
@@ -233,8 +237,7 @@ class PasskeySignInForm(LoginWebAuthnForm):
     credential = CredentialField()
 
     def clean_credential(self) -> Authenticator:
-        with _malformed_as_not_accepted():
-            factor = super().clean_credential()
+        factor = _verified_passkey(self.cleaned_data["credential"], super().clean_credential)
         user = factor.user
         user.backend = LOCAL_BACKEND
         if (
@@ -246,6 +249,28 @@ class PasskeySignInForm(LoginWebAuthnForm):
         ):
             raise ValidationError(NOT_PERMITTED)
         return factor
+
+
+def _verified_passkey(credential: dict, verify: Callable[[], Authenticator]) -> Authenticator:
+    """Return the passkey that made the answer, and store its counter of uses. Raise ValidationError if the
+    answer is not valid, or if the counter is not newer, so that a copy of a passkey that counts is noticed
+    (WebAuthn, section 6.1.1). Many passkeys do not count: their counter is always 0.
+    """
+    with _malformed_as_not_accepted():
+        factor = verify()
+        counter = parse_authentication_response(credential).response.authenticator_data.counter
+    with transaction.atomic():
+        stored = Authenticator.objects.select_for_update().get(pk=factor.pk)
+        last = stored.data.get(LAST_COUNTER, stored.wrap().authenticator_data.counter)
+        if (counter or last) and counter <= last:
+            logger.warning(
+                "the counter of the passkey %d of %s went back: it may be a copy", stored.pk, stored.user
+            )
+            raise ValidationError(COPIED)
+        if counter:
+            stored.data[LAST_COUNTER] = counter
+            stored.save(update_fields=["data"])
+    return factor
 
 
 @contextmanager
