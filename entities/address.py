@@ -41,10 +41,8 @@ class Address:
     @property
     def parent(self) -> "Address | None":
         """The address that directly contains this one; None for the instance."""
-        container = KINDS[self.kind].parent
-        if container is None:
-            return None
-        return self.ancestor(container)
+        containers = ancestor_kinds(self.kind)
+        return self.ancestor(containers[0]) if containers else None
 
     @property
     def namespace(self) -> "Address | None":
@@ -75,8 +73,8 @@ class Address:
 
 
 def ancestor_kinds(kind: str) -> tuple[str, ...]:
-    """Return the kinds that contain `kind`, nearest first."""
-    parent = KINDS[kind].parent
+    """Return the kinds that contain `kind`, nearest first; none for one that KINDS_FILE no longer has."""
+    parent = KINDS[kind].parent if kind in KINDS else None
     return () if parent is None else (parent, *ancestor_kinds(parent))
 
 

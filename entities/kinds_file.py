@@ -23,19 +23,35 @@ from typing import Any
 
 from entities.vocabulary import PLAIN_NAME, Kind, OperationClass, VocabularyError, clip, register_kind
 
+MAX_FILE_BYTES = 1_000_000
+# whitespace, control characters, and characters that are invisible or change the direction of a text
+_REFUSED_CHARACTERS = "".join(map(chr, [*range(0x21), *range(0x7F, 0xA1)])) + (
+    "\xad\u200b\u200e\u200f\u2028\u2029\u202e\u2066\ud800\udfff\ufeff"
+)
 _MEMBERS = {"name", "title", "plural", "parent", "characters", "operations"}
 
 
 def register_kinds(path: Path) -> list[Kind]:
     """Register every kind in the file. Raise VocabularyError if the file or a kind is invalid."""
     try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
-        kinds = [_kind(table) for table in _tables(document)]
+        kinds = [_kind(table) for table in _tables(tomllib.loads(_text_of(path)))]
         for kind in kinds:
             register_kind(kind)
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, VocabularyError) as error:
         raise VocabularyError(f"the kinds in {path} cannot be read: {error}") from error
+    except RecursionError:
+        raise VocabularyError(
+            f"the kinds in {path} cannot be read: its values are nested too deeply"
+        ) from None
     return kinds
+
+
+def _text_of(path: Path) -> str:
+    with path.open("rb") as file:
+        content = file.read(MAX_FILE_BYTES + 1)
+    if len(content) > MAX_FILE_BYTES:
+        raise VocabularyError(f"it is longer than {MAX_FILE_BYTES:,} bytes")
+    return content.decode("utf-8")
 
 
 def _tables(document: dict[str, Any]) -> list[dict[str, Any]]:
@@ -98,8 +114,13 @@ def _pattern(table: dict[str, Any]) -> str:
         re.compile(pattern)
     except re.error as error:
         raise VocabularyError(f"`characters` is not a set of characters: {error}") from None
-    if re.fullmatch(pattern, " ") or re.fullmatch(pattern, "\n"):
-        raise VocabularyError("`characters` must not include whitespace, because addresses cannot contain it")
+    if "]" in re.sub(r"\\.", "", characters):
+        raise VocabularyError("`characters` must not include ], which ends the set: write \\]")
+    if any(re.fullmatch(pattern, character) for character in _REFUSED_CHARACTERS):
+        raise VocabularyError(
+            "`characters` must not include whitespace, control characters or invisible ones, because addresses "
+            "cannot contain them"
+        )
     return pattern
 
 
