@@ -13,7 +13,7 @@ from django.db.models import QuerySet
 from entities.models import Entity
 from entities.vocabulary import ANY
 from grants.evaluation.effective_grants import GrantTable, grant_tables, has_at_most
-from grants.evaluation.engine import KnownContainers, hide_containers
+from grants.evaluation.engine import KnownContainers, hidden_containers
 from grants.evaluation.entity_filters import EntityConditions, candidate_queries
 from grants.evaluation.facts import gather_facts
 from grants.evaluation.principal_filters import permitted_principals
@@ -168,8 +168,9 @@ def search_operations(
     after: the page starts after this operation. known_containers: see
     `grants.evaluation.engine.answer_questions`.
     """
-    gathered = gather_facts(questions)
-    facts_of_all = hide_containers(questions, gathered, known_containers) if known_containers else gathered
+    facts_of_all = gather_facts(
+        questions, empty=hidden_containers(questions, known_containers) if known_containers else ()
+    )
     decisions = {
         question.operation: is_permitted(question, facts)
         for question, facts in zip(questions, facts_of_all, strict=True)

@@ -16,14 +16,14 @@ from django.db.models import Q
 from entities.address import Address
 from entities.models import Entity, State
 from entities.selectors import entities_at
-from entities.vocabulary import ANY, CONTAINER_KINDS, Privilege
+from entities.vocabulary import ANY, CONTAINER_KINDS
 from grants.evaluation.effective_grants import grant_tables_of_principal
 from grants.evaluation.entity_filters import EntityConditions, visibility_condition
-from grants.evaluation.facts import NOTHING_MISSING, DelegatedFacts, gather_facts
+from grants.evaluation.facts import gather_facts
 from grants.evaluation.inactive_grants import with_inactive_grants
 from grants.evaluation.missing_summary import summary_facts, summary_facts_of_generations
 from grants.models import User
-from grants.policies.decide import EntitiesWithoutPrivilege, Facts
+from grants.policies.decide import Facts
 from grants.policies.explain import NOT_REGISTERED, Decision, explain
 from grants.policies.grammar import FactsRead, fold, has
 from grants.policies.policy import Generation
@@ -32,18 +32,6 @@ from grants.policies.wire import Redaction, answer_as_json, explained_as_json, m
 
 # returns those of the addresses that the caller knows
 KnownContainers = Callable[[set[Address]], Collection[Address]]
-
-
-@dataclass(frozen=True, slots=True)
-class EmptyContainerFacts(DelegatedFacts):
-    """The facts of one question (see `grants.policies.decide.Facts`), without the live entities inside its
-    target.
-    """
-
-    def entities_without_privilege(
-        self, address: Address, privilege: Privilege, kind: str | None
-    ) -> EntitiesWithoutPrivilege:
-        return NOTHING_MISSING
 
 
 def known_condition(user: User, generation: Generation) -> Q:
@@ -55,25 +43,12 @@ def known_condition(user: User, generation: Generation) -> Q:
     return visibility_condition(user, generation, kinds=kinds) | has_grant
 
 
-def hide_containers(
-    questions: Sequence[Question], facts: Sequence[Facts], known_containers: KnownContainers
-) -> list[Facts]:
-    """Return the facts of each question, with empty containers in place of those that the caller does not
-    know.
-
-    Calls `known_containers` once, and only if a question has a rule over all live entities.
-    """
-    hidden = hidden_containers(questions, known_containers)
-    return [
-        EmptyContainerFacts(item) if question.target in hidden else item
-        for question, item in zip(questions, facts, strict=True)
-    ]
-
-
 def hidden_containers(questions: Iterable[Question], known_containers: KnownContainers) -> set[Address]:
     """Return the targets with a rule over all live entities that the caller does not know.
 
-    See `hide_containers`.
+    `gather_facts` treats them as empty without looking inside, so that the time of an answer does not tell a
+    container that the caller does not know from one that does not exist. Calls `known_containers` once, and
+    only if a question has such a rule.
     """
     targets = {
         question.target
@@ -201,8 +176,9 @@ def answer_questions(
     remaining = iter(items)
     while batch := list(islice(remaining, BATCH_SIZE)):
         questions = [item for item in batch if isinstance(item, Question)]
-        gathered = gather_facts(questions)
-        facts = hide_containers(questions, gathered, known_containers) if known_containers else gathered
+        facts = gather_facts(
+            questions, empty=hidden_containers(questions, known_containers) if known_containers else ()
+        )
         disclosed = _states_not_live(batch, states)
         with_facts = list(zip(questions, facts, strict=True))
         if listed is not None:

@@ -12,7 +12,7 @@ thousand.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache
@@ -130,7 +130,7 @@ class QuestionFacts:
     def entities_without_privilege(
         self, address: Address, privilege: Privilege, kind: str | None
     ) -> EntitiesWithoutPrivilege:
-        number = self._lookups.live[self._subject, address, privilege, kind or ""]
+        number = self._lookups.live.get((self._subject, address, privilege, kind or ""), -1)
         total, addresses = self._results.totals.get(number, 0), self._results.missing.get(number)
         if addresses is None:
             return EntitiesWithoutPrivilege(True, total) if total else NOTHING_MISSING
@@ -161,17 +161,24 @@ class DelegatedFacts:
 
 
 def gather_facts(
-    questions: Sequence[Question], *, explained: bool = False, with_live: bool = True
+    questions: Sequence[Question],
+    *,
+    explained: bool = False,
+    with_live: bool = True,
+    empty: Collection[Address] = (),
 ) -> list[QuestionFacts]:
     """Return the facts of each question, in order. Runs one query for any number of questions.
 
     explained: gather the facts for an explanation of every question, not only of those with `explain`.
     with_live: gather the facts for rules over all live entities. A caller that sets it to False provides
         `entities_without_privilege`.
+    empty: containers that rules over all live entities find empty, without looking inside.
     """
     lookups = _Lookups()
     numbers = [
-        _collect_lookups(lookups, question, explained or question.explain, with_live)
+        _collect_lookups(
+            lookups, question, explained or question.explain, with_live and question.target not in empty
+        )
         for question in questions
     ]
     results = _execute_lookups(lookups, explained or any(question.explain for question in questions))

@@ -2,10 +2,13 @@
 entities.
 """
 
+import re
 from datetime import timedelta
 
 import pytest
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from authzconsole.models import ApiToken
@@ -224,6 +227,29 @@ def test_a_hidden_container_is_answered_like_one_that_does_not_exist(account, pa
         ]
 
     assert answers("hidden") == answers("nowhere")
+
+
+@pytest.mark.usefixtures("secret_contents")
+@pytest.mark.parametrize("context", [{}, {"explain": True}])
+@pytest.mark.parametrize("operation", CONTAINER_OPERATIONS)
+def test_the_queries_do_not_tell_a_hidden_container_from_a_missing_one(account, operation, context):
+    """No query looks into a container that the caller does not know, so the time of the answer tells nothing."""
+    account("bob")
+    session = by_session("bob")
+
+    def queries(namespace):
+        body = request("bob", operation, namespace, "namespace", context=context)
+        session.post("/access/v1/evaluation", body)
+        with CaptureQueriesContext(connection) as captured:
+            assert session.post("/access/v1/evaluation", body).status_code == 200
+        return [
+            re.sub(r"'[^']*\d{4}-\d\d-\d\d[^']*'", "TIME", query["sql"]).replace(namespace, "NAME")
+            for query in captured
+        ]
+
+    missing = queries("nowhere")
+    assert queries("hidden") == missing
+    assert not any("d.state = 'live'" in query for query in missing)
 
 
 @pytest.mark.usefixtures("secret_contents")
