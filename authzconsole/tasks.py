@@ -7,6 +7,7 @@ import logging
 
 from celery import shared_task
 
+from authzconsole.common.event_seals import MAX_EVENTS_PER_SEAL, seal_security_events
 from authzconsole.common.monitoring.maintenance import record_maintenance, verify_journal_if_due
 from authzconsole.common.security_events.record import clean_security_events
 from authzconsole.common.security_events.shipping import start_shipping
@@ -59,6 +60,15 @@ def write_lines_of_periods():
     except JournalReadOnly as error:
         logger.warning("the journal lines about periods wait: %s", error)
     send_expiry_mail()
+
+
+@shared_task(name="authzconsole.security_events_seal", ignore_result=True)
+def seal_events():
+    try:
+        while seal_security_events() == MAX_EVENTS_PER_SEAL:
+            pass
+    except JournalReadOnly as error:
+        logger.warning("the seal of the security events waits: %s", error)
 
 
 # tasks that only call a service

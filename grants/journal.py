@@ -19,9 +19,11 @@ from grants.journal_keys import check_head, head_fault, is_line_signed, signing_
 from grants.models import JournalHead, JournalLine, line_hash
 
 # Actions that change neither data nor settings: a snapshot and a plan stay current after them.
-RUN_ACTIONS = {
+NEUTRAL_ACTIONS = {
     "run-start": "Run started",
     "run-cancel": "Run cancelled",
+    "plan-create": "Plan created",
+    "events-seal": "Security events sealed",
 }
 # Steps of access requests. The grants of an approved request have lines of their own.
 REQUEST_ACTIONS = {
@@ -103,7 +105,7 @@ ACTIONS = {
     "steward-add": "Data steward assigned",
     "steward-remove": "Data steward removed",
     **REVIEW_ACTIONS,
-    **RUN_ACTIONS,
+    **NEUTRAL_ACTIONS,
 }
 # Actions that can change a decision: grants, memberships, active users and the states of entities.
 DECISION_ACTIONS = {

@@ -10,7 +10,7 @@ from django.db.models.expressions import RawSQL
 from django.db.models.functions import Abs
 
 from entities.models import Entity
-from grants.journal import BREAK_GLASS_ACTIONS, REQUEST_ACTIONS, REVIEW_ACTIONS, RUN_ACTIONS
+from grants.journal import BREAK_GLASS_ACTIONS, NEUTRAL_ACTIONS, REQUEST_ACTIONS, REVIEW_ACTIONS
 from grants.models import JOURNAL_REQUEST_FILTERS, JournalHead, JournalLine
 
 # The actions name an entity and change its state or description. On PostgreSQL, the journal sorts texts by
@@ -153,7 +153,7 @@ IRRELEVANT_ACTIONS = (
     *BREAK_GLASS_ACTIONS,
     *REQUEST_ACTIONS,
     *REVIEW_ACTIONS,
-    *RUN_ACTIONS,
+    *NEUTRAL_ACTIONS,
 )
 
 
@@ -168,10 +168,11 @@ def relevant_lines_since(revision: int) -> QuerySet[JournalLine]:
 
 
 def data_head() -> JournalHead | JournalLine:
-    """Return the newest journal line that is not about a run. Lines about runs do not change the data."""
+    """Return the newest journal line that is not about a run, a new plan or a seal, which do not change the data."""
     head = JournalHead.objects.filter(pk=1).first() or JournalHead()
-    if JournalLine.objects.filter(revision=head.revision, action__in=RUN_ACTIONS).exists():
+    if JournalLine.objects.filter(revision=head.revision, action__in=NEUTRAL_ACTIONS).exists():
         return (
-            JournalLine.objects.exclude(action__in=RUN_ACTIONS).order_by("-revision").first() or JournalHead()
+            JournalLine.objects.exclude(action__in=NEUTRAL_ACTIONS).order_by("-revision").first()
+            or JournalHead()
         )
     return head

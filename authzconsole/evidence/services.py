@@ -16,6 +16,7 @@ from authzconsole.evidence.files import write_files
 from authzconsole.models import Evidence
 from entities.address import Address, ancestor_kinds, parse_address
 from entities.vocabulary import KINDS
+from grants.consistent_read import consistent_read
 from grants.errors import GrantError
 from grants.evidence import (
     CONTAINERS,
@@ -28,9 +29,10 @@ from grants.evidence import (
 )
 from grants.history import catch_up
 from grants.jobs import JobContext, JobFailed, JobResult, request_job
-from grants.journal import current_head
+from grants.journal import ChainBreak, current_head
 from grants.models import UNFINISHED_STATES, Job, JournalHead, User
 from grants.policies.times import format_time
+from grants.verification import AnchorError, first_history_fault
 
 logger = logging.getLogger(__name__)
 
@@ -88,11 +90,11 @@ def request_evidence(
 
 
 def execute_evidence(context: JobContext) -> JobResult:
-    """Write the bundle of a request into the storage."""
+    """Verify the journal and the history, and write the bundle of a request into the storage."""
     evidence = Evidence.objects.select_related("job__requested_by").get(job=context.job)
     try:
         return _write(evidence, context)
-    except (GrantError, StorageError, ScratchError) as error:
+    except (GrantError, AnchorError, StorageError, ScratchError) as error:
         raise JobFailed(as_sentence(error)) from error
     except OSError as error:
         raise JobFailed(storage_problem(error)) from error
@@ -100,6 +102,18 @@ def execute_evidence(context: JobContext) -> JobResult:
 
 def _write(evidence: Evidence, context: JobContext) -> JobResult:
     catch_up()
+    # what is written is what was verified, because both read the same state of the database
+    with consistent_read():
+        if fault := first_history_fault():
+            raise EvidenceError(
+                f"evidence is not signed, because the verification of the journal failed: "
+                f"{fault.sentence if isinstance(fault, ChainBreak) else fault}"
+            )
+        context.check()
+        return _write_verified(evidence, context)
+
+
+def _write_verified(evidence: Evidence, context: JobContext) -> JobResult:
     head, entity = current_head(), parse_address(evidence.entity)
     bounds = (evidence.from_revision, evidence.to_revision + 1)
     users = read_users(bounds)

@@ -56,5 +56,6 @@ DISK_FREE_MIN_MB = env.int("DISK_FREE_MIN_MB", default=500)
 
 CELERY_BEAT_SCHEDULE["webhooks_dispatch"] = every(5, "authzconsole.webhooks_dispatch")
 CELERY_BEAT_SCHEDULE["security_events_clean"] = every(3_600, "authzconsole.security_events_clean")
+CELERY_BEAT_SCHEDULE["security_events_seal"] = every(3_600, "authzconsole.security_events_seal")
 if SECURITY_EVENTS_SYSLOG or SECURITY_EVENTS_FILE:
     CELERY_BEAT_SCHEDULE["security_events_ship"] = every(5, "authzconsole.security_events_ship")

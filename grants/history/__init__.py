@@ -19,12 +19,13 @@ from grants.history.moments import (
     time_of_as_of,
 )
 from grants.history.past import as_of, at_moment, past_revision
-from grants.history.periods import catch_up
-from grants.history.questions import group_by_moment, has_moment, moment_of
+from grants.history.periods import catch_up, rebuild
+from grants.history.questions import MAX_MOMENTS, group_by_moment, has_moment, moment_of
 
 __all__ = [
     "GAINED",
     "LOST",
+    "MAX_MOMENTS",
     "NOW",
     "AsOfError",
     "HistoryError",
@@ -47,6 +48,7 @@ __all__ = [
     "parse_at",
     "parse_moment",
     "past_revision",
+    "rebuild",
     "revision_time",
     "time_of_as_of",
 ]

@@ -107,9 +107,3 @@ def _values_of_line(line: tuple) -> Iterable[tuple[str, tuple[str, ...], Any]]:
         user_columns["is_principal"] = True
     if user_columns and not is_removed:
         yield "user", (principal,), user_columns
-
-
-def first_generation(line: tuple) -> str | None:
-    """Return the generation that was active before a line that activates another one."""
-    before, _, _ = line[_DETAIL].removeprefix("from ").rpartition(" to ")
-    return before if line[_ACTION] == "generation-activate" and before else None

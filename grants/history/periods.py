@@ -20,7 +20,6 @@ from grants.history.events import (
     Event,
     Events,
     events_of_lines,
-    first_generation,
     late_principals,
     line_position,
     new_users,
@@ -42,7 +41,7 @@ from grants.models.history import (
     UserPeriod,
 )
 from grants.validity import VALIDITY_COLUMNS
-from grants.verification import period_of_value
+from grants.verification import period_of_value, previous_generation
 
 Key = tuple[int, ...]
 
@@ -222,6 +221,19 @@ def _delete_periods_of_replaced_journal(position: HistoryPosition) -> None:
     hashes = JournalLine.objects.filter(pk=position.revision).values_list("hash", flat=True)
     if list(hashes) == [position.hash]:
         return
+    _delete_periods(position)
+
+
+def rebuild() -> None:
+    """Derive all periods from the journal again, in batches."""
+    with transaction.atomic():
+        position, _ = HistoryPosition.objects.select_for_update().get_or_create(pk=1)
+        _delete_periods(position)
+        position.save()
+    catch_up()
+
+
+def _delete_periods(position: HistoryPosition) -> None:
     for model in (*PERIOD_MODELS, HistoryPrincipal, HistoryAddress):
         model._default_manager.all().delete()
     position.revision, position.hash = 0, ""
@@ -384,7 +396,7 @@ def _write_generations(events: Events, lines: Sequence[tuple]) -> None:
         return
     if not GenerationPeriod.objects.exists():
         # the first line also names the generation before it
-        before = next(filter(None, map(first_generation, lines)), None)
+        before = next(filter(None, map(previous_generation, lines)), None)
         if before:
             key_events.insert(0, key_events[0]._replace(revision=0, value=(before,)))
     _GENERATION_TABLE.write({(): key_events})

@@ -24,12 +24,13 @@ from grants.bulk_rows import chunks, database_time, insert_rows
 from grants.change_set import Activate, Change, Deactivate, Grant, Join, Key, Leave, Revoke, principals_of
 from grants.changes import existing_grants, existing_memberships
 from grants.errors import PlanError
-from grants.journal import Author, current_revision
-from grants.models import Plan, PlanBreadth, PlanItem, User, permission_ids
+from grants.journal import Author, JournalEntry, append_to_journal, current_revision, lock_journal
+from grants.models import JournalHead, Plan, PlanBreadth, PlanItem, User, permission_ids
 from grants.plans.counts import VERB_COUNTS, revision_before
 from grants.plans.stranding import delete_restored_strandings, store_strandings
 from grants.principal_names import parse_principal, principals_by_name
 from grants.validity import VALIDITY_COLUMNS, Validity, time_in_words
+from grants.verification import PLAN_CREATE, plan_digest
 
 MAX_PLAN_ITEMS = 100_000
 ITEMS_PER_BATCH = 900
@@ -136,12 +137,21 @@ def plan_source(
 
 
 def store_plan(
-    author: Author, origin: PlanOrigin | str, draft: PlanDraft, *, renewal_of: Plan | None = None
+    author: Author,
+    origin: PlanOrigin | str,
+    draft: PlanDraft,
+    *,
+    renewal_of: Plan | None = None,
+    makers: Callable[[Plan], Collection[int]] | None = None,
+    head: JournalHead | None = None,
 ) -> Plan:
     """Store a draft as a proposed plan, for a caller that has checked what the author may do.
 
-    Runs a few statements for every `ITEMS_PER_BATCH` items. Raise PlanError if the draft is empty, invalid or
-    too large.
+    makers: returns the accounts of those who made the stored plan; by default the author and those of the
+    draft. head: the head of the journal, of a caller that has locked it and appends further lines.
+    The journal line has a digest of the items and makers, so nobody can change them in the database. Runs a
+    few statements for every `ITEMS_PER_BATCH` items. Raise PlanError if the draft is empty, invalid or too
+    large, JournalReadOnly if the journal cannot be continued.
     """
     revision = current_revision() if draft.base_revision is None else draft.base_revision
     with transaction.atomic():
@@ -166,6 +176,11 @@ def store_plan(
         plan.effect = counts
         plan.save(update_fields=["effect"])
         draft.check(plan)
+        if makers is not None:
+            plan.maker_ids = sorted(makers(plan))
+            plan.save(update_fields=["maker_ids"])
+        detail = f"{plan}: {plan.title}; content {plan_digest(plan)}"
+        append_to_journal(head or lock_journal(), [JournalEntry(PLAN_CREATE, detail=detail)], author=author)
     return plan
 
 

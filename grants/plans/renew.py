@@ -64,16 +64,18 @@ def renew_plan(*, author: Author, plan_id: int) -> Plan:
         source = SOURCES.get(PlanOrigin(plan.origin))
         draft = source.draft_again(plan) if source else _draft_of_items(plan)
         draft = replace(draft, base_revision=revision)
-        renewed = store_plan(author, plan.origin, draft, renewal_of=plan)
+
+        def makers(renewed: Plan) -> set[int]:
+            # Otherwise the person who made the plan could renew it to become a second person, or make another
+            # plan of it. A plan that was applied or discarded proposes nothing any more, so the person who
+            # renews it proposes its changes again.
+            is_same = plan.is_proposed and _has_same_items(renewed, plan)
+            before = makers_of_plan(plan.maker_ids, plan.made_by)
+            return before if is_same else before.union(renewed.maker_ids)
+
+        renewed = store_plan(author, plan.origin, draft, renewal_of=plan, makers=makers)
         for link in ReviewPlan.objects.filter(plan=plan):
             ReviewPlan.objects.create(campaign_id=link.campaign_id, plan=renewed)
-        # Otherwise the person who made the plan could renew it to become a second person, or make another
-        # plan of it. A plan that was applied or discarded proposes nothing any more, so the person who renews
-        # it proposes its changes again.
-        is_same = plan.is_proposed and _has_same_items(renewed, plan)
-        makers = makers_of_plan(plan.maker_ids, plan.made_by)
-        renewed.maker_ids = sorted(makers if is_same else makers.union(renewed.maker_ids))
-        renewed.save(update_fields=["maker_ids"])
         if plan.is_proposed:
             discard_plan(author=replace(author, reason=f"renewed as {renewed}"), plan_id=plan.pk)
     return renewed

@@ -213,7 +213,7 @@ def _apply(
             "generation": active_generation().name,
         },
     )
-    plan = store_plan(Author(request.created_by), PlanOrigin.REQUEST, draft)
+    plan = store_plan(Author(request.created_by), PlanOrigin.REQUEST, draft, head=head)
     write_plan(head, replace(author, reason=reason[:MAX_REASON_CHARACTERS]), plan, shown)
     return plan
 

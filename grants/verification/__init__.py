@@ -6,21 +6,28 @@ from grants.verification.anchor import AnchorError, anchor_journal, anchor_place
 from grants.verification.facts import (
     APP_TITLE,
     CODES_TITLE,
+    EVENTS_SEAL,
     HELD,
     PASSKEY_PREFIX,
+    PLAN_CREATE,
     SEPARATOR,
     Fact,
     fact_key,
     facts_of_line,
+    first_plan_in_journal,
     period_of_value,
+    plan_digest,
+    previous_generation,
 )
-from grants.verification.replay import first_fault
+from grants.verification.replay import first_fault, first_history_fault
 
 __all__ = [
     "APP_TITLE",
     "CODES_TITLE",
+    "EVENTS_SEAL",
     "HELD",
     "PASSKEY_PREFIX",
+    "PLAN_CREATE",
     "SEPARATOR",
     "AnchorError",
     "Fact",
@@ -30,5 +37,9 @@ __all__ = [
     "fact_key",
     "facts_of_line",
     "first_fault",
+    "first_history_fault",
+    "first_plan_in_journal",
     "period_of_value",
+    "plan_digest",
+    "previous_generation",
 ]

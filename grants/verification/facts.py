@@ -5,6 +5,8 @@ A fact is a key and a value. The key has the type of the fact and names in writt
 SEPARATOR, which no name contains.
 """
 
+import hashlib
+import json
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -20,19 +22,24 @@ from grants.models import (
     JournalLine,
     NamespaceApprovers,
     NamespaceSteward,
+    Plan,
     Role,
     User,
     all_grants,
+    permission_ids,
 )
 from grants.validity import VALIDITY_COLUMNS, Validity, format_period, parse_period
 
 SEPARATOR = "\x1f"
+# between a name and the revision of the rename after which another principal may have the name; in no name
+REUSED = "\x1e"
 HELD = "held"
 # facts that only the journal of a newer version states
-OPTIONAL_TYPES = ("secret",)
+OPTIONAL_TYPES = ("secret", "webhook-content")
 # what a line allows, but the tables need not contain: the removal of a group ends its approval without a line
-# about it
-ALLOWED_TYPES = ("unlimited", "approvers")
+# about it, and deliveries that fail disable a webhook; the periods of the history contain names
+ALLOWED_TYPES = ("unlimited", "approvers", "webhook-enabled", "name")
+PLAN_CREATE, EVENTS_SEAL = "plan-create", "events-seal"
 TOKEN_TYPES = ("token", "revoked", "secret", "unlimited")
 APP_TITLE, CODES_TITLE, PASSKEY_PREFIX = "authenticator app", "recovery codes", "passkey "
 _STATES = {"plan": State.PLANNED, "register": State.LIVE, "recreate": State.LIVE, "delete": State.DELETED}
@@ -41,6 +48,11 @@ _NEW_TOKEN = re.compile(
 )
 _TOKEN = re.compile(r"\(number (\d+)\)$", re.ASCII)
 _IDENTITY = re.compile(r"provider: (.+?), subject: (.*)", re.DOTALL)
+_PLAN = re.compile(r"plan (\d+): .*; content ([0-9a-f]{64})", re.ASCII | re.DOTALL)
+_WEBHOOK = re.compile(
+    r"webhook (\d+), (https?://[^ ]+?)(?:: ([^;]*))?(?:; content ([0-9a-f]{64}))?", re.ASCII
+)
+_EVENTS = re.compile(r"events (\d+) to (\d+): (.*)", re.ASCII)
 _TITLES = {
     "grant": "the grant of {2} on {1} to {0}",
     "member": "the membership of {0} in {1}",
@@ -60,11 +72,28 @@ _TITLES = {
     "steward": "{0} as data steward of {1}",
     "delegation": "the limits of delegation",
     "approvers": "the group of approvers of {0}",
+    "plan": "the content of plan {0}",
+    "webhook": "webhook {0}",
+    "webhook-content": "the content of webhook {0}",
+    "webhook-enabled": "the status of webhook {0}",
+    "events": "the content of security events {0} to {1}",
+    "name": "the name of {0}",
 }
 _COLUMNS = [
     JournalLine.HASHED.index(name) for name in ("action", "principal", "entity", "privilege", "detail")
 ]
 _ACTION, _PRINCIPAL, _ENTITY, _PRIVILEGE, _DETAIL = _COLUMNS
+
+_ITEM_COLUMNS = (
+    "position",
+    "verb",
+    "principal_type",
+    "principal_name",
+    "kind",
+    "key",
+    "namespace",
+    "group_name",
+)
 
 Fact = tuple[str, str | None]
 
@@ -88,7 +117,7 @@ def period_of_value(value: str) -> Validity:
 def title_of(key: str) -> str:
     """Return the name of a fact in an error message."""
     type_, *names = key.split(SEPARATOR)
-    return _TITLES[type_].format(*names)
+    return _TITLES[type_].format(*(name.partition(REUSED)[0] for name in names))
 
 
 def facts_of_line(values: tuple, passkeys: Counter[str]) -> list[Fact]:
@@ -154,7 +183,38 @@ def facts_of_line(values: tuple, passkeys: Counter[str]) -> list[Fact]:
             )
         case "generation-activate":
             return [(fact_key("generation"), values[_DETAIL].rpartition(" to ")[2])]
+        case "plan-create":
+            match = _PLAN.fullmatch(values[_DETAIL])
+            return [(fact_key("plan", match[1]), match[2])] if match else []
+        case "webhook-add" | "webhook-change" | "webhook-delete":
+            return _facts_of_webhook(action, values[_DETAIL])
+        case "events-seal":
+            match = _EVENTS.fullmatch(values[_DETAIL])
+            return [(fact_key("events", match[1], match[2]), match[3])] if match else []
     return []
+
+
+def previous_generation(values: tuple) -> str | None:
+    """Return the generation that was active before a line that activates another one; None for other lines.
+
+    values: in the order of `JournalLine.HASHED`.
+    """
+    before, _, _ = values[_DETAIL].removeprefix("from ").rpartition(" to ")
+    return before if values[_ACTION] == "generation-activate" and before else None
+
+
+def _facts_of_webhook(action: str, detail: str) -> list[Fact]:
+    if (match := _WEBHOOK.fullmatch(detail)) is None:
+        return []
+    number, origin, text, content = match.groups()
+    enabled: Fact = (fact_key("webhook-enabled", number), None if text == "disabled" else "enabled")
+    if action == "webhook-add":
+        facts: list[Fact] = [(fact_key("webhook", number), f"{origin}: {text}"), enabled]
+        # earlier versions wrote no digests
+        return [*facts, (fact_key("webhook-content", number), content)] if content else facts
+    if action == "webhook-change":
+        return [enabled] if text in ("enabled", "disabled") else []
+    return [(fact_key(type_, number), None) for type_ in ("webhook", "webhook-content", "webhook-enabled")]
 
 
 def _facts_of_new_user(principal: str, detail: str) -> list[Fact]:
@@ -228,3 +288,37 @@ def facts_of_tables() -> Iterator[Fact]:
         yield fact_key("delegation"), limits.text
     for name in ActiveGeneration.objects.filter(pk=1).values_list("name", flat=True):
         yield fact_key("generation"), name
+    yield from _facts_of_plans()
+
+
+def _facts_of_plans() -> Iterator[Fact]:
+    """Yield the digests of plans. Plans of earlier versions have no line about their creation."""
+    if (first := first_plan_in_journal()) is not None:
+        for plan in Plan.objects.filter(pk__gte=first).order_by("pk").iterator():
+            yield fact_key("plan", plan.pk), plan_digest(plan)
+
+
+def first_plan_in_journal() -> int | None:
+    """Return the number of the first plan whose creation has a journal line. Runs one query."""
+    details = (
+        JournalLine.objects.filter(action=PLAN_CREATE).order_by("revision").values_list("detail", flat=True)
+    )
+    match = next((match for detail in details[:1] if (match := _PLAN.fullmatch(detail))), None)
+    return int(match[1]) if match else None
+
+
+def plan_digest(plan: Plan) -> str:
+    """Return the SHA-256 of what a plan proposes and who made it: what never changes after its creation.
+
+    Reads the items in bounded memory, with one query.
+    """
+    privileges = {pk: str(privilege) for privilege, pk in permission_ids().items()}
+    digest = hashlib.sha256()
+    head = plan.pk, plan.origin, plan.title, plan.made_by, sorted(plan.maker_ids), plan.inverse_of_id
+    digest.update(json.dumps(head).encode())
+    for permission, valid_from, valid_until, *row in stream_rows(
+        plan.items.order_by("position"), "permission_id", *VALIDITY_COLUMNS, *_ITEM_COLUMNS
+    ):
+        values = *row, privileges.get(permission, ""), format_period(Validity(valid_from, valid_until))
+        digest.update(json.dumps(values).encode())
+    return digest.hexdigest()

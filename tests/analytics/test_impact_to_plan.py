@@ -11,7 +11,7 @@ from entities.vocabulary import KINDS
 from grants.active_generation import active_generation
 from grants.evaluation.engine import answer_questions
 from grants.jobs import run_job
-from grants.journal import RUN_ACTIONS
+from grants.journal import NEUTRAL_ACTIONS
 from grants.models import JobState, JournalLine, Plan, PlanState, Role, User, all_grants
 from grants.policies.catalogue import GENERATIONS
 from grants.policies.question import question_from_json
@@ -102,7 +102,7 @@ def apply_plan(client, plan: Plan) -> None:
 
 def data_revision() -> int:
     """Return the revision of the last line that is not about a run."""
-    return JournalLine.objects.exclude(action__in=RUN_ACTIONS).latest("revision").revision
+    return JournalLine.objects.exclude(action__in=NEUTRAL_ACTIONS).latest("revision").revision
 
 
 def total_grants() -> int:

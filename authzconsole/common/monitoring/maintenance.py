@@ -4,15 +4,19 @@ A maintenance task leaves no other trace in the database: the page Status shows 
 """
 
 import logging
+from collections.abc import Iterator
 from datetime import timedelta
+from itertools import chain
 
 from django.db import DatabaseError
 from django.utils import timezone
 
+from authzconsole.common.event_seals import facts_of_security_events
 from authzconsole.common.sign_in_methods import facts_of_sign_in
+from authzconsole.common.webhooks.services import facts_of_webhooks
 from authzconsole.models import MaintenanceRecord, MaintenanceTask
 from grants.journal import ChainBreak, current_revision
-from grants.verification import AnchorError, first_fault
+from grants.verification import AnchorError, Fact, first_fault
 
 logger = logging.getLogger(__name__)
 VERIFY_EVERY = timedelta(hours=23)
@@ -42,6 +46,11 @@ def maintenance_records() -> dict[str, MaintenanceRecord]:
     return {record.task: record for record in MaintenanceRecord.objects.all()}
 
 
+def facts_of_console() -> Iterator[Fact]:
+    """Yield the facts of the tables of this package, for `first_fault`."""
+    return chain(facts_of_sign_in(), facts_of_webhooks(), facts_of_security_events())
+
+
 def verify_and_record() -> ChainBreak | str | None:
     """Verify the journal completely and record the result.
 
@@ -49,7 +58,7 @@ def verify_and_record() -> ChainBreak | str | None:
     """
     task, revision = MaintenanceTask.JOURNAL_VERIFICATION, current_revision()
     try:
-        fault = first_fault(facts_of_sign_in)
+        fault = first_fault(facts_of_console)
     except AnchorError as error:
         record_maintenance(task, revision=revision, fault=f"the anchors cannot be read: {error}")
         raise

@@ -3,8 +3,10 @@
 Every change leaves a journal line.
 """
 
+import hashlib
+import json
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from urllib.parse import urlsplit
 
 from authzconsole.common.webhooks.transport import url_fault
@@ -14,6 +16,7 @@ from grants.errors import GrantError
 from grants.journal import ACTIONS, Author, JournalEntry, append_to_journal
 from grants.models import Job
 from grants.roles.capabilities import Capability
+from grants.verification import Fact, fact_key
 
 MAX_WEBHOOKS = 20
 
@@ -48,11 +51,8 @@ def create_webhook(*, author: Author, url: str, actions: Sequence[str]) -> Webho
             created_by=author.name,
             position=head.revision,
         )
-        append_to_journal(
-            head,
-            [JournalEntry("webhook-add", detail=_detail(webhook, webhook.actions or "all actions"))],
-            author=author,
-        )
+        detail = f"{_detail(webhook, _actions(webhook))}; content {_content_digest(webhook)}"
+        append_to_journal(head, [JournalEntry("webhook-add", detail=detail)], author=author)
     return webhook
 
 
@@ -101,6 +101,29 @@ def _webhook(number: int) -> Webhook:
 
 
 def _detail(webhook: Webhook, text: str) -> str:
+    return f"{webhook}, {_origin(webhook)}{f': {text}' if text else ''}"
+
+
+def _origin(webhook: Webhook) -> str:
     # without the path, which can contain a secret of the receiver
     parts = urlsplit(webhook.url)
-    return f"{webhook}, {parts.scheme}://{parts.netloc}{f': {text}' if text else ''}"
+    return f"{parts.scheme}://{parts.netloc}"
+
+
+def _actions(webhook: Webhook) -> str:
+    return webhook.actions or "all actions"
+
+
+def _content_digest(webhook: Webhook) -> str:
+    """Return the SHA-256 of what never changes. Nobody can guess the URL from it, because of the nonce."""
+    content = webhook.pk, webhook.url, webhook.actions, webhook.nonce, webhook.created_by
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()
+
+
+def facts_of_webhooks() -> Iterator[Fact]:
+    """Yield the content and the status of each webhook, which `verify_journal` compares with the journal."""
+    for webhook in Webhook.objects.order_by("pk"):
+        yield fact_key("webhook", webhook.pk), f"{_origin(webhook)}: {_actions(webhook)}"
+        yield fact_key("webhook-content", webhook.pk), _content_digest(webhook)
+        if webhook.is_enabled:
+            yield fact_key("webhook-enabled", webhook.pk), "enabled"

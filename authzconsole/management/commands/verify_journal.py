@@ -3,6 +3,7 @@
 from django.core.management.base import CommandError
 
 from authzconsole.common.monitoring.maintenance import verify_and_record
+from grants.history import rebuild
 from grants.journal import ChainBreak, current_revision, first_break
 from grants.management.console_command import ConsoleCommand
 from grants.models import JournalLine
@@ -12,15 +13,23 @@ from grants.verification import AnchorError
 class Command(ConsoleCommand):
     help = (
         "Verify that no journal line was changed, removed or inserted, and that grants, memberships, accounts, tokens, "
-        "second factors, identity links, entities and the active generation are what the lines say; report the first fault."
+        "second factors, identity links, entities, plans, webhooks, security events, the active generation and the history "
+        "are what the lines say; report the first fault."
     )
 
     def add_arguments(self, parser):
         parser.add_argument(
             "--chain-only", action="store_true", help="do not compare the journal with the tables and anchors"
         )
+        parser.add_argument(
+            "--rebuild-history",
+            action="store_true",
+            help="first derive the history, which answers questions about the past, from the journal again",
+        )
 
-    def handle(self, *, chain_only, **options):
+    def handle(self, *, chain_only, rebuild_history, **options):
+        if rebuild_history:
+            rebuild()
         try:
             fault = first_break() if chain_only else verify_and_record()
         except AnchorError as error:

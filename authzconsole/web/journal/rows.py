@@ -50,6 +50,7 @@ def latest_journal_lines(request: HttpRequest, **filters: str) -> dict:
 # the detail of these lines starts with a plan number; the detail of other lines is free text
 ACTIONS_OF_PLANS = {
     "plan",
+    "plan-create",
     "plan-apply",
     "plan-discard",
     "grant",

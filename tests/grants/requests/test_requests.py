@@ -36,6 +36,7 @@ from grants.requests.decide import Approval, approve_request, ask_back, deny_req
 from grants.requests.expiry import expire_requests, mark_reminded, requests_to_remind
 from grants.requests.own_steps import answer_question, withdraw_request
 from grants.requests.proposals import effect_of_proposals, proposals_of
+from grants.verification import plan_digest
 from tests.support.authors import (
     COMMAND,
     account,
@@ -91,6 +92,7 @@ def test_an_approved_request_becomes_an_applied_plan_with_requester_and_approver
     assert request.parts.get().plan == plan and plan.effect["permissions"]["for"]["gained"] == 1
     assert lines_after(before) == [
         ("request-create", "user:out", str(ORDERS), "", f"request {request.pk}: read {ORDERS}"),
+        ("plan-create", "", "", "", f"plan {plan.pk}: {plan.title}; content {plan_digest(plan)}"),
         ("grant", "user:out", str(ORDERS), "READ", f"plan {plan.pk}"),
         ("plan-apply", "", "", "", f"plan {plan.pk}: {plan.title}"),
         (

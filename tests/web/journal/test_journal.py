@@ -232,16 +232,16 @@ def test_the_changes_of_a_plan_fold_under_its_line(browse, django_assert_num_que
     before, number = current_revision(), applied_plan(23)
     client = browse("aud")
     page = client.get("/journal/")
-    assert revisions(page) == [before + 24, *range(before, 0, -1)]
+    assert revisions(page) == [before + 25, before + 1, *range(before, 0, -1)]
     folded = page.context["rows"][0]["folded"]
     assert (folded["total"], len(folded["rows"])) == (23, 20) and "Show all 23 changes" in page_html(page)
-    assert [row["line"].revision for row in folded["rows"]] == list(range(before + 23, before + 3, -1))
+    assert [row["line"].revision for row in folded["rows"]] == list(range(before + 24, before + 4, -1))
     text = page_html(page)
     assert (
         "<summary>23 changes</summary>" in text
         and f'<a href="/plans/{number}/">Show all 23 changes</a>' in text
     )
-    assert revisions(client.get("/journal/?lines=all")) == list(range(before + 24, 0, -1))
+    assert revisions(client.get("/journal/?lines=all")) == list(range(before + 25, 0, -1))
     assert len(revisions(client.get("/journal/?principal=user:out"))) == 23
     applied_plan(2)
     with django_assert_num_queries(6):
