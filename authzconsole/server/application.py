@@ -11,35 +11,59 @@ from io import BytesIO
 from pathlib import Path
 from typing import TypeVar
 
+from django.conf import settings
+
 from authzconsole.common.problems import Problem
+from authzconsole.common.request_body import MAX_BODY_BYTES, MAX_IMPORT_BYTES
 from authzconsole.server.requests import (
     MAX_BACKLOG_BYTES,
     MAX_STREAMS,
     THREADS,
-    AnonymousBodyRefused,
     BodyLimits,
     BodyReceiver,
     BodyRefused,
     ClientDisconnected,
+    LongBodyRefused,
     TrustedProxies,
     body_length,
     build_environ,
     discard_body,
 )
 from authzconsole.server.responses import FileBody, Response, ResponseStream, ThreadPool, run_application
-from authzconsole.server.waiting import CAN_WAIT, JournalWatch, is_identified, read_revision, take_wait
+from authzconsole.server.waiting import (
+    CAN_WAIT,
+    JournalWatch,
+    account_of_environ,
+    read_revision,
+    take_wait,
+)
 
 logger = logging.getLogger(__name__)
 Result = TypeVar("Result")
 # these endpoints authenticate before they read the body, and explain a missing or invalid token
 API_PATHS = ("/access/", "/api/", "/scim/")
+# the only path of an API that accepts more than MAX_BODY_BYTES
+IMPORT_PATH = "/api/v1/plans/import"
+# monitoring systems ask for it; it needs no thread, so it answers while all threads are busy
+HEALTH_PATH = "/healthz"
+
+
+def max_body_bytes(path: str) -> int:
+    """Return the longest body that a path accepts; for pages, what Django accepts."""
+    if path == IMPORT_PATH:
+        return MAX_IMPORT_BYTES
+    return MAX_BODY_BYTES if path.startswith(API_PATHS) else settings.DATA_UPLOAD_MAX_MEMORY_SIZE
 
 
 class UnreadBody(BytesIO):
     """The body of a request that was refused before it was read."""
 
+    def __init__(self, refusal: LongBodyRefused):
+        super().__init__()
+        self._refusal = refusal
+
     def read(self, *args) -> bytes:
-        raise Problem(413, AnonymousBodyRefused().message)
+        raise Problem(self._refusal.status, self._refusal.message)
 
 
 class ConsoleServer:
@@ -57,6 +81,8 @@ class ConsoleServer:
             return
         environ = build_environ(scope, self._proxies)
         environ["wsgi.file_wrapper"] = FileBody
+        if environ["PATH_INFO"] == HEALTH_PATH and environ["REQUEST_METHOD"] in ("GET", "HEAD"):
+            return await _send_response(_healthy_response(environ["REQUEST_METHOD"]), receive, send)
         is_read = True
         if length := body_length(scope, environ):
             try:
@@ -67,11 +93,11 @@ class ConsoleServer:
                 return await _send_response(
                     Response(400, headers, b"the request body is malformed or incomplete\n"), receive, send
                 )
-            except AnonymousBodyRefused as refusal:
+            except LongBodyRefused as refusal:
                 is_read = False
                 if not environ["PATH_INFO"].startswith(API_PATHS):
                     return await _refuse(refusal, scope, receive, send)
-                environ["wsgi.input"] = UnreadBody()
+                environ["wsgi.input"] = UnreadBody(refusal)
             except BodyRefused as refusal:
                 return await _refuse(refusal, scope, receive, send)
         response = await self._final_response(environ)
@@ -87,7 +113,8 @@ class ConsoleServer:
             receive,
             length,
             address="" if self._proxies.contains(address) else address,
-            is_identified=partial(self._run_in_thread, partial(is_identified, environ)),
+            max_bytes=max_body_bytes(environ["PATH_INFO"]),
+            find_account=partial(self._run_in_thread, partial(account_of_environ, environ)),
         )
         environ["CONTENT_LENGTH"] = str(body.seek(0, os.SEEK_END))
         body.seek(0)
@@ -157,6 +184,16 @@ class ConsoleServer:
 
         self._pool.submit(run)
         return await result
+
+
+def _healthy_response(method: str) -> Response:
+    headers = [
+        ("Content-Type", "text/plain"),
+        ("Content-Length", "2"),
+        ("Cache-Control", "no-store"),
+        ("X-Content-Type-Options", "nosniff"),
+    ]
+    return Response(200, headers, b"" if method == "HEAD" else b"ok")
 
 
 def _set_result(future: asyncio.Future, value: object) -> None:

@@ -134,6 +134,7 @@ class BodyLimits:
     min_bytes_per_second: the lowest average rate after that. max_per_address: unfinished bodies from one
     client address.
     max_unfinished: unfinished bodies from all addresses. max_large: unfinished bodies above MEMORY_BYTES.
+    max_large_per_account: of these, those of one account.
     """
 
     max_bytes: int = 32 * 1024 * 1024
@@ -142,6 +143,7 @@ class BodyLimits:
     max_per_address: int = 100
     max_unfinished: int = 1_000
     max_large: int = 16
+    max_large_per_account: int = 4
 
     def seconds_for(self, received_bytes: int) -> float:
         """Return the time after which a body with this many received bytes is too slow."""
@@ -161,11 +163,11 @@ class BodyRefused(Exception):
         super().__init__(message)
 
 
-class AnonymousBodyRefused(BodyRefused):
-    """A body above MEMORY_BYTES without valid credentials."""
+class LongBodyRefused(BodyRefused):
+    """A body that is longer than this path, or a caller without valid credentials, may send."""
 
-    def __init__(self):
-        super().__init__(413, f"sign in before you send more than {MEMORY_BYTES:,} bytes")
+    def __init__(self, message: str):
+        super().__init__(413, message)
 
 
 class ClientDisconnected(Exception):
@@ -177,7 +179,9 @@ class BodyReceiver:
 
     def __init__(self, limits: BodyLimits, folder: Path):
         self._limits, self._folder = limits, folder
-        self._by_address, self._unfinished, self._large = Counter[str](), 0, 0
+        self._by_address, self._unfinished = Counter[str](), 0
+        # unfinished bodies above MEMORY_BYTES, by the number of the account
+        self._large = Counter[int]()
 
     async def receive_body(
         self,
@@ -185,20 +189,22 @@ class BodyReceiver:
         length: int,
         *,
         address: str,
-        is_identified: Callable[[], Awaitable[bool]],
+        max_bytes: int,
+        find_account: Callable[[], Awaitable[int]],
     ) -> IO[bytes]:
         """Return the complete body as a file at its start. Raise BodyRefused or ClientDisconnected.
 
-        address: the client address that is counted, empty for a proxy. is_identified: whether the caller has
-        valid credentials; it is only called for a body above MEMORY_BYTES, before any of it is stored on
-        disk.
+        address: the client address that is counted, empty for a proxy. max_bytes: what the path accepts.
+        find_account: returns the number of the account of the caller, 0 without valid credentials; it is only
+        called for a body above MEMORY_BYTES, before any of it is stored on disk.
         """
+        max_bytes, account = min(max_bytes, self._limits.max_bytes), 0
         if length > MEMORY_BYTES:
-            await self._check_large(length, is_identified)
+            account = await self._account_of_large(length, max_bytes, find_account)
         with self._count_body(address):
-            return await self._receive(receive, length, is_identified)
+            return await self._receive(receive, length, max_bytes, account, find_account)
 
-    async def _receive(self, receive, length, is_identified) -> IO[bytes]:
+    async def _receive(self, receive, length, max_bytes, account, find_account) -> IO[bytes]:
         loop = asyncio.get_running_loop()
         start, received = loop.time(), 0
         body: IO[bytes] = BytesIO()
@@ -213,12 +219,12 @@ class BodyReceiver:
                         chunk = message["body"]
                         if received <= MEMORY_BYTES < received + len(chunk):
                             if length == CHUNKED:
-                                await self._check_large(received + len(chunk), is_identified)
-                            large.enter_context(self._count_large_body())
+                                account = await self._account_of_large(0, max_bytes, find_account)
+                            large.enter_context(self._count_large_body(account))
                             body = self._move_to_disk(body)
                         received += len(chunk)
-                        if received > self._limits.max_bytes:
-                            raise _too_large(self._limits.max_bytes)
+                        if received > max_bytes:
+                            raise _too_large(max_bytes)
                         body.write(chunk)
                         if not message["more_body"]:
                             break
@@ -238,11 +244,16 @@ class BodyReceiver:
         file.write(body.read())
         return file
 
-    async def _check_large(self, length: int, is_identified: Callable[[], Awaitable[bool]]) -> None:
-        if not await is_identified():
-            raise AnonymousBodyRefused
-        if length > self._limits.max_bytes:
-            raise _too_large(self._limits.max_bytes)
+    async def _account_of_large(
+        self, length: int, max_bytes: int, find_account: Callable[[], Awaitable[int]]
+    ) -> int:
+        """Return the account that may send a body above MEMORY_BYTES. length: 0 if it is not known yet."""
+        account = await find_account()
+        if not account:
+            raise LongBodyRefused(f"sign in before you send more than {MEMORY_BYTES:,} bytes")
+        if length > max_bytes:
+            raise _too_large(max_bytes)
+        return account
 
     @contextlib.contextmanager
     def _count_body(self, address: str) -> Iterator[None]:
@@ -265,16 +276,22 @@ class BodyReceiver:
                 del self._by_address[address]
 
     @contextlib.contextmanager
-    def _count_large_body(self) -> Iterator[None]:
-        if self._large >= self._limits.max_large:
+    def _count_large_body(self, account: int) -> Iterator[None]:
+        if self._large[account] >= self._limits.max_large_per_account:
+            raise BodyRefused(
+                429, "too many unfinished large requests came from your account", is_retry_useful=True
+            )
+        if self._large.total() >= self._limits.max_large:
             raise BodyRefused(
                 503, "the console receives too many large requests at the moment", is_retry_useful=True
             )
-        self._large += 1
+        self._large[account] += 1
         try:
             yield
         finally:
-            self._large -= 1
+            self._large[account] -= 1
+            if not self._large[account]:
+                del self._large[account]
 
 
 async def discard_body(receive: Callable[[], Awaitable[dict]]) -> None:
@@ -292,5 +309,5 @@ async def discard_body(receive: Callable[[], Awaitable[dict]]) -> None:
                     return
 
 
-def _too_large(max_bytes: int) -> BodyRefused:
-    return BodyRefused(413, f"the request body is longer than {max_bytes:,} bytes")
+def _too_large(max_bytes: int) -> LongBodyRefused:
+    return LongBodyRefused(f"the body is longer than {max_bytes:,} bytes, which is the limit")

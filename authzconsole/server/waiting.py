@@ -74,18 +74,18 @@ def take_wait(response: Response) -> tuple[int, float] | None:
     return int(revision), float(seconds)
 
 
-def is_identified(environ: dict) -> bool:
-    """Return whether the request has a valid token or session.
+def account_of_environ(environ: dict) -> int:
+    """Return the number of the account of a valid token or session; 0 without one.
 
     The application checks again what the caller may do.
     """
     close_old_connections()
     try:
         if authorization := environ.get("HTTP_AUTHORIZATION", ""):
-            return _is_token_valid(authorization)
+            return _owner_of_token(authorization)
         request = WSGIRequest(environ)
         SessionMiddleware(lambda request: HttpResponse()).process_request(request)
-        return get_user(request).is_authenticated
+        return get_user(request).pk or 0
     finally:
         close_old_connections()
 
@@ -101,9 +101,9 @@ def read_revision() -> int:
         close_old_connections()
 
 
-def _is_token_valid(authorization: str) -> bool:
+def _owner_of_token(authorization: str) -> int:
     scheme, _, secret = authorization.partition(" ")
     try:
-        return scheme.lower() == "bearer" and bool(verify_token(secret.strip()))
+        return verify_token(secret.strip()).owner_id if scheme.lower() == "bearer" else 0
     except TokenRefused:
-        return False
+        return 0

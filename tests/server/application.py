@@ -57,5 +57,13 @@ class _Generated:
         print(f"closed after {self.count} of {self.megabytes}", flush=True)
 
 
+def _keep_a_thread_busy(environ, start_response):
+    if environ["PATH_INFO"] == "/busy":
+        time.sleep(2)
+    start_response("200 OK", [("Content-Type", "text/plain")])
+    return [b"done"]
+
+
 environ_application = _console_server(_show_environ)
 long_application = _console_server(_send_long_responses)
+busy_application = _console_server(_keep_a_thread_busy)

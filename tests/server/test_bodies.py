@@ -1,5 +1,6 @@
 """Slow, large and interrupted request bodies."""
 
+import asyncio
 import contextlib
 import json
 import re
@@ -11,9 +12,9 @@ from urllib.parse import urlencode
 
 import pytest
 
-from authzconsole.server.requests import MEMORY_BYTES
+from authzconsole.server.requests import MEMORY_BYTES, BodyLimits, BodyReceiver, ClientDisconnected
 from tests.server.conftest import GRACE_SECONDS
-from tests.support.web_server import receive_all
+from tests.support.web_server import receive_all, web_server
 
 # for the migrated database that the server gets a copy of
 pytestmark = pytest.mark.django_db
@@ -230,3 +231,108 @@ def test_an_interrupted_body_is_not_handled(server, token):
     assert server.request(HEALTH).startswith(b"HTTP/1.1 200")
     log = server.log.read_text()
     assert "interrupted-body" not in log and "Traceback" not in log
+
+
+def test_the_attack_a_body_that_the_path_does_not_accept_is_refused_before_it_is_read(server, token):
+    """Otherwise announced bodies of one account would occupy the places of large bodies."""
+    authorization = f"Authorization: Bearer {token}"
+    for path, length in (
+        ("/access/v1/evaluation", 1_000_001),
+        ("/api/v1/grants", 1_000_001),
+        ("/api/v1/plans/import", 12_010_001),
+        ("/plans/import", 10 * 1024 * 1024 + 1),
+    ):
+        with server.connect() as connection:
+            connection.sendall(
+                head(
+                    path, "Content-Type: application/json", authorization, "Connection: close", length=length
+                )
+            )
+            connection.settimeout(GRACE_SECONDS - 1)
+            answer = connection.recv(10_000)
+            assert answer.startswith(b"HTTP/1.1 413"), (path, answer)
+            is_problem = b"application/problem+json" in answer
+            assert is_problem is path.startswith("/api/"), answer
+        assert list((server.state / "tmp").iterdir()) == []
+
+
+def test_the_attack_large_bodies_of_one_account_leave_places_for_others(server, token):
+    """Each account has four of the sixteen places of a worker."""
+    with contextlib.ExitStack() as cleanup:
+        connections, refused = [], 0
+        for _ in range(40):
+            connection = cleanup.enter_context(server.connect())
+            connection.sendall(
+                head(
+                    "/api/v1/plans/import",
+                    "Content-Type: application/json",
+                    f"Authorization: Bearer {token}",
+                    length=12_000_000,
+                )
+            )
+            connections.append(connection)
+        for connection in connections:
+            connection.sendall(b" " * (MEMORY_BYTES + 10))
+        time.sleep(1)
+        for connection in connections:
+            connection.setblocking(False)
+            with contextlib.suppress(BlockingIOError):
+                refused += connection.recv(1_000).startswith(b"HTTP/1.1 429")
+        # two workers
+        assert 40 - 2 * 4 <= refused < 40
+
+
+def test_one_account_does_not_take_the_places_of_another(tmp_path):
+    async def scenario():
+        receiver, is_over = BodyReceiver(BodyLimits(max_large_per_account=2), tmp_path), asyncio.Event()
+
+        async def send_slowly(account):
+            chunks = iter([b"x" * (MEMORY_BYTES + 1)])
+
+            async def receive():
+                for chunk in chunks:
+                    return {"type": "http.request", "body": chunk, "more_body": True}
+                await is_over.wait()
+                return {"type": "http.disconnect"}
+
+            async def find_account():
+                return account
+
+            await receiver.receive_body(
+                receive, 1_000_000, address="", max_bytes=1_000_000, find_account=find_account
+            )
+
+        tasks = [asyncio.create_task(send_slowly(account)) for account in (1, 1, 1, 2, 2)]
+        await asyncio.sleep(0.1)
+        refused = [task.done() and task.exception().status for task in tasks]
+        is_over.set()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        # all places are free again
+        last = asyncio.create_task(send_slowly(1))
+        await asyncio.gather(last, return_exceptions=True)
+        return refused, type(last.exception())
+
+    assert asyncio.run(scenario()) == ([False, False, 429, False, False], ClientDisconnected)
+
+
+def test_health_is_answered_while_all_threads_are_busy(state):
+    with (
+        web_server(state[0], target="tests.server.application:busy_application") as busy,
+        contextlib.ExitStack() as cleanup,
+    ):
+        waiting = HEALTH.replace(b"/healthz", b"/busy")
+        connections = [cleanup.enter_context(busy.connect()) for _ in range(40)]
+        for connection in connections:
+            connection.sendall(waiting)
+        time.sleep(0.2)
+        for _ in range(5):
+            start = time.monotonic()
+            assert busy.request(HEALTH).startswith(b"HTTP/1.1 200")
+            assert time.monotonic() - start < 0.5
+
+
+def test_health_has_an_answer_with_and_without_a_body(server):
+    answer = server.request(HEALTH)
+    assert answer.startswith(b"HTTP/1.1 200") and answer.endswith(b"ok")
+    answer = server.request(HEALTH.replace(b"GET", b"HEAD"))
+    assert answer.startswith(b"HTTP/1.1 200") and not answer.endswith(b"ok")
