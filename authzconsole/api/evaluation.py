@@ -5,8 +5,8 @@ ask about itself may do so for other times, too. Its explanations show the entit
 all live entities read the containers that it knows now.
 """
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 
 from authzconsole.api.denials import with_offers
@@ -14,14 +14,22 @@ from authzconsole.api.endpoint import endpoint
 from authzconsole.common.api_caller import Caller
 from authzconsole.common.monitoring.metrics import count_decision
 from authzconsole.common.problems import Problem
+from authzconsole.common.rate_limits import past_request
 from authzconsole.models import TokenScope
 from entities.address import Address
 from grants.active_generation import active_generation
 from grants.evaluation.engine import ListedEntities, answer_questions, entity_states
-from grants.history import NOW, Moment, at_moment, group_by_moment, has_moment, moment_of
+from grants.history import MAX_MOMENTS, NOW, Moment, at_moment, group_by_moment, has_moment, moment_of
 from grants.policies.explain import redact_all
 from grants.policies.question import Question, QuestionError, question_from_json
 from grants.usage import record_use
+
+MAX_EVALUATIONS = 1_000
+# the limit of decisions counts ten questions of a request like one request, and each state or time like a
+# hundred, because it costs some milliseconds
+QUESTIONS_PER_REQUEST, REQUESTS_PER_MOMENT = 10, 100
+# different states and times in one request of a caller that may only ask about itself
+MAX_OWN_MOMENTS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +62,28 @@ def caller_at(caller: Caller, moment: Moment, targets: set[Address]) -> Iterator
     known = frozenset(caller.known_containers(targets)) if is_limited else frozenset()
     with at_moment(moment):
         generation = caller.generation if moment.revision is None else active_generation().name
-        yield CallerThen(generation, caller.can_ask_about_all, caller.name, caller.user, visible, known)
+        yield CallerThen(
+            generation,
+            caller.can_ask_about_all,
+            caller.name,
+            caller.user,
+            caller.account_id,
+            caller.token_number,
+            visible,
+            known,
+        )
+
+
+def reading_moments(caller: Caller, moments: Collection[Moment]) -> AbstractContextManager[None]:
+    """Count the moments of a request. Return the context manager in which it is answered.
+
+    Raise Problem (429 or 503) above a limit.
+    """
+    caller.count_questions(REQUESTS_PER_MOMENT * len(moments))
+    is_past = any(moment.revision is not None for moment in moments)
+    return (
+        past_request(caller.account_id, is_limited=not caller.can_ask_about_all) if is_past else nullcontext()
+    )
 
 
 def with_revision(answer: dict, revision: int | None) -> dict:
@@ -64,7 +93,6 @@ def with_revision(answer: dict, revision: int | None) -> dict:
     )
 
 
-MAX_EVALUATIONS = 1_000
 MEMBERS = ("subject", "action", "resource", "context")
 # the decision after which evaluation stops, by semantic
 STOP_DECISIONS = {"execute_all": None, "deny_on_first_deny": False, "permit_on_first_permit": True}
@@ -91,6 +119,7 @@ def evaluate_request(caller: Caller, body: dict) -> dict:
     if any(map(has_moment, bodies)):
         answers = _answers_at_moments(caller, bodies)
     else:
+        caller.count_questions(len(bodies) // QUESTIONS_PER_REQUEST)
         answers = list(_answers(caller, _questions(enumerate(bodies), caller.generation), are_uses=True))
     return {"evaluations": _evaluations_until(stop_decision, with_offers(caller, bodies, answers))}
 
@@ -100,14 +129,27 @@ def _evaluate_one(caller: Caller, body: dict) -> dict:
     moment = moment_of(body)
     if moment == NOW:
         return with_offers(caller, [body], list(_answers(caller, [question], are_uses=True)))[0]
-    with caller_at(caller, moment, _targets([question])) as caller_then:
+    with reading_moments(caller, [moment]), caller_at(caller, moment, _targets([question])) as caller_then:
         question = question_from_json(body, active_generation=caller_then.generation)
         return with_revision(next(_answers(caller_then, [question])), moment.revision)
 
 
 def _answers_at_moments(caller: Caller, bodies: list) -> list[dict]:
     """Return the answers in order. Some requests ask about another time or about the past."""
-    positions, errors = group_by_moment(bodies)
+    positions, errors = group_by_moment(bodies, MAX_MOMENTS if caller.can_ask_about_all else MAX_OWN_MOMENTS)
+    caller.count_questions(len(bodies) // QUESTIONS_PER_REQUEST)
+    with reading_moments(caller, positions.keys() - {NOW}):
+        answers = _answers_by_moment(caller, bodies, positions, errors)
+    return [answers[position] for position in range(len(bodies))]
+
+
+def _answers_by_moment(
+    caller: Caller,
+    bodies: list,
+    positions: Mapping[Moment, list[int]],
+    errors: Mapping[int, QuestionError],
+) -> dict[int, dict]:
+    """Return the answers by the position of their request."""
     listed = ListedEntities()
     answers = dict(zip(errors, _answers(caller, list(errors.values())), strict=True))
     for moment, group in positions.items():
@@ -122,7 +164,7 @@ def _answers_at_moments(caller: Caller, bodies: list) -> list[dict]:
                 (position, with_revision(answer, moment.revision))
                 for position, answer in zip(group, answers_then, strict=True)
             )
-    return [answers[position] for position in range(len(bodies))]
+    return answers
 
 
 def _targets(questions: Iterable[Question | QuestionError]) -> set[Address]:

@@ -4,11 +4,12 @@ The results are exactly what evaluations permit. A signed page token contains it
 before its page.
 """
 
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from authzconsole.api.endpoint import endpoint
-from authzconsole.api.evaluation import caller_at
+from authzconsole.api.evaluation import caller_at, reading_moments
 from authzconsole.common.api_caller import Caller
 from authzconsole.common.paging import CursorOfAnotherList, InvalidCursor, read_cursor, sign_cursor
 from authzconsole.common.problems import Problem
@@ -178,11 +179,18 @@ def action_search(caller: Caller, body: dict) -> dict:
     return page.response(search_page, [{"name": operation} for operation in search_page.ids])
 
 
-def _open_state(caller: Caller, body: dict, target: Address | None = None) -> AbstractContextManager[Caller]:
-    """Return a context manager in which the search is answered for the state and the time that it names. It
-    yields the caller to use."""
+@contextmanager
+def _open_state(caller: Caller, body: dict, target: Address | None = None) -> Iterator[Caller]:
+    """Answer the search for the state and the time that it names. Yield the caller to use."""
     moment = moment_of(body)
-    return nullcontext(caller) if moment == NOW else caller_at(caller, moment, {target} if target else set())
+    if moment == NOW:
+        yield caller
+        return
+    with (
+        reading_moments(caller, [moment]),
+        caller_at(caller, moment, {target} if target else set()) as caller_then,
+    ):
+        yield caller_then
 
 
 def _questions_for_each_action(body: dict, kind: str, generation: str) -> list[Question]:

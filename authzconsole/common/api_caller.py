@@ -40,13 +40,21 @@ class Caller:
 
     generation: the name of the active generation. can_ask_about_all: whether the caller may ask about any
     subject and gets complete explanations; other callers may only ask about the user `name`. user: the
-    account of a session, or the owner of a token that may only ask about its owner.
+    account of a session, or the owner of a token that may only ask about its owner. account_id, token_number:
+    whose requests are counted.
     """
 
     generation: str
     can_ask_about_all: bool
     name: str = ""
     user: User | None = None
+    account_id: int = 0
+    token_number: int | None = None
+
+    def count_questions(self, cost: int) -> None:
+        """Count a request with several questions as `cost` further requests. Raise Problem (429)."""
+        if cost:
+            check_request_rate(self.account_id, token_number=self.token_number, is_decision=True, cost=cost)
 
     def check_can_ask(self, question: Question) -> None:
         """Raise Problem (403) if the caller may not ask about the subject of the question."""
@@ -102,11 +110,17 @@ def caller_of(credentials: ValidToken | User) -> Caller:
     """
     if isinstance(credentials, User):
         account = credentials
-        return Caller(active_generation().name, account.can_see_all, account.username, account)
+        return Caller(active_generation().name, account.can_see_all, account.username, account, account.pk)
     token = credentials
-    if token.can_ask_about_all:
-        return Caller(token.generation, can_ask_about_all=True)
-    return Caller(token.generation, can_ask_about_all=False, name=token.owner.username, user=token.owner)
+    owner = None if token.can_ask_about_all else token.owner
+    return Caller(
+        token.generation,
+        token.can_ask_about_all,
+        owner.username if owner else "",
+        owner,
+        token.owner_id,
+        token.number,
+    )
 
 
 def authenticate_token(request: HttpRequest, scope: str) -> ValidToken:

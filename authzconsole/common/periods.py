@@ -2,14 +2,17 @@
 and the state that a read is about.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 
 from django.db.models import Q
 from rest_framework import serializers
 
 from authzconsole.common import output
 from authzconsole.common.fields import Choice, ParsedText, StrictSerializer, Time
-from grants.history import Moment, parse_as_of, parse_at, time_of_as_of
+from authzconsole.common.rate_limits import past_request
+from grants.history import Moment, at_moment, parse_as_of, parse_at, time_of_as_of
+from grants.models import User
 from grants.policies.times import TimeError, parse_time
 from grants.validity import (
     VALIDITY_COLUMNS,
@@ -47,6 +50,16 @@ class MomentQuery(StrictSerializer):
 def moment_of_query(query: Mapping) -> Moment:
     """Return the state and the time that a validated MomentQuery is about."""
     return Moment(query.get("as_of"), query.get("at") or query.get("as_of_time"))
+
+
+@contextmanager
+def reading_moment(moment: Moment, account: User) -> Iterator[None]:
+    """Answer a request of an account for a state and a time. Raise Problem (429 or 503) if too many requests
+    are about the past.
+    """
+    limit = past_request(account.pk, is_limited=not account.can_see_all)
+    with nullcontext() if moment.revision is None else limit, at_moment(moment):
+        yield
 
 
 class PastQuery(MomentQuery):

@@ -1,4 +1,4 @@
-"""Limit the request rate of each account and of each token.
+"""Limit the request rate of each account and of each token, and the concurrent questions about the past.
 
 Each limit is a token bucket: a full bucket has as many requests as the setting allows in its period, and it
 fills evenly. The buckets of all processes on this machine are in one memory-mapped file in STATE_DIR, so a
@@ -12,7 +12,11 @@ microsecond, one of the two counts can be lost.
 import logging
 import mmap
 import os
+import threading
 import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -43,10 +47,10 @@ class BucketTable:
         self._keys = view[: SLOTS * 8].cast("Q")
         self._full_at = view[SLOTS * 8 :].cast("d")
 
-    def take(self, key: int, count: int, seconds: int) -> float:
-        """Take a request out of a bucket of `count` requests per `seconds`.
+    def take(self, key: int, count: int, seconds: int, cost: int = 1) -> float:
+        """Take `cost` requests, at most all, out of a bucket of `count` requests per `seconds`.
 
-        Return 0, or the seconds until the next request.
+        Return 0, or the seconds until there are so many.
         """
         now = time.monotonic()
         slot = self._slot_of(key, now)
@@ -56,7 +60,7 @@ class BucketTable:
         # a time beyond the period was written before the machine restarted or the limit changed
         if not now <= full_at <= now + seconds:
             full_at = now
-        full_at += seconds / count
+        full_at += seconds / count * min(cost, count)
         wait_seconds = full_at - now - seconds
         if wait_seconds > 1e-9:
             return wait_seconds
@@ -93,8 +97,8 @@ class RateLimit:
     subject: str
     unit: str
 
-    def check(self, identifier: int) -> None:
-        """Count a request of the account or token with this primary key.
+    def check(self, identifier: int, cost: int = 1) -> None:
+        """Count a request of the account or token with this primary key as `cost` requests.
 
         Raise Problem (429) above the limit.
         """
@@ -102,7 +106,7 @@ class RateLimit:
         if limit is None:
             return
         count, seconds = limit
-        wait_seconds = _table().take(self.number << 60 | identifier, count, seconds)
+        wait_seconds = _table().take(self.number << 60 | identifier, count, seconds, cost)
         if wait_seconds:
             wait = int(wait_seconds) + 1
             raise Problem(
@@ -127,15 +131,55 @@ _DECISIONS_OF_TOKEN = RateLimit(
 )
 
 
-def check_request_rate(account_id: int, *, token_number: int | None = None, is_decision: bool) -> None:
+def check_request_rate(
+    account_id: int, *, token_number: int | None = None, is_decision: bool, cost: int = 1
+) -> None:
     """Count a request to AuthZEN or REST. Raise Problem (429) above a limit.
 
     is_decision: whether the request asks for decisions. They have separate limits, because programs send many
-    of them.
+    of them. cost: how many requests it counts as.
     """
     if token_number is not None:
-        (_DECISIONS_OF_TOKEN if is_decision else _REQUESTS_OF_TOKEN).check(token_number)
-    (_DECISIONS_OF_ACCOUNT if is_decision else _REQUESTS_OF_ACCOUNT).check(account_id)
+        (_DECISIONS_OF_TOKEN if is_decision else _REQUESTS_OF_TOKEN).check(token_number, cost)
+    (_DECISIONS_OF_ACCOUNT if is_decision else _REQUESTS_OF_ACCOUNT).check(account_id, cost)
+
+
+# of the threads of a process, how many answer questions about the past at the same time; the others keep the
+# console responsive
+MAX_PAST_REQUESTS = 2
+# so that one ordinary account leaves room for others
+MAX_PAST_REQUESTS_OF_ACCOUNT = 1
+PAST_RETRY_SECONDS = 1
+_past_requests, _past_lock = Counter[int](), threading.Lock()
+
+
+@contextmanager
+def past_request(account_id: int, *, is_limited: bool) -> Iterator[None]:
+    """Count a request about the past while it is answered. Raise Problem (429 or 503) above the limits.
+
+    is_limited: the account may only ask about itself, so it can only ask one such request at a time.
+    """
+    with _past_lock:
+        if is_limited and _past_requests[account_id] >= MAX_PAST_REQUESTS_OF_ACCOUNT:
+            raise _busy(429, "your account has an unfinished request about the past")
+        if _past_requests.total() >= MAX_PAST_REQUESTS:
+            raise _busy(503, "the console answers other requests about the past")
+        _past_requests[account_id] += 1
+    try:
+        yield
+    finally:
+        with _past_lock:
+            _past_requests[account_id] -= 1
+            if not _past_requests[account_id]:
+                del _past_requests[account_id]
+
+
+def _busy(status: int, sentence: str) -> Problem:
+    return Problem(
+        status,
+        f"{sentence}: repeat yours in {PAST_RETRY_SECONDS} s",
+        headers={"Retry-After": str(PAST_RETRY_SECONDS)},
+    )
 
 
 @cache

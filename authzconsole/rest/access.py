@@ -21,7 +21,7 @@ from authzconsole.common.fields import (
     StrictSerializer,
     reason_field,
 )
-from authzconsole.common.periods import moment_of_query
+from authzconsole.common.periods import moment_of_query, reading_moment
 from authzconsole.lists.access import Stewards, WhatCan, WhoCan
 from authzconsole.rest.framework.callers import (
     changeable_with,
@@ -38,7 +38,6 @@ from entities.vocabulary import KINDS, Privilege, clip
 from grants.access import UnknownOperation, check_operation
 from grants.authority.limits import MAX_DAYS, DelegationLimits, set_delegation_limits
 from grants.authority.stewards import sees_everything_in
-from grants.history import at_moment
 from grants.outcomes import Outcome
 from grants.principal_names import principals_by_name
 from grants.roles.capabilities import Capability
@@ -77,7 +76,7 @@ class WhoCanList(ListEndpoint):
     @contextmanager
     def reading(self) -> Iterator[None]:
         _check_who_can(self.request, self.query)
-        with at_moment(moment_of_query(self.query)):
+        with reading_moment(moment_of_query(self.query), self.request.user):
             if "as_of" in self.query and entity_at(self.query["entity"]) is None:
                 raise Problem(
                     404, f"{self.query['entity']} did not exist at revision {self.query['as_of']:,}"
@@ -104,7 +103,7 @@ class WhatCanList(ListEndpoint):
     @contextmanager
     def reading(self) -> Iterator[None]:
         _check_what_can(self.request, self.query)
-        with at_moment(moment_of_query(self.query)):
+        with reading_moment(moment_of_query(self.query), self.request.user):
             if self.query["principal"] not in principals_by_name([self.query["principal"]]):
                 raise Http404
             yield

@@ -9,6 +9,7 @@ import time
 import pytest
 
 from authzconsole.common import rate_limits
+from authzconsole.common.problems import Problem
 from authzconsole.common.rate_limits import SLOTS, BucketTable
 from tests.support.changes import add_user, bearer
 
@@ -176,3 +177,77 @@ def test_counting_a_request_takes_microseconds():
     for _ in range(count):
         rate_limits.check_request_rate(1 << 40, token_number=1 << 40, is_decision=True)
     assert (time.process_time() - start) / count < 50e-6
+
+
+def batch(count, moments=(None,)):
+    contexts = [{"as_of": moment} if moment else {} for moment in moments]
+    return QUESTION | {
+        "evaluations": [{"context": contexts[index % len(contexts)]} for index in range(count)]
+    }
+
+
+def test_the_attack_a_batch_counts_its_questions_and_revisions(api, client, limit):
+    for number in range(3):
+        add_user(f"user-{number}")
+    limit(decisions_per_token=(250, 3_600))
+    # one for the request and 100 for its questions
+    assert [api.evaluate_all(batch(1_000)).status_code for _ in range(3)] == [200, 200, 429]
+    limit(decisions_per_token=(250, 3_600))
+    headers = token_of("service")
+    statuses = [
+        api.post("/access/v1/evaluations", batch(2, (1, revision)), **headers).status_code
+        for revision in (2, 3)
+    ]
+    assert statuses == [200, 429]
+    # a request that costs more than the limit waits for a full bucket, and is not refused for ever
+    limit(decisions_per_token=(50, 3_600))
+    assert api.post("/access/v1/evaluations", batch(1), **token_of("service")).status_code == 200
+
+
+@pytest.mark.parametrize("path", ["evaluations", "decisions"])
+def test_the_attack_an_account_that_asks_about_itself_names_few_revisions(client, limit, service, path):
+    add_user("alice")
+    for number in range(10):
+        add_user(f"user-{number}")
+    limit()
+    headers = token_of("alice", "self")
+    body = {**QUESTION, "subject": {"type": "user", "id": "alice"}}
+    url = "/access/v1/evaluations" if path == "evaluations" else "/api/v1/decisions"
+    statuses = {}
+    for count in (4, 8):
+        items = [{"context": {"as_of": revision}} for revision in range(1, count + 1)]
+        answer = client.post(
+            url, body | {"evaluations": items}, content_type="application/json", headers=headers
+        )
+        statuses[count] = answer.status_code
+    assert statuses == {4: 200, 8: 400}
+
+
+def test_the_attack_requests_about_the_past_do_not_take_all_threads(service, limit):
+    """One account has one such request at a time, and all accounts together a part of the threads."""
+    limit()
+    with rate_limits.past_request(1, is_limited=True):
+        with pytest.raises(Problem) as refused, rate_limits.past_request(1, is_limited=True):
+            pass
+        assert refused.value.status == 429 and refused.value.headers["Retry-After"] == "1"
+        with rate_limits.past_request(2, is_limited=True):
+            with pytest.raises(Problem) as refused, rate_limits.past_request(3, is_limited=False):
+                pass
+            assert refused.value.status == 503
+        with rate_limits.past_request(3, is_limited=False):
+            pass
+    assert not rate_limits._past_requests
+    with rate_limits.past_request(1, is_limited=False), rate_limits.past_request(1, is_limited=False):
+        pass
+
+
+def test_a_busy_past_is_answered_with_a_time_to_repeat(api, client, limit):
+    limit()
+    body = QUESTION | {"context": {"as_of": 1}}
+    with rate_limits.past_request(1, is_limited=False), rate_limits.past_request(2, is_limited=False):
+        answer = api.evaluate(body)
+        assert answer.status_code == 503 and answer["Retry-After"] == "1"
+        assert api.search("action", body).status_code == 503
+        # other requests are not affected
+        assert api.evaluate(QUESTION).status_code == 200
+    assert api.evaluate(body).status_code == 200

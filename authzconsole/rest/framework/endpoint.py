@@ -27,14 +27,14 @@ from rest_framework.views import APIView
 from authzconsole.common.api_caller import author_of
 from authzconsole.common.fields import MAX_INTEGER, StrictSerializer
 from authzconsole.common.output import Output
-from authzconsole.common.periods import moment_of_query
+from authzconsole.common.periods import moment_of_query, reading_moment
 from authzconsole.common.request_body import MAX_BODY_BYTES, read_json_object
 from authzconsole.models import TokenScope
 from authzconsole.rest.fixed_openapi import FIXED
 from authzconsole.rest.framework.callers import check_journal_reader
 from authzconsole.rest.framework.operations import ETAG, EmptySerializer, Operation, path_parameter
 from authzconsole.rest.framework.problems import Problem, problem_response
-from grants.history import NOW, at_moment
+from grants.history import NOW
 from grants.journal import Author
 
 
@@ -53,7 +53,7 @@ def reads_past(method: Callable[..., Any]) -> Callable[..., Any]:
             self.find_object(self.kwargs)
             return method(self)
         check_journal_reader(self.request)
-        with at_moment(moment):
+        with reading_moment(moment, self.request.user):
             self.find_object(self.kwargs)
             content = method(self)
             return content if isinstance(content, HttpResponseBase) else self.response(content)
