@@ -28,7 +28,7 @@ from grants.changes import ChangeSet, Outcome, Shown, apply
 from grants.changes.memberships import changed_members
 from grants.grant_attributes import GrantAttributes
 from grants.journal import Author
-from grants.models import ActiveGeneration, Plan, User
+from grants.models import ActiveGeneration, JournalLine, Plan, User
 from grants.plans import apply as plan_services
 from grants.plans import renew
 from grants.plans.sources.changes import change_set_plan
@@ -104,6 +104,14 @@ def create_plan_from_changes(
         *map(Deactivate, deactivate),
     ]
     return change_set_plan.create(author, ChangeSet.of(*changes), **options)
+
+
+def change_planned_grants(plan: Plan, **values) -> None:
+    """Change the grants of a plan by SQL, such as their periods to past ones. The plan then looks like one of
+    an earlier version, without a line about its creation.
+    """
+    JournalLine.objects.filter(action="plan-create").delete()
+    plan.items.filter(verb="grant").update(**values)
 
 
 def items_of(plan: Plan) -> list[tuple[str, str, str, str]]:

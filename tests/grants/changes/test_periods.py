@@ -17,7 +17,7 @@ from grants.changes import apply
 from grants.errors import ChangeRefused, GrantError, PlanError
 from grants.journal import Author, current_revision
 from grants.journal_details import parse_detail, period_detail
-from grants.models import GroupGrant, JournalLine, Membership, PlanItem, UserGrant
+from grants.models import GroupGrant, JournalLine, Membership, UserGrant
 from grants.plans.sources.bulk import parse_bulk_change, subtree_plan
 from grants.plans.sources.change_file import BadChangeFile, file_plan
 from grants.plans.sources.copy import copy_plan
@@ -31,6 +31,7 @@ from tests.support.changes import (
     apply_plan,
     change_grants,
     change_members,
+    change_planned_grants,
     create_inverse,
     create_plan_from_changes,
     remove_member,
@@ -210,7 +211,7 @@ def test_undo_also_restores_an_expired_period():
 def test_a_plan_whose_grants_ended_before_it_is_applied_is_refused_with_the_item():
     plan = create_plan_from_changes(grant=[("user:ann", ORDERS, Privilege.READ, UNTIL_SOON)])
     assert plan.items.get().validity == UNTIL_SOON
-    PlanItem.objects.update(valid_until=OVER.valid_until)
+    change_planned_grants(plan, valid_until=OVER.valid_until)
     with pytest.raises(
         PlanError, match=r"item 1 of plan \d+ cannot be applied: `valid_until`: .* is in the past"
     ):

@@ -6,7 +6,7 @@ import pytest
 from django.utils import timezone
 
 from grants.errors import NotAdministrator, PlanError
-from grants.models import Job, JobState, Membership, PlanItem, UserGrant
+from grants.models import Job, JobState, Membership, UserGrant
 from grants.models.reviews import Campaign, CampaignState, ReviewItem
 from grants.principals.renaming import rename_user
 from grants.reviews.answers import ItemSelection, answer_items, sign_off
@@ -27,6 +27,7 @@ from tests.support.authors import COMMAND, account, all_grants, author_named
 from tests.support.changes import (
     add_grant,
     apply_plan,
+    change_planned_grants,
     remove_user,
     renew_plan,
     revoke_grant,
@@ -128,7 +129,7 @@ def test_an_end_that_passes_before_the_plan_is_applied_becomes_a_revocation():
     answer(campaign, [orders], "shorten", new_until=soon)
     answer(campaign, [legacy], "revoke")
     (plan,) = finish(campaign)
-    PlanItem.objects.filter(verb="grant").update(valid_until=timezone.now() - DAY)
+    change_planned_grants(plan, valid_until=timezone.now() - DAY)
     with pytest.raises(PlanError, match="in the past"):
         apply_plan(plan)
     renewed = renew_plan(plan)

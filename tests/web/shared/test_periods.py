@@ -27,6 +27,7 @@ from tests.support.changes import (
     add_member,
     apply_plan,
     change_grants,
+    change_planned_grants,
     create_inverse,
     create_plan_from_changes,
 )
@@ -295,7 +296,7 @@ def test_an_account_sees_when_its_access_ends(browse):
 def test_a_plan_whose_grants_would_have_ended_says_so(administrator):
     plan = create_plan_from_changes(grant=[("user:out", ORDERS, "READ", SOON)])
     assert "would have ended already" not in page(administrator, f"/plans/{plan.pk}/")
-    plan.items.update(valid_until=NOW - timedelta(days=1))
+    change_planned_grants(plan, valid_until=NOW - timedelta(days=1))
     assert "would have ended already" in page(administrator, f"/plans/{plan.pk}/")
     refused = administrator.post(
         f"/plans/{plan.pk}/apply", shown_effect_of_plan(administrator, plan) | {"reason": "x"}
