@@ -42,6 +42,16 @@ html_theme = "furo"
 html_static_path = ["_static", "../authzconsole/static/fonts"]
 html_css_files = ["site.css"]
 templates_path = ["_templates"]
+html_sidebars = {
+    "**": [
+        "sidebar/brand.html",
+        "sidebar/back.html",
+        "sidebar/search.html",
+        "sidebar/scroll-start.html",
+        "sidebar/navigation.html",
+        "sidebar/scroll-end.html",
+    ]
+}
 html_copy_source = False
 html_show_sourcelink = False
 html_show_copyright = False
