@@ -70,8 +70,15 @@ cd "$prefix/app"
 # without the environment of the caller, which may have the settings of a console
 env -i PATH="$PATH" STATE_DIR="$tools/state" STATIC_ROOT="$prefix/static" "$prefix/venv/bin/python" manage.py collectstatic \
     --noinput --verbosity 0
-env -i PATH="$PATH" PYTHONPATH="$tools/sphinx" PYTHONDONTWRITEBYTECODE=1 "$prefix/venv/bin/python" -m sphinx --quiet \
-    --fail-on-warning --doctree-dir "$tools/doctrees" "$source/docs" "$prefix/docs"
+with_sphinx() {
+    env -i PATH="$PATH" PYTHONPATH="$tools/sphinx" PYTHONDONTWRITEBYTECODE=1 "$prefix/venv/bin/python" "$@"
+}
+mkdir "$prefix/docs"
+if [ -n "${SITE_PACKAGES:-}" ] && ! with_sphinx -c 'import furo, myst_parser, sphinx' 2>/dev/null; then
+    echo "SITE_PACKAGES has no Sphinx, so the documentation is not built."
+else
+    with_sphinx -m sphinx --quiet --fail-on-warning --doctree-dir "$tools/doctrees" "$source/docs" "$prefix/docs"
+fi
 # manage.py creates files that only their owner can read, but the programs run with another account
 chmod -R u=rwX,go=rX "$prefix/static" "$prefix/docs"
 echo "The console is installed in $prefix."

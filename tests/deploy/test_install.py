@@ -1,5 +1,6 @@
 """deploy/install.sh installs a console that runs with the production packages only."""
 
+import os
 import re
 import stat
 import subprocess
@@ -31,6 +32,13 @@ def test_an_installation_contains_no_development_packages_and_no_installer(insta
     )
     assert done.stdout == "[]\n"
     assert not (installation.prefix / "app" / "tests").exists()
+
+
+@pytest.mark.skipif(
+    "CONSOLE_FULL_INSTALL" not in os.environ, reason="only an installation from the index has it"
+)
+def test_an_installation_contains_the_documentation(installation):
+    assert "Authorization console" in (installation.prefix / "docs" / "index.html").read_text()
 
 
 def test_another_account_can_read_and_run_an_installation(installation):
