@@ -2,6 +2,7 @@
 and time zones.
 """
 
+from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth import REDIRECT_FIELD_NAME
 from django.contrib.auth.middleware import LoginRequiredMiddleware
@@ -26,6 +27,11 @@ _API_PATHS = ("/api/", "/access/", "/scim/", "/.well-known/")
 
 def _url_with_next(url_name, next_page):
     return reverse(url_name, query={REDIRECT_FIELD_NAME: next_page} if next_page else None)
+
+
+def _session_end():
+    minutes, hours = settings.SESSION_IDLE_SECONDS // 60, settings.SESSION_ABSOLUTE_SECONDS // 3600
+    return f"Your session ended. A session lasts at most {minutes:,} minutes without use, and {hours:,} hours in all."
 
 
 class NoStoreMiddleware(MiddlewareMixin):
@@ -58,8 +64,10 @@ class SignInMiddleware(LoginRequiredMiddleware):
     def handle_no_permission(self, request, view_func):
         previous_page, is_file = referring_page(request), "extension" in request.resolver_match.kwargs
         if request.method not in SAFE_METHODS:
-            messages.info(request, "Your session expired. Sign in and repeat your last change.")
-        elif not (is_file and previous_page):
+            messages.info(request, f"{_session_end()} Sign in and repeat your last change.")
+        elif settings.SESSION_COOKIE_NAME in request.COOKIES and not request.session.session_key:
+            messages.info(request, f"{_session_end()} Sign in to continue.")
+        if request.method in SAFE_METHODS and not (is_file and previous_page):
             return super().handle_no_permission(request, view_func)
         return see_other(_url_with_next("sign-in", previous_page))
 

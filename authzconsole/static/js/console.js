@@ -1,4 +1,4 @@
-// Search shortcut, collapsed menu, copy buttons, dialog, and htmx requests.
+// Search shortcut, collapsed menu, copy buttons, dialog, htmx requests, and what is typed while they run.
 "use strict";
 
 (() => {
@@ -62,14 +62,60 @@
     const { xhr, target, requestConfig } = event.detail;
     if (requestConfig.verb !== "get" || !target.id) return;
     // the latest request wins, even if an earlier response arrives later
-    pendingReads.get(target.id)?.abort();
-    pendingReads.set(target.id, xhr);
+    pendingReads.get(target.id)?.xhr.abort();
+    pendingReads.set(target.id, { xhr, form: requestConfig.elt.closest("form") });
     target.setAttribute("aria-busy", "true");
     xhr.addEventListener("loadend", () => {
-      if (pendingReads.get(target.id) !== xhr) return;
+      if (pendingReads.get(target.id)?.xhr !== xhr) return;
       pendingReads.delete(target.id);
       target.removeAttribute("aria-busy");
     });
+  });
+
+  // An input that changes while its form is being replaced would lose its value. The form is sent again with the new value.
+  const keepForm = ({ target: field }) => {
+    for (const [id, { xhr, form }] of pendingReads)
+      if (form !== null && field.form === form && document.getElementById(id)?.contains(form)) xhr.abort();
+  };
+  document.addEventListener("input", keepForm);
+
+  // A date field reports a change with every digit of the year. Report typed dates when the field is left; Enter sends the form.
+  const isDate = (field) => field.matches("input[type=date], input[type=datetime-local]");
+  let typedDate = null;
+  document.addEventListener("keydown", (event) => {
+    if (!isDate(event.target) || event.key === "Tab") return;
+    typedDate =
+      event.key === "Enter" ? null : { field: event.target, hasChanged: typedDate?.hasChanged ?? false };
+    keepForm(event);
+  });
+  document.addEventListener(
+    "change",
+    (event) => {
+      if (event.target !== typedDate?.field) return;
+      typedDate.hasChanged = true;
+      event.stopPropagation();
+    },
+    { capture: true },
+  );
+  document.addEventListener("focusout", ({ target: field }) => {
+    if (field !== typedDate?.field) return;
+    const { hasChanged } = typedDate;
+    typedDate = null;
+    if (hasChanged && field.isConnected) field.dispatchEvent(new Event("change", { bubbles: true }));
+  });
+
+  // The options of a select may arrive while the user types the name of one: select it then.
+  let typedOption = "";
+  document.addEventListener("keydown", ({ target: field, key }) => {
+    if (field.localName !== "select") return;
+    if (!field.hasAttribute("aria-busy")) typedOption = "";
+    else if (key.length === 1) typedOption += key.toLowerCase();
+  });
+  document.addEventListener("htmx:afterSwap", ({ detail: { target: field } }) => {
+    if (field.localName !== "select") return;
+    const option = [...field.options].find(({ text }) => text.toLowerCase().startsWith(typedOption));
+    if (typedOption !== "" && option !== undefined) field.value = option.value;
+    typedOption = "";
   });
 
   document.addEventListener("htmx:beforeHistoryUpdate", (event) => {

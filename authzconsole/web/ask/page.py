@@ -37,8 +37,8 @@ def ask_page(request: HttpRequest) -> HttpResponse:
     entity, fault = _entity_from_input(request, text)
     search_result = search_visible_entities(request.user, text, MAX_SUGGESTIONS) if fault else None
     named_entity = _entity_with_name(search_result, text) if search_result else None
-    if requested_section(request) == "operation-field":
-        return _operation_field_response(request, entity or named_entity, generation)
+    if requested_section(request) == "operation":
+        return _operation_options_response(request, entity or named_entity, generation)
     if named_entity:
         return see_other(url_with(request, entity=named_entity))
     operation_fault = _operation_fault(entity.kind, text_parameter(request, "operation")) if entity else ""
@@ -100,16 +100,16 @@ def _operation_groups(
     return operations_in_groups(GENERATIONS.get(name, active), entity.kind) if entity else []
 
 
-def _operation_field_response(
+def _operation_options_response(
     request: HttpRequest, entity: Entity | None, generation: Generation
 ) -> HttpResponse:
-    """Render the field with the operations of an entity that is just being selected."""
+    """Render the options of the field with the operations of an entity that is just being selected."""
     operations, form = (
         _operation_groups(request, entity, generation),
         _form_without_answer(request, generation, "", ""),
     )
     return render_page(
-        request, "ask/_operation_field.html", {"ask": form, "entity": entity, "operations": operations}
+        request, "ask/_operation_options.html", {"ask": form, "entity": entity, "operations": operations}
     )
 
 

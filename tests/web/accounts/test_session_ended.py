@@ -5,6 +5,7 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 from django.test import Client
 
+from authzconsole.models import AccountSession
 from tests.support.cast import PASSWORD
 from tests.support.pages import page_html
 
@@ -66,3 +67,12 @@ def test_a_form_from_before_sign_in_is_refused(cast):
     client.force_login(cast["ada"])
     response = client.post("/grant/dataset:sales.orders", FORM | {"csrfmiddlewaretoken": "x"})
     assert response.status_code == 403 and "Nothing was changed" in page_html(response)
+
+
+def test_the_sign_in_page_says_why_the_session_ended(browse, settings):
+    settings.SESSION_IDLE_SECONDS, settings.SESSION_ABSOLUTE_SECONDS = 1_800, 36_000
+    assert "Your session ended" not in browse().get("/journal/", follow=True).content.decode()
+    client = browse("ada")
+    AccountSession.objects.all().delete()
+    text = page_html(client.get("/journal/", follow=True))
+    assert "A session lasts at most 30 minutes without use, and 10 hours in all. Sign in to continue." in text

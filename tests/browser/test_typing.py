@@ -1,0 +1,59 @@
+"""What the user types is kept: dates, options that arrive while typing, filters, and forms sent after the session ended."""
+
+import pytest
+from playwright.sync_api import expect
+
+from authzconsole.models import AccountSession
+from grants.models import JournalLine
+
+pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+
+
+def test_a_typed_date_filters_when_the_field_is_left(page):
+    page.goto("/journal/")
+    page.locator("#lines-since").focus()
+    page.keyboard.type("11162026", delay=60)
+    page.wait_for_load_state("networkidle")
+    assert "since" not in page.url
+    expect(page.locator("#lines-since")).to_have_value("2026-11-16")
+    with page.expect_response(lambda response: "since=2026-11-16" in response.url):
+        page.locator("#lines-text").focus()
+    page.wait_for_url("**/journal/?since=2026-11-16")
+
+
+def test_a_date_that_is_set_right_after_another_filter_is_kept(page):
+    page.goto("/journal/")
+    page.locator("#lines-action").select_option("grant")
+    page.locator("#lines-since").fill("2026-11-16")
+    page.locator("#lines-since").blur()
+    page.wait_for_url("**action=grant**since=2026-11-16**")
+    expect(page.locator("#lines-since")).to_have_value("2026-11-16")
+
+
+def test_an_operation_that_is_typed_before_the_operations_arrive_is_selected(page):
+    page.goto("/ask")
+    page.route("**/ask?*", lambda route: (page.wait_for_timeout(300), route.continue_()))
+    page.get_by_label("Entity", exact=True).fill("dataset:sales.orders")
+    with page.expect_response(lambda response: "/ask?" in response.url):
+        page.keyboard.press("Tab")
+        page.get_by_label("Operation", exact=True).focus()
+        page.keyboard.type("update")
+    expect(page.get_by_label("Operation", exact=True)).to_have_value("update")
+
+
+def test_a_reason_is_kept_when_the_session_ended_before_it_was_sent(cast, page_of):
+    page = page_of("out", with_form=True)
+    page.goto("/requests/new?entity=dataset:sales.orders&operation=read")
+    page.get_by_label("Reason").fill("quarterly close")
+    AccountSession.objects.all().delete()
+    page.get_by_role("button", name="Send request").click()
+    page.get_by_text("Your session ended.").wait_for()
+    page.get_by_label("Name").fill("out")
+    page.get_by_label("Password").fill("a long enough password")
+    page.get_by_role("button", name="Sign in").click()
+    expect(page.get_by_label("Reason")).to_have_value("quarterly close")
+    page.get_by_role("button", name="Send request").click()
+    page.get_by_text("The request waits for its approvers.").wait_for()
+    page.goto("/requests/new?entity=dataset:sales.orders&operation=read")
+    expect(page.get_by_label("Reason")).to_have_value("")
+    assert JournalLine.objects.filter(action="request-create").count() == 1
