@@ -19,7 +19,7 @@ class TokenScope(models.TextChoices):
     READ = "read", "Read what its owner may see"
     ADMINISTER = "administer", "Change what its owner may change"
     PROVISION = "provision", "Provision users and groups over SCIM (service accounts only)"
-    SELF = "self", "Ask for decisions about its owner only"
+    SELF = "self", "Ask for decisions and access of its owner only"
 
 
 class ApiTokenQuerySet(models.QuerySet["ApiToken"]):

@@ -123,10 +123,10 @@ def caller_of(credentials: ValidToken | User) -> Caller:
     )
 
 
-def authenticate_token(request: HttpRequest, scope: str) -> ValidToken:
+def authenticate_token(request: HttpRequest, scope: str, *others: str) -> ValidToken:
     """Return the token of the Authorization header, which must be present.
 
-    Raise Problem (401, 403 or 429).
+    others: scopes that are sufficient too. Raise Problem (401, 403 or 429).
     """
     scheme, _, secret = request.META["HTTP_AUTHORIZATION"].partition(" ")
     if scheme.lower() != "bearer":
@@ -143,9 +143,12 @@ def authenticate_token(request: HttpRequest, scope: str) -> ValidToken:
     bind_account(token.owner_name, token=token.number)
     # before the check of the scope, so that refused requests count
     check_request_rate(token.owner_id, token_number=token.number, is_decision=scope == TokenScope.DECIDE)
-    if scope not in token.scopes and not (scope == TokenScope.DECIDE and TokenScope.SELF in token.scopes):
+    if scope == TokenScope.DECIDE:
+        others = (TokenScope.SELF,)
+    if token.scopes.isdisjoint((scope, *others)):
         details = f', error="insufficient_scope", scope="{scope}"'
-        raise _challenge(403, f"the token lacks the scope `{scope}`", details)
+        alternatives = "".join(f" or `{other}`" for other in others)
+        raise _challenge(403, f"the token lacks the scope `{scope}`{alternatives}", details)
     return token
 
 

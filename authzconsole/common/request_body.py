@@ -47,6 +47,17 @@ def read_json_object(
     return body
 
 
+def read_text(request: HttpRequest, max_bytes: int) -> str:
+    """Return the body as text. Raise Problem: 413 if it is too long, 400 if it is not UTF-8."""
+    raw = _read_at_most(request, max_bytes)
+    if len(raw) > max_bytes:
+        _refuse_too_long(max_bytes)
+    try:
+        return raw.decode()
+    except UnicodeDecodeError as error:
+        raise Problem(400, f"the body is not UTF-8: byte {error.start} is invalid") from None
+
+
 def _read_at_most(request: HttpRequest, max_bytes: int) -> bytes:
     length = request.META.get("CONTENT_LENGTH")
     if not length and request.META.get("wsgi.input_terminated"):

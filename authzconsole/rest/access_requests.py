@@ -28,6 +28,7 @@ from authzconsole.lists.requests import (
     ApproversSerializer,
     RequestSummarySerializer,
 )
+from authzconsole.models import TokenScope
 from authzconsole.rest.framework.callers import any_account, check_administrator
 from authzconsole.rest.framework.endpoint import Endpoint, Resource
 from authzconsole.rest.framework.lists import FORMULAS, ListEndpoint
@@ -36,7 +37,7 @@ from authzconsole.rest.framework.problems import Problem
 from grants.changes import Shown
 from grants.models import AccessRequestPart, RequestEventKind, RequestState
 from grants.principal_names import MAX_REASON_CHARACTERS
-from grants.requests.approvers import set_namespace_approvers, visible_requests
+from grants.requests.approvers import own_requests, set_namespace_approvers, visible_requests
 from grants.requests.background import PartBackground, can_see_effect, part_background
 from grants.requests.create import MAX_PARTS, RequestDraft, WantedAccess, create_request, request_subject
 from grants.requests.decide import Approval, approve_request, ask_back, deny_request
@@ -72,7 +73,7 @@ class CreateSerializer(StrictSerializer):
     valid_until = Text(required=False, max_length=40, help_text=UNTIL_HELP)
     subject = NameText(
         required=False,
-        help_text="The name of the user who gets the access, by default the caller. Only "
+        help_text="The user who gets the access, as `NAME` or `user:NAME`; by default the caller. Only "
         "administrators can request access for others.",
     )
 
@@ -312,7 +313,8 @@ class SetApproversSerializer(StrictSerializer):
 
 def _visible_request(request: Request, number: int) -> RequestView | None:
     """Return the request as the caller sees it; None if the caller may not see it."""
-    rows = visible_requests(request.user).select_related("subject")
+    is_about_owner = request.auth is not None and request.auth.scopes <= {TokenScope.SELF, TokenScope.DECIDE}
+    rows = (own_requests if is_about_owner else visible_requests)(request.user).select_related("subject")
     row = rows.filter(pk=number).first() if number <= MAX_INTEGER else None
     return None if row is None else view_of(row, request.user)
 
@@ -328,6 +330,7 @@ class AccessRequestList(ListEndpoint):
     """
 
     route, url_name = "access-requests", "rest-access-requests"
+    self_methods = ("POST",)
     operation_id = "access_requests_list"
     rows = AccessRequests
     files = {
@@ -351,10 +354,12 @@ class AccessRequestList(ListEndpoint):
         """
         data = self.data
         wanted = [WantedAccess(part["entity"], part["operation"]) for part in data.get("parts", ())]
+        token = self.request.auth
         subject = request_subject(
             self.request.user,
-            f"user:{data.get('subject', self.request.user.username)}",
-            is_allowed_for_others=self.request.user.can_administer,
+            f"user:{data.get('subject', self.request.user.username).removeprefix('user:')}",
+            is_allowed_for_others=self.request.user.can_administer
+            and (token is None or TokenScope.ADMINISTER in token.scopes),
         )
         created = create_request(
             author=author_of(self.request),
@@ -365,6 +370,7 @@ class AccessRequestList(ListEndpoint):
 
 class AccessRequestDetail(Endpoint):
     route, url_name = "access-requests/<int:number>", "rest-access-request"
+    self_methods = ("GET", "HEAD")
     resource = REQUEST
 
     @operation(
@@ -535,6 +541,7 @@ class AccessRequestQuestion(Step):
 
 class AccessRequestAnswer(Step):
     route, url_name = "access-requests/<int:number>/answer", "rest-access-request-answer"
+    self_methods = ("POST",)
 
     @operation(
         "access_requests_answer",
@@ -553,6 +560,7 @@ class AccessRequestAnswer(Step):
 
 class AccessRequestWithdrawal(Step):
     route, url_name = "access-requests/<int:number>/withdraw", "rest-access-request-withdraw"
+    self_methods = ("POST",)
 
     @operation(
         "access_requests_withdraw",

@@ -24,7 +24,7 @@ from authzconsole.rest.framework.endpoint import validated_data
 from authzconsole.rest.framework.lists import ListEndpoint
 from authzconsole.rest.framework.operations import operation
 from authzconsole.rest.framework.problems import Problem, field_errors
-from entities.vocabulary import Privilege
+from entities.vocabulary import Privilege, quantity
 from grants.change_set import Grant, Key, Revoke
 from grants.changes import ChangeSet
 from grants.errors import ChangeRefused, GrantError
@@ -216,7 +216,7 @@ class GrantLists:
             first = errors[0]
             raise Problem(
                 400,
-                f"{len(errors):,} items are invalid, so nothing was changed; the first is "
+                f"{quantity(len(errors), 'item is', 'items are')} invalid, so nothing was changed; the first is "
                 f"{first['list']}[{first['index']}]: {first['message']}",
                 errors=errors,
             )

@@ -38,7 +38,7 @@ class AuthenticationSchemes(OpenApiAuthenticationExtension):
                 "type": "http",
                 "scheme": "bearer",
                 "description": "An API token. The scope `read` permits reading, `administer` changes, `decide` questions, and "
-                "`self` questions about its owner. The current role of the owner limits all scopes.",
+                "`self` questions about its owner and its access requests. The current role of the owner limits all scopes.",
             },
             {
                 "type": "apiKey",
@@ -79,7 +79,10 @@ def add_strictness(result: dict, generator, request, public) -> dict:
             for name, max_items in _limited_lists(serializer_class):
                 schema["properties"][name]["maxItems"] = max_items
     for operation in (operation for path in result["paths"].values() for operation in path.values()):
-        operation["security"] = [{"token": [operation.pop(SCOPE_EXTENSION)]}, {"session": []}]
+        operation["security"] = [
+            *({"token": [scope]} for scope in operation.pop(SCOPE_EXTENSION)),
+            {"session": []},
+        ]
         if "requestBody" in operation:
             operation["requestBody"]["required"] = True
             max_bytes = MAX_IMPORT_BYTES if operation["operationId"] == "plans_import" else MAX_BODY_BYTES

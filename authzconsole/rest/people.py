@@ -44,6 +44,7 @@ from authzconsole.rest.framework.problems import Problem
 from authzconsole.rest.grants import MAX_ITEMS, items_of
 from authzconsole.rest.plans import MembershipItemSerializer, NewMembershipSerializer, memberships_of
 from entities.text import storage_fault
+from entities.vocabulary import quantity
 from grants.change_set import Activate, Deactivate, Join, Leave, MakePrincipal, RemovePrincipal
 from grants.changes import ChangeSet, apply
 from grants.errors import ChangeRefused
@@ -542,6 +543,8 @@ class MembershipChangeSet(ChangeEndpoint):
                 for error in refusal.errors
             ]
             raise Problem(
-                400, f"{len(errors):,} items are invalid, so nothing was changed", errors=errors
+                400,
+                f"{quantity(len(errors), 'item is', 'items are')} invalid, so nothing was changed",
+                errors=errors,
             ) from None
         return Response(members | MembershipChanges.data_of(outcome))

@@ -106,8 +106,8 @@ class OffBoardingSerializer(StrictSerializer):
     )
 
 
-class LikeSerializer(StrictSerializer):
-    """Give one user the groups and direct grants of another."""
+class LikeSerializer(PeriodSerializer):
+    """Give one user the groups and direct grants of another, limited to a period."""
 
     source = NameText(help_text="The user who has the access.")
     target = NameText(help_text="The user who gets it.")
@@ -156,7 +156,10 @@ class LikePlans(Endpoint):
 
         Adds the memberships and direct grants that only the source has. Returns 409 if there are none.
         """
-        return self.creation_response(like_plan.create(self.author, **self.data), "plans")
+        data = self.data
+        return self.creation_response(
+            like_plan.create(self.author, period=data.pop("validity"), **data), "plans"
+        )
 
 
 class ForManySerializer(PeriodSerializer):
@@ -279,6 +282,7 @@ class GhostPlans(Endpoint):
 class FilePlans(Endpoint):
     route, url_name = "plans/import", "rest-plans-import"
     max_body_bytes = MAX_IMPORT_BYTES
+    text_member = "document"
 
     @creating_plan(
         "plans_import",
@@ -287,7 +291,7 @@ class FilePlans(Endpoint):
     def post(self) -> Response:
         """Create a plan from a file of changes.
 
-        The document is sent as text. Every bad line is an error, and the first hundred are listed in
+        The document is sent as text in JSON, or as it is with the Content-Type `text/csv` or `application/x-ndjson`. Every bad line is an error, and the first hundred are listed in
         full: `index` is the line number, from 1, and `field` the column. Repeated changes count once;
         `recipe.note` of the plan says so. Returns 409 if nothing would change, or if the plan would be
         too large.
@@ -305,8 +309,8 @@ def _fault_as_json(fault: Fault) -> dict:
     return {"list": "document", "index": fault.line, **field, "message": fault.reason}
 
 
-class CopySerializer(StrictSerializer):
-    """A principal that gets the grants of another one."""
+class CopySerializer(PeriodSerializer):
+    """A principal that gets the grants of another one, limited to a period."""
 
     source = PrincipalText(help_text="The principal that has the grants.")
     target = PrincipalText(help_text="The principal that gets them.")
@@ -370,7 +374,10 @@ class CopiedPlans(Endpoint):
         Copies the direct grants of the source that the target does not have. Returns 409 if there is
         nothing to copy.
         """
-        return self.creation_response(copy_plan.create(self.author, **self.data), "plans")
+        data = self.data
+        return self.creation_response(
+            copy_plan.create(self.author, period=data.pop("validity"), **data), "plans"
+        )
 
 
 class ReadinessPlans(Endpoint):

@@ -130,4 +130,11 @@ def test_every_invalid_line_of_a_change_file_is_reported(ada):
         and database_state() == before
     )
     assert "no changes" in problem(ada.post("/plans/import", {"document": HEADER}), 409)["detail"]
-    problem(ada.post("/plans/import", GOOD, content_type="text/csv"), 415)
+    problem(ada.post("/plans/import", GOOD, content_type="text/plain"), 415)
+
+
+def test_a_change_file_is_sent_as_it_is(ada):
+    created = ada.post("/plans/import", GOOD, content_type="text/csv")
+    assert len(plan_items(ada, created)) == 2
+    refused = problem(ada.post("/plans/import", b"verb\xff", content_type="text/csv"), 400)
+    assert "is not UTF-8" in refused["detail"]

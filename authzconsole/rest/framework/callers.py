@@ -35,9 +35,9 @@ class Authentication(BaseAuthentication):
     """
 
     def authenticate(self, request: Request):
-        scope = request.parser_context["view"].scope_of(request.method)
+        scope, *others = request.parser_context["view"].scopes_of(request.method)
         if "Authorization" in request.headers:
-            token = authenticate_token(request._request, scope)
+            token = authenticate_token(request._request, scope, *others)
             return User.objects.get(pk=token.owner_id), token
         is_change = request.method not in SAFE_METHODS and scope != TokenScope.DECIDE
         return authenticate_session(request._request, scope, is_change=is_change), None

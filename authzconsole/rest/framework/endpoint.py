@@ -28,7 +28,7 @@ from authzconsole.common.api_caller import author_of
 from authzconsole.common.fields import MAX_INTEGER, StrictSerializer
 from authzconsole.common.output import Output
 from authzconsole.common.periods import moment_of_query, reading_moment
-from authzconsole.common.request_body import MAX_BODY_BYTES, read_json_object
+from authzconsole.common.request_body import MAX_BODY_BYTES, read_json_object, read_text
 from authzconsole.models import TokenScope
 from authzconsole.rest.fixed_openapi import FIXED
 from authzconsole.rest.framework.callers import check_journal_reader
@@ -102,6 +102,7 @@ def is_known(request: Request, etag: str) -> bool:
     return header.strip() == "*" or etag in (tag.removeprefix("W/") for tag in _TAG.findall(header))
 
 
+TEXT_TYPES = ("text/csv", "application/x-ndjson")
 METHODS_WITH_BODY = ("POST", "PUT", "PATCH")
 # headers of a response that a 304 has too (RFC 9110, section 15.4.5)
 KEPT_HEADERS = ("Cache-Control", "ETag", "Vary")
@@ -150,9 +151,10 @@ class Endpoint(APIView):
 
     route, url_name: its URL below /api/v1.
     scopes: the token scope, by method; by default ADMINISTER for changes, and READ for other methods.
+    self_methods: those that tokens with the scope SELF may use too.
     resource: what the URL names; None if it has no variable part. found_after_body: the methods that call
     `find_object` themselves, after they have validated the body.
-    max_body_bytes: the limit of a body.
+    max_body_bytes: the limit of a body. text_member: the member of the body that a body of a type in TEXT_TYPES replaces.
     query: the validated parameters of the request. object: what the URL names.
     """
 
@@ -161,10 +163,12 @@ class Endpoint(APIView):
     url_name: ClassVar[str] = ""
     queries: dict[str, type[StrictSerializer]] = {}
     scopes: dict[str, str] = {}
+    self_methods: ClassVar[tuple[str, ...]] = ()
     rules: dict[str, Callable[[Request], None]] = {}
     resource: Resource | None = None
     found_after_body: tuple[str, ...] = ()
     max_body_bytes: ClassVar[int] = MAX_BODY_BYTES
+    text_member: ClassVar[str] = ""
     query: dict = {}
     object: Any = None
 
@@ -177,8 +181,8 @@ class Endpoint(APIView):
             if operation := getattr(method, "operation", None):
                 cls.rules = cls.rules | {name.upper(): operation.rule}
                 cls.queries = cls.queries | {name.upper(): operation.query}
-                tag = FIXED["tags"][cls.route.partition("/")[0]]
-                operation.describe(method, tag, parameter, cls.scope_of(name.upper()))
+                scopes = cls.scopes_of(name.upper())
+                operation.describe(method, FIXED["tags"][cls.route.partition("/")[0]], parameter, scopes)
             if describe := getattr(method, "describe", None):
                 describe(parameter)
 
@@ -230,18 +234,20 @@ class Endpoint(APIView):
         check_match(self.request, etag_of_resource(serializer, value), is_required=is_required)
 
     @classmethod
-    def scope_of(cls, method: str) -> str:
-        return cls.scopes.get(
-            method, TokenScope.ADMINISTER if method in (*METHODS_WITH_BODY, "DELETE") else TokenScope.READ
-        )
+    def scopes_of(cls, method: str) -> tuple[str, ...]:
+        """Return the token scopes of which one is sufficient."""
+        is_change = method in (*METHODS_WITH_BODY, "DELETE")
+        scope = cls.scopes.get(method, TokenScope.ADMINISTER if is_change else TokenScope.READ)
+        others = (TokenScope.SELF,) if method in cls.self_methods or scope == TokenScope.DECIDE else ()
+        return (scope, *others)
 
     def initial(self, request: Request, *args, **kwargs) -> None:
         # before authentication, because the CSRF check of a session would parse a form in the body
         if request.method in METHODS_WITH_BODY and request._request.content_type not in (
             "",
-            "application/json",
+            *self.media_types(),
         ):
-            raise Problem(415, "the Content-Type must be application/json")
+            raise Problem(415, f"the Content-Type must be {' or '.join(self.media_types())}")
         super().initial(request, *args, **kwargs)
         if request.method.lower() in self.http_method_names and hasattr(self, request.method.lower()):
             self.query = self._read_query(request)
@@ -282,7 +288,13 @@ class Endpoint(APIView):
         """
         validated_data(EmptySerializer, read_json_object(self.request._request, default={}))
 
+    @classmethod
+    def media_types(cls) -> tuple[str, ...]:
+        return ("application/json", *(TEXT_TYPES if cls.text_member else ()))
+
     def raw_body(self, *, allows_surrogates: bool = True) -> dict:
+        if self.text_member and self.request._request.content_type in TEXT_TYPES:
+            return {self.text_member: read_text(self.request._request, self.max_body_bytes)}
         if self.request._request.content_type == "":
             raise Problem(415, "the Content-Type must be application/json")
         return read_json_object(

@@ -122,8 +122,11 @@ class Operation:
     errors: tuple[int, ...]
     parameters: tuple[OpenApiParameter, ...]
 
-    def describe(self, method: Callable, tag: str, resource: OpenApiParameter | None, scope: str) -> None:
-        """Describe the method for the OpenAPI document. scope: of the token that the method needs."""
+    def describe(
+        self, method: Callable, tag: str, resource: OpenApiParameter | None, scopes: Iterable[str]
+    ) -> None:
+        """Describe the method for the OpenAPI document. scopes: of a token, of which one is sufficient."""
+        needed = f"Scope of the token: {' or '.join(f'`{scope}`' for scope in scopes)}."
         parameters, errors = list(self.parameters), {400, 401, 403, 405, 406, 429, 503, *self.errors}
         if resource is not None:
             parameters.insert(0, resource)
@@ -139,9 +142,9 @@ class Operation:
             operation_id=self.id,
             tags=[tag],
             summary=self.summary,
-            description=f"{self.description or self.summary}\n\nScope of the token: `{scope}`.",
-            # `add_strictness` moves it to the security requirements
-            extensions={SCOPE_EXTENSION: scope},
+            description=f"{self.description or self.summary}\n\n{needed}",
+            # `add_strictness` moves them to the security requirements
+            extensions={SCOPE_EXTENSION: list(scopes)},
             request=self.schema,
             parameters=[*parameters, *([self.query] if self.query().fields else [])],
             examples=self._examples(),

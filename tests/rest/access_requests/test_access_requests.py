@@ -286,3 +286,31 @@ def test_downloads_have_the_parts_that_the_caller_may_see(out, ada, by_session, 
 
 def _content(response) -> str:
     return b"".join(response.streaming_content).decode()
+
+
+def test_an_ordinary_token_requests_access_for_its_owner_and_follows_it(by_token, ada):
+    own = by_token("out", "self")
+    path = request_access(own, subject="user:out")
+    assert own.get(path).json()["can"] == ["withdraw"]
+    assert own.post(f"{path}/withdraw", {}).json()["state"] == "cancelled"
+    other = request_access(by_token("dee", "self"), {"entity": "dataset:hr.salaries", "operation": "read"})
+    problem(own.get(other), 404)
+    refused = problem(own.post(f"{other}/approve", {}), 403)
+    assert refused["detail"] == "the token lacks the scope `administer`"
+    problem(own.get("/access-requests"), 403)
+
+
+def test_a_token_about_its_owner_requests_nothing_for_others_and_sees_no_requests_of_others(by_token, out):
+    administrator = by_token("ada", "self")
+    body = {"parts": [ORDERS], "reason": "close", "subject": "out"}
+    assert (
+        "can only request access for itself"
+        in problem(administrator.post("/access-requests", body), 403)["detail"]
+    )
+    problem(administrator.get(request_access(out)), 404)
+
+
+def test_a_subject_is_named_with_or_without_its_type(ada):
+    for subject, operation in (("user:out", "read"), ("out", "write")):
+        path = request_access(ada, ORDERS | {"operation": operation}, subject=subject)
+        assert ada.get(path).json()["subject"] == "user:out"
