@@ -55,6 +55,21 @@ def grant_transaction(author: Author) -> Iterator[tuple[JournalHead, User | None
 
 
 @contextmanager
+def own_access_transaction(author: Author) -> Iterator[tuple[JournalHead, User]]:
+    """Open a transaction in which an account gives back its own access. Yield the head, and the account.
+
+    The caller checks that the access is that of the account. Raise NotAdministrator if it is not active.
+    """
+    with _locked_journal(author) as head:
+        account = User.objects.filter(pk=author.user_id, is_active=True).first()
+        if account is None:
+            raise NotAdministrator(
+                f"`{author.name}` is not an active account, so it has no access to give back"
+            )
+        yield head, account
+
+
+@contextmanager
 def _locked_journal(author: Author) -> Iterator[JournalHead]:
     if fault := storage_fault(author.reason, MAX_REASON_CHARACTERS):
         raise GrantError(f"the reason cannot be stored: {fault}")

@@ -10,6 +10,7 @@ from django.contrib.auth.models import Group
 from django.db.models import Q
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
+from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from authzconsole.web.accounts.account_pages import account_or_404, account_section
@@ -34,6 +35,7 @@ from authzconsole.web.shared.privilege_cells import (
 )
 from authzconsole.web.shared.rendering import render_page, requested_section
 from entities.models import Entity
+from entities.vocabulary import Privilege
 from grants.active_generation import active_generation
 from grants.errors import PrincipalError
 from grants.evaluation.entity_filters import visibility_condition
@@ -235,16 +237,20 @@ def _own_rows(profile: Profile, entities: list[Entity]) -> list[dict]:
     cells = privilege_cells(profile.principal, entities)
     visible = Entity.objects.filter(visibility_condition(profile.principal, profile.generation), pk__in=cells)
     visible_ids = set(visible.values_list("pk", flat=True))
-    limited: dict[int, dict] = {}
-    own_grants = UserGrant.objects.filter(IS_LIMITED, user=profile.principal, content_object__in=entities)
-    for grant in own_grants:
-        limited.setdefault(grant.content_object_id, {})[grant.privilege] = grant
+    held: dict[int, dict] = {}
+    for grant in UserGrant.objects.filter(user=profile.principal, content_object__in=entities):
+        held.setdefault(grant.content_object_id, {})[grant.privilege] = grant
     return [
         {
             "entity": entity,
             "is_linked": entity.pk in visible_ids,
-            "periods": period_rows(entity, "", limited.get(entity.pk, {}), can_change=False),
+            "periods": period_rows(entity, "", held.get(entity.pk, {}), can_change=False, is_own=True),
             "cells": cells[entity.pk],
+            "give_back": [
+                (privilege, reverse("give-back", query={"entity": entity, "privilege": privilege}))
+                for privilege in Privilege
+                if privilege in held.get(entity.pk, {})
+            ],
         }
         for entity in entities
     ]

@@ -11,6 +11,7 @@ from authzconsole.web.people.managers import ChangeManager
 from authzconsole.web.people.memberships import ChangeMembership
 from authzconsole.web.people.names import RemovalPage, RenamePrincipal
 from authzconsole.web.people.off_boarding import OffBoard
+from authzconsole.web.people.own_access import GiveBack
 from authzconsole.web.people.principal_list import AddPrincipal, principal_list
 from authzconsole.web.people.principal_page import my_access, principal_page
 
@@ -29,5 +30,6 @@ urlpatterns = [
     path("people/leaving/<path:principal>", OffBoard.as_view(), name="person-off-board"),
     path("people/<path:principal>", principal_page, name="person"),
     path("my-access", my_access, name="my-access"),
+    path("my-access/give-back", GiveBack.as_view(), name="give-back"),
     path("plans/expired", NewExpiredPlan.as_view(), name="plan-expired"),
 ]

@@ -125,10 +125,15 @@ def _grant_status(grant: UserGrant | GroupGrant, state: str) -> str:
 
 
 def period_rows(
-    entity: Entity, principal: str, grants: Mapping[Privilege, UserGrant | GroupGrant], *, can_change: bool
+    entity: Entity,
+    principal: str,
+    grants: Mapping[Privilege, UserGrant | GroupGrant],
+    *,
+    can_change: bool,
+    is_own: bool = False,
 ) -> list[dict]:
     """Return the periods of the grants of a holder, each with its privileges and the URL of the form that
-    changes it.
+    changes it, or that requests a later end if they are those of the reader.
     """
     return [
         {
@@ -140,6 +145,9 @@ def period_rows(
                 query={"principal": principal, "privilege": privileges, **fields_of_period(validity)},
             )
             if can_change
+            else "",
+            "extend_url": reverse("request-new", query={"entity": entity, "operation": privileges})
+            if is_own and validity.valid_until
             else "",
         }
         for privileges, validity in privilege_periods(grants)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from grants.models import UserGrant
 from tests.support.changes import add_grant, change_grants
 from tests.support.pages import page_html
 
@@ -112,3 +113,15 @@ def test_my_access_and_its_downloads_have_only_entities_that_the_account_sees(br
     for _, download in section(client, "/my-access")["downloads"]:
         content = client.get(download).getvalue()
         assert b"dataset:sales.orders" in content and b"namespace:hr" not in content
+
+
+def test_own_access_is_given_back_on_a_page_that_confirms_it(browse):
+    dee = browse("dee")
+    text = page_html(dee.get("/my-access"))
+    url = "/my-access/give-back?entity=dataset%3Asales.orders&privilege=READ"
+    assert f'href="{url.replace("&", "&amp;")}"' in text
+    assert "You no longer hold" in page_html(dee.get(url))
+    answer = dee.post(url, {"reason": "done"}, follow=True)
+    assert "Revoked" in page_html(answer) or "revoked" in page_html(answer)
+    assert not UserGrant.objects.filter(user__username="dee", content_object__key="sales.orders").exists()
+    assert browse("grp").get("/my-access/give-back?group=operators").status_code == 200
