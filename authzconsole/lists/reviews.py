@@ -30,6 +30,7 @@ from grants.reviews.selection import (
     parse_filter,
     visible_campaigns,
     visible_items,
+    with_principals,
 )
 from grants.reviews.shares import visible_totals
 from grants.roles.capabilities import Capability
@@ -189,7 +190,7 @@ class ReviewItems(List):
     def select(self) -> QuerySet[ReviewItem]:
         names = set(ItemFilters().fields)
         filter_ = parse_filter({name: value for name, value in self.filters.items() if name in names})
-        return matching_items(visible_items(self.account, self.subject), filter_).select_related("reviewer")
+        return with_principals(matching_items(visible_items(self.account, self.subject), filter_))
 
     def members(self, rows: Iterable[ReviewItem]) -> list[dict]:
         items = list(rows)
@@ -206,7 +207,7 @@ class GoneItems(List):
     identity = ReviewItems.identity
 
     def select(self) -> QuerySet[ReviewItem]:
-        return gone_items(self.subject).select_related("reviewer")
+        return with_principals(gone_items(self.subject))
 
 
 class ManagerSerializer(output.Output):

@@ -30,7 +30,8 @@ from grants.models.reviews import (
 from grants.reviews.evidence_lines import evidence_lines
 from grants.reviews.finishing import gone_items, reason_without_plan
 from grants.reviews.scope import parse_scope
-from grants.reviews.selection import OPEN_ITEMS, REMOVED_ITEMS
+from grants.reviews.selection import OPEN_ITEMS, REMOVED_ITEMS, with_principals
+from grants.usage import first_day_of_use
 from grants.validity import format_time
 
 PAGE_NAME = "report.html"
@@ -73,8 +74,12 @@ def write_report(
             },
         )
     )
+    knows_use = first_day_of_use() is not None
     for title, file_name, count, items in _sections(campaign, csv_name, gone_name):
-        rows = [_row(item) for item in items.select_related("reviewer").order_by("pk")[:MAX_ITEMS_OF_SECTION]]
+        rows = [
+            _row(item, knows_use=knows_use)
+            for item in with_principals(items).order_by("pk")[:MAX_ITEMS_OF_SECTION]
+        ]
         file.write(
             render_to_string(
                 "reviews/report/section.html",
@@ -102,13 +107,13 @@ def _sections(
         yield title, gone_name, campaign.figures.get("gone", 0), gone_items(campaign)
 
 
-def _row(item: ReviewItem) -> dict[str, Any]:
+def _row(item: ReviewItem, *, knows_use: bool) -> dict[str, Any]:
     return {
         "principal": item.principal,
         "target": item.target,
         "is_membership": item.source == ItemSource.MEMBERSHIP,
         "privilege": privilege_of(item.permission_id).value if item.permission_id else "",
-        "evidence": [line.text for line in evidence_lines(item)],
+        "evidence": [line.text for line in evidence_lines(item, knows_use=knows_use)],
         "since": format_time(item.granted_at),
         "granted_by": item.granted_by,
         "reason": item.reason,

@@ -14,6 +14,7 @@ from analytics.results.export import DOWNLOAD_FORMATS, without_formula
 from authzconsole.common import output
 from grants.models import privilege_of
 from grants.models.reviews import Campaign, ItemSource, Removal, ReviewItem
+from grants.reviews.selection import with_principals
 
 ROWS_PER_READ = 2_000
 
@@ -24,7 +25,7 @@ def _group(column: str) -> Callable[[ReviewItem], str | None]:
 
 
 class ReviewItemSerializer(output.Output):
-    """An item. Load the items with `select_related("reviewer")`."""
+    """An item. Load the items with `with_principals`."""
 
     item = output.Integer(source="pk", example=812, help_text="The number of the item.")
     source = output.Choice(choices=ItemSource.values)  # type: ignore[assignment]
@@ -92,6 +93,12 @@ class ReviewItemSerializer(output.Output):
             "answer."
         ),
     )
+    active = output.Boolean(
+        source="is_principal_active",
+        example=True,
+        allow_null=True,
+        help_text="Whether the user is active; null of a group and of a removed user.",
+    )
 
 
 COLUMNS = tuple(ReviewItemSerializer().fields)
@@ -99,7 +106,7 @@ COLUMNS = tuple(ReviewItemSerializer().fields)
 
 def stream_items(items: QuerySet[ReviewItem]) -> Iterator[dict[str, Any]]:
     """Yield the items as JSON objects, sorted by number, in bounded memory."""
-    for item in items.select_related("reviewer").order_by("pk").iterator(chunk_size=ROWS_PER_READ):
+    for item in with_principals(items).order_by("pk").iterator(chunk_size=ROWS_PER_READ):
         yield ReviewItemSerializer.data_of(item)
 
 

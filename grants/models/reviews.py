@@ -298,6 +298,13 @@ class ReviewItem(models.Model):
         return Removal(getattr(self, "current_removal", self.removed))
 
     @property
+    def is_principal_active(self) -> bool | None:
+        """Whether the user is active now; None of a group, of a removed user, and unless
+        `grants.reviews.selection.with_principals` has loaded it.
+        """
+        return getattr(self, "principal_active", None)
+
+    @property
     def principal(self) -> str:
         return f"{'group' if self.source == ItemSource.GROUP else 'user'}:{self.principal_name}"
 

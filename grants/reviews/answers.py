@@ -2,7 +2,7 @@
 
 Reviewers answer only their items; administrators and approvers answer all. No account answers an item about
 its own access, that of the creator of its API token, or that of a service account for which it created an API
-token. Each call writes one journal line with counts.
+token. Each call writes a journal line for each of at most MAX_SELECTED items, or else one line with their number.
 """
 
 from collections.abc import Collection, Iterator
@@ -19,7 +19,7 @@ from entities.vocabulary import quantity
 from grants.authority.persons import accounts_of, with_service_accounts
 from grants.errors import NotAdministrator
 from grants.journal import Author, JournalEntry, append_to_journal, lock_journal
-from grants.models import JournalHead, User
+from grants.models import JournalHead, User, privilege_of
 from grants.models.reviews import Answer, Campaign, CampaignState, ReviewItem, ReviewShare
 from grants.principal_names import MAX_REASON_CHARACTERS
 from grants.reviews.campaigns import add_makers
@@ -34,7 +34,7 @@ from grants.reviews.shares import (
     share_to_sign_off,
 )
 from grants.roles.capabilities import Capability
-from grants.validity import Validity
+from grants.validity import Validity, format_time
 
 MAX_SELECTED = 1_000
 # the items of one bulk answer; every other change waits while they are written
@@ -127,7 +127,8 @@ def answer_items(
         before = counts_by_reviewer(items)
         count = sum(counts["items"] for counts in before.values())
         now = timezone.now() if answer else None
-        numbers = items.values("pk") if count > MAX_SELECTED else list(items.values_list("pk", flat=True))
+        named = [] if count > MAX_SELECTED else list(items.order_by("pk"))
+        numbers = [item.pk for item in named] or items.values("pk")
         ReviewItem.objects.filter(pk__in=numbers).update(
             answer=answer,
             comment=comment if answer else "",
@@ -147,16 +148,35 @@ def answer_items(
         verb = answer or UNDO
         revision = append_to_journal(
             head,
-            [
-                JournalEntry(
-                    "review-answer",
-                    detail=f"{campaign}: {verb} {quantity(count, 'item', 'items')}",
-                    reason=comment,
-                )
-            ],
+            [_answer_entry(campaign, item, verb, new_until, comment) for item in named]
+            or [JournalEntry("review-answer", detail=f"{campaign}: {verb} {count:,} items", reason=comment)],
             author=author,
         )
     return AnswerOutcome(count, own, f"{_PAST_TENSES[verb]} {quantity(count, 'item', 'items')}", revision)
+
+
+def _answer_entry(
+    campaign: Campaign, item: ReviewItem, verb: str, new_until: datetime | None, comment: str
+) -> JournalEntry:
+    """Return the journal line about the answer to an item. The detail about a membership ends with the group."""
+    words = " ".join(
+        filter(
+            None,
+            [
+                verb,
+                f"to {format_time(new_until)}" if new_until else "",
+                item.target if item.is_membership else "",
+            ],
+        )
+    )
+    return JournalEntry(
+        "review-answer",
+        principal=item.principal,
+        entity=str(item.address or ""),
+        privilege=privilege_of(item.permission_id).value if item.permission_id else "",
+        detail=f"{campaign}: {words}",
+        reason=comment,
+    )
 
 
 def assign_items(

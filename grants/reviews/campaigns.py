@@ -18,6 +18,7 @@ from grants.principal_names import MAX_REASON_CHARACTERS, control_character_faul
 from grants.reviews.errors import ReviewError
 from grants.reviews.reviewers import reviewers_of_group
 from grants.reviews.scope import check_scope_names, parse_scope
+from grants.usage import first_day_of_use
 
 PREPARATION_JOB = "review-preparation"
 MAX_TITLE_CHARACTERS = 200
@@ -224,4 +225,11 @@ def _check(options: CampaignOptions) -> None:
     for name in ("reviewer_group", "escalation_group"):
         if group := getattr(options, name):
             reviewers_of_group(group, field=name)
-    check_scope_names(parse_scope(options.scope))
+    scope = parse_scope(options.scope)
+    check_scope_names(scope)
+    if scope.unused_days and options.unanswered == UnansweredRule.REVOKE and first_day_of_use() is None:
+        raise ReviewError(
+            "no use is recorded, so all access counts as unused, and items without an answer would be revoked: import "
+            "the use first, or keep these items",
+            field="unanswered",
+        )

@@ -23,11 +23,15 @@ class EvidenceLine:
 
 
 def evidence_lines(
-    item: ReviewItem, *, time_text: Callable[[datetime], str] = time_in_words
+    item: ReviewItem, *, knows_use: bool, time_text: Callable[[datetime], str] = time_in_words
 ) -> Iterator[EvidenceLine]:
-    """Yield the evidence of an item, what usually decides the answer first. time_text: writes a time; in UTC
-    by default.
+    """Yield the evidence of an item, what usually decides the answer first.
+
+    knows_use: whether any use is recorded, so that an item without a use means something.
+    time_text: writes a time; in UTC by default.
     """
+    if item.is_principal_active is False:
+        yield EvidenceLine("the user is inactive", NOTABLE)
     if item.removal:
         yield EvidenceLine(f"{item.removal.label.lower()} since the review began", NOTABLE)
     if item.is_ended and item.valid_until:
@@ -42,7 +46,7 @@ def evidence_lines(
     if item.last_used_on:
         yield EvidenceLine(f"last used {item.last_used_on.day} {item.last_used_on:%B %Y}")
     else:
-        yield EvidenceLine("no recorded use")
+        yield EvidenceLine("no recorded use" if knows_use else "use is not recorded")
     if item.peers:
         yield EvidenceLine(
             f"{item.peer_holders:,} of {item.peers:,} others in group:{item.peer_group} hold it"

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
-from django.db.models import F, Q, QuerySet
+from django.db.models import BooleanField, Case, F, OuterRef, Q, QuerySet, Subquery, When
 from django.db.models.functions import Abs
 
 from entities.vocabulary import KINDS, Privilege
@@ -94,6 +94,16 @@ def visible_items(account: User, campaign: Campaign) -> QuerySet[ReviewItem]:
     if account.can_see_all:
         return items
     return items.filter(reviewer=account) if campaign.state in STATES_FOR_REVIEWERS else items.none()
+
+
+def with_principals(items: QuerySet[ReviewItem]) -> QuerySet[ReviewItem]:
+    """Load the reviewer of each item, and whether its user is active."""
+    is_active = User.objects.filter(pk=OuterRef("principal_id")).values("is_active")
+    return items.select_related("reviewer").annotate(
+        principal_active=Case(
+            When(~Q(source=ItemSource.GROUP), then=Subquery(is_active)), output_field=BooleanField(null=True)
+        )
+    )
 
 
 def answerable_items(account: User, campaign: Campaign) -> QuerySet[ReviewItem]:

@@ -153,12 +153,11 @@ def share_to_sign_off(account: User, shares: Iterable[ReviewShare]) -> ReviewSha
 
 
 def waiting_items(account: User) -> int:
-    """Return how many items of open reviews wait for the account: its own, and those of administrators if it
-    approves.
+    """Return how many items of open reviews wait for the account: its own, and those of administrators if it is one.
+
+    Approvers may answer the latter, but are not expected to.
     """
-    is_own = (
-        Q(reviewer=account) | Q(reviewer=None) if account.can(Capability.APPROVE) else Q(reviewer=account)
-    )
+    is_own = Q(reviewer=account) | Q(reviewer=None) if account.can_administer else Q(reviewer=account)
     shares = ReviewShare.objects.filter(is_own, campaign__state=CampaignState.OPEN)
     return shares.aggregate(total=Sum(OPEN_COUNT, default=0))["total"]
 

@@ -7,6 +7,6 @@ killed.
 
 from grants.usage.recording import record_use
 from grants.usage.records import BadUsage, import_records, import_usage
-from grants.usage.storage import delete_old_usage
+from grants.usage.storage import delete_old_usage, first_day_of_use
 
-__all__ = ["BadUsage", "delete_old_usage", "import_records", "import_usage", "record_use"]
+__all__ = ["BadUsage", "delete_old_usage", "first_day_of_use", "import_records", "import_usage", "record_use"]

@@ -1,5 +1,5 @@
 """Write counts of use into the table, with one statement for each ROWS_PER_STATEMENT rows, and delete old
-ones.
+ones; and the first day of which the table has one.
 """
 
 import json
@@ -50,6 +50,14 @@ def store_usage(records: Iterable[UsageRecord], unknown: Callable[[UsageRecord, 
     unknown: called with each record of an unknown user or entity, and with the name that is unknown.
     """
     return _write(records, _LARGER.format(_TABLE), unknown)
+
+
+def first_day_of_use() -> date | None:
+    """Return the first day of which a use is recorded; None without records: then nothing is known to be unused.
+
+    Runs one query.
+    """
+    return UsageDay.objects.order_by("day").values_list("day", flat=True).first()
 
 
 def delete_old_usage() -> int:

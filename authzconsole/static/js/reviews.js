@@ -29,6 +29,18 @@
     button.click();
   };
 
+  const toggleHelp = () => {
+    const help = document.getElementById("review-help");
+    help.open = !help.open;
+    if (help.open) help.scrollIntoView({ block: "nearest" });
+  };
+  // a bulk answer shows a page with its counts first
+  document.addEventListener("htmx:beforeRequest", (event) => {
+    if (!bar()?.contains(event.target) || !form().querySelector("input[name=select]").checked) return;
+    event.preventDefault();
+    form().requestSubmit(event.target);
+  });
+
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     if (event.target.closest("input:not([type=checkbox]), textarea, select, dialog") !== null) return;
@@ -40,22 +52,24 @@
     else if (event.key === "x" && boxOf(rows()[current]))
       boxOf(rows()[current]).checked = !boxOf(rows()[current]).checked;
     else if (event.key === "A") bar().querySelector("input[name=select]").click();
-    else if (event.key === "?")
-      document.getElementById("review-help").open = !document.getElementById("review-help").open;
+    else if (event.key === "?") toggleHelp();
     else if (button !== null) answer(button);
     else return;
     event.preventDefault();
   });
 
   // notices float above the bar, and focused rows scroll above it
-  if (bar() !== null)
-    new ResizeObserver(() =>
-      document.documentElement.style.setProperty("--bottom-bar", `${bar().offsetHeight}px`),
-    ).observe(bar());
-
-  const stored = sessionStorage.getItem(place);
-  if (stored !== null && form() !== null) {
+  const barSize = new ResizeObserver(() =>
+    document.documentElement.style.setProperty("--bottom-bar", `${bar()?.offsetHeight ?? 0}px`),
+  );
+  const show = () => {
+    barSize.disconnect();
+    if (bar() !== null) barSize.observe(bar());
+    const stored = sessionStorage.getItem(place);
+    if (stored === null || form() === null) return;
     sessionStorage.removeItem(place);
     moveTo(Number(stored));
-  }
+  };
+  document.addEventListener("htmx:afterSettle", (event) => event.target.id === "review-work" && show());
+  show();
 })();

@@ -268,6 +268,7 @@ class SuggestionList:
 SUGGESTION_LISTS = {
     "search-suggestions": SuggestionList("q", opens=True),
     "entity-suggestions": SuggestionList("entity"),
+    "review-namespace-suggestions": SuggestionList("namespace", "namespace"),
     "ask-artifact-suggestions": SuggestionList("artifact", "artifact"),
     "ask-dataset_type-suggestions": SuggestionList("dataset_type", "dataset_type"),
     "ask-owner-suggestions": SuggestionList("owner", "kerberosprincipal"),

@@ -3,7 +3,7 @@ sign off, finish and cancel.
 """
 
 from collections.abc import Mapping
-from datetime import timedelta
+from datetime import date, timedelta
 
 from django.conf import settings
 from django.contrib import messages
@@ -24,11 +24,11 @@ from authzconsole.web.forms import (
     FlagField,
     ForAdministrators,
     FormPage,
-    NameInput,
     NumberField,
     PrincipalField,
     Radios,
     StrictChoiceField,
+    SuggestionInput,
     TextField,
     TextsField,
     TimeField,
@@ -69,7 +69,7 @@ from grants.reviews.errors import ReviewError
 from grants.reviews.evidence_lines import evidence_lines
 from grants.reviews.finishing import figures, reason_without_plan, request_finish, sign_off_share, summary
 from grants.reviews.removals import load_current_removal, with_current_removal
-from grants.reviews.scope import parse_scope
+from grants.reviews.scope import ReviewScope, parse_scope
 from grants.reviews.selection import (
     OPEN,
     REMOVED,
@@ -78,13 +78,17 @@ from grants.reviews.selection import (
     parse_filter,
     visible_campaigns,
     visible_items,
+    with_principals,
 )
 from grants.reviews.shares import largest_open_shares, share_to_sign_off, visible_totals, waiting_items
 from grants.roles.capabilities import Capability
+from grants.usage import first_day_of_use
 
 COLUMNS = ("Review", "State", "Answered", "Deadline", "Started")
 REVIEWS_PER_PAGE = 25
 ITEMS_PER_PAGE = 50
+# items that the page that confirms an answer names
+MAX_NAMED = 20
 MAX_COUNTED = 99
 # a large review has thousands; the list of reviewers shows all of them
 SHOWN_REVIEWERS = 10
@@ -205,18 +209,19 @@ def render_review(
     Runs a fixed number of queries for reviewers, and for accounts that see everything.
     """
     filter_ = item_filter(request, campaign)
-    items = matching_items(visible_items(request.user, campaign), filter_).select_related("reviewer")
+    items = with_principals(matching_items(visible_items(request.user, campaign), filter_))
+    used_since = first_day_of_use()
     page = keyset_page(request, items, "place", max_rows=ITEMS_PER_PAGE)
     load_current_removal(page.rows, campaign)
     totals = visible_totals(request.user, [campaign])[campaign.pk]
-    details = _details(campaign) if request.user.can_see_all else {}
+    details = _details(campaign, used_since) if request.user.can_see_all else {}
     share = share_to_sign_off(
         request.user, campaign.shares.filter(Q(reviewer=request.user) | Q(reviewer=None))
     )
     context = {
         "review": campaign,
         "page": page,
-        "rows": [item_row(item) for item in page.rows],
+        "rows": [item_row(item, knows_use=used_since is not None) for item in page.rows],
         "form": form,
         "totals": totals,
         "filter": filter_,
@@ -274,30 +279,49 @@ def filter_fields(filter_: ItemFilter) -> list[tuple[str, str]]:
     ]
 
 
-def _details(campaign: Campaign) -> dict:
+def _details(campaign: Campaign, used_since: date | None) -> dict:
     """Return what only accounts that see everything see. Runs three queries."""
-    plans = list(Plan.objects.filter(review_link__campaign=campaign).order_by("pk"))
+    plans, scope = (
+        list(Plan.objects.filter(review_link__campaign=campaign).order_by("pk")),
+        parse_scope(campaign.scope),
+    )
     return {
         "shares": largest_open_shares(campaign)[:SHOWN_REVIEWERS],
         "reviewer_count": campaign.shares.filter(item_count__gt=0).count(),
         "plans": plans,
         "is_to_apply": any(plan.is_proposed for plan in plans),
-        "scope": str(parse_scope(campaign.scope)),
+        "scope": str(scope),
+        "use_warning": _use_warning(scope, used_since),
         "summary": summary(campaign) if campaign.figures else "",
         "reason_without_plan": reason_without_plan(campaign),
         "public_key": public_key() if campaign.path and not read_only_reason() else "",
     }
 
 
+def _use_warning(scope: ReviewScope, used_since: date | None) -> str:
+    """Return what a scope of unused access cannot know; empty if use is recorded for long enough."""
+    if not scope.unused_days or (
+        used_since and (timezone.now().date() - used_since).days >= scope.unused_days
+    ):
+        return ""
+    return f"{use_hint(used_since)} Items may be in use although none is recorded."
+
+
+def use_hint(used_since: date | None) -> str:
+    if used_since is None:
+        return "No use was recorded or imported yet, so every grant counts as unused."
+    return f"Use is recorded since {used_since.day} {used_since:%B %Y}; earlier use is unknown."
+
+
 def _can_answer(request: HttpRequest, total: int) -> bool:
     return request.user.can(Capability.APPROVE) or (not request.user.can_see_all and total > 0)
 
 
-def item_row(item: ReviewItem) -> dict:
+def item_row(item: ReviewItem, *, knows_use: bool) -> dict:
     return {
         "item": item,
         "privilege": privilege_of(item.permission_id).value if item.permission_id else "",
-        "evidence": list(evidence_lines(item, time_text=exact_time)),
+        "evidence": list(evidence_lines(item, knows_use=knows_use, time_text=exact_time)),
     }
 
 
@@ -346,7 +370,9 @@ class NewReviewForm(ConsoleForm):
     )
     description = TextField(label=optional("Instructions for reviewers"), max_characters=2000)
     source = TextsField(label="Types", choices=ItemSource.choices)
-    namespace = TextField(label=optional("Namespace"), placeholder="sales", widget=NameInput())
+    namespace = TextField(
+        label=optional("Namespace"), placeholder="sales", widget=SuggestionInput("search", "Namespaces")
+    )
     kind = StrictChoiceField(
         label="Kind", choices=lambda: [("", "All kinds"), *((name, name) for name in KINDS)]
     )
@@ -380,13 +406,11 @@ class NewReviewForm(ConsoleForm):
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
         self.fields["deadline"].help_text = zone_hint()
-        delegation = (
-            " If no other person holds ADMIN on an entity, a holder of ADMIN on its application, its namespace "
-            "or the instance reviews."
-        )
+        self.fields["unused_days"].help_text = use_hint(first_day_of_use())
+        delegation = " Without another ADMIN holder of an entity, those of its application, namespace or instance review."
         self.fields["reviewer_rule"].help_text = (
-            "Reviewers do not review their own access. Items without a reviewer go to the escalation group, or to "
-            f"administrators.{delegation if settings.DELEGATION else ''}"
+            "Nobody reviews their own access. Items without a reviewer go to the escalation group, or to administrators."
+            f"{delegation if settings.DELEGATION else ''}"
         )
 
     def options(self) -> CampaignOptions:
@@ -630,6 +654,9 @@ class AnswerReview(FormPage):
             "verb": verb,
             "title": VERBS[verb],
             "fields": form.selection_fields(),
+            "items": []
+            if form.is_bulk
+            else list(selection.of(visible_items(self.request.user, campaign))[:MAX_NAMED]),
             "sources": [(ItemSource(source).label, count) for source, count in preview.by_source.items()],
             "back": self._back(form),
             "can_assign": can_assign,

@@ -19,7 +19,7 @@ def test_a_review_is_answered_with_the_keyboard_and_its_evidence_verified(
     ada = page_of("ada")
     ada.goto("/reviews/new")
     ada.get_by_label("Title").fill("Quarterly review of sales")
-    ada.get_by_label("Namespace").fill("sales")
+    ada.get_by_role("combobox", name="Namespace").fill("sales")
     ada.get_by_role("button", name="Start review").click()
     ada.get_by_text("The items are not prepared yet").wait_for()
     review = Campaign.objects.get()

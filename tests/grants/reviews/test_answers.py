@@ -56,7 +56,9 @@ def test_a_reviewer_answers_changes_and_undoes_an_item(campaign):
         "moved on",
         "ned",
     ) and item.answered_at is not None
-    assert lines_after(before) == [("review-answer", "", "", "", f"{campaign}: revoke 1 item")]
+    assert lines_after(before) == [
+        ("review-answer", "user:dee", "dataset:sales.orders", "READ", f"{campaign}: revoke")
+    ]
     answer(campaign, [item], "keep", by="ned")
     assert totals(campaign)[1] == 1
     answer(campaign, [item], "", by="ned")
@@ -65,7 +67,23 @@ def test_a_reviewer_answers_changes_and_undoes_an_item(campaign):
     check_shares(campaign)
 
 
-def test_a_bulk_answer_is_previewed_and_leaves_one_line(campaign):
+def test_the_line_about_a_membership_names_the_group(campaign):
+    before = current_revision()
+    item = campaign.items.filter(source="membership").first()
+    answer(campaign, [item], "keep")
+    assert lines_after(before) == [
+        ("review-answer", item.principal, "", "", f"{campaign}: keep {item.target}")
+    ]
+
+
+def test_more_items_than_can_be_selected_leave_one_line(campaign, monkeypatch):
+    monkeypatch.setattr("grants.reviews.answers.MAX_SELECTED", 1)
+    before = current_revision()
+    outcome = answer(campaign, ItemSelection(filter=ItemFilter()), "keep")
+    assert lines_after(before) == [("review-answer", "", "", "", f"{campaign}: keep {outcome.count} items")]
+
+
+def test_a_bulk_answer_is_previewed_and_leaves_a_line_for_each_item(campaign):
     selection = ItemSelection(filter=ItemFilter(answer="open", kind="dataset"))
     preview = preview_answer(account=account("ned"), campaign=campaign, selection=selection)
     before = current_revision()
@@ -79,7 +97,7 @@ def test_a_bulk_answer_is_previewed_and_leaves_one_line(campaign):
     assert (preview.answered, preview.own, preview.strands) == (0, 0, 0) and sum(
         preview.by_source.values()
     ) == preview.count
-    assert len(lines_after(before)) == 1
+    assert len(lines_after(before)) == outcome.count
     check_shares(campaign)
 
 

@@ -79,7 +79,9 @@ def test_access_that_ended_is_marked_and_can_be_removed():
     }
     for item in items:
         assert item.admins_left is None
-        assert [line.text.split()[0] for line in evidence_lines(item) if "end" in line.text] == ["ended"]
+        assert [
+            line.text.split()[0] for line in evidence_lines(item, knows_use=True) if "end" in line.text
+        ] == ["ended"]
     answer(campaign, items, "revoke")
     (plan,) = finish(campaign)
     apply_plan(plan)

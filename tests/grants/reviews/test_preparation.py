@@ -253,3 +253,13 @@ def test_inactive_members_cannot_review(cast):
     with pytest.raises(ReviewError, match="no active members"):
         open_campaign(reviewer_rule="group", reviewer_group="operators")
     assert account("grp").is_active is False
+
+
+def test_a_review_of_unused_access_does_not_revoke_open_items_while_no_use_is_recorded(cast):
+    scope = {"unused_days": 90}
+    with pytest.raises(ReviewError, match="no use is recorded"):
+        open_campaign(scope=scope, unanswered="revoke")
+    assert open_campaign(scope=scope, unanswered="list").pk
+    orders = Entity.objects.get(key="sales.orders")
+    UsageDay.objects.create(user=cast["dee"], entity=orders, day=timezone.now().date(), count=3)
+    assert open_campaign(scope=scope, unanswered="revoke").pk

@@ -51,5 +51,5 @@ def test_the_cost_of_a_report_does_not_grow_with_its_items(cast, django_assert_n
     for scope in ({"user": "dee"}, {"sources": ["user", "group"]}):
         review = open_campaign(scope=scope)
         review.figures, summary = figures(review), campaign_summary(review)
-        with django_assert_num_queries(5):
+        with django_assert_num_queries(6):
             write_report(io.StringIO(), review, summary, csv_name=CSV_NAME, gone_name=GONE_NAME)

@@ -1,17 +1,22 @@
 """The pages of reviews: starting and preparing one, answering items alone and in bulk, and finishing it."""
 
+from datetime import timedelta
+
 import pytest
+from django.utils import timezone
 
 from entities.address import parse_address
+from entities.models import Entity
 from grants.evidence.signing import public_key
 from grants.journal import Author
 from grants.models import Job, JobState, JournalLine, Plan
-from grants.models.reviews import Campaign, ReviewItem
+from grants.models.reviews import Campaign, ReviewItem, UsageDay
 from grants.reviews.answers import ItemSelection, answer_items
 from grants.reviews.selection import ItemFilter
 from grants.reviews.sweep import sweep_campaigns
 from tests.grants.reviews.support import item_of, open_campaign
-from tests.support.authors import COMMAND
+from tests.support.authors import COMMAND, account
+from tests.support.cast import create_role_accounts
 from tests.support.changes import change_grants
 from tests.support.jobs import execute_finish, execute_preparation
 from tests.support.pages import page_html, text_of
@@ -67,7 +72,7 @@ def test_an_administrator_starts_a_review_and_its_owner_answers_it(browse, cast)
 
 
 def test_the_form_says_who_reviews_with_delegation(browse, cast, settings):
-    hint = "a holder of ADMIN on its application, its namespace or the instance reviews"
+    hint = "those of its application, namespace or instance review"
     assert hint not in text_of(browse("ada").get("/reviews/new"))
     settings.DELEGATION = True
     assert hint in text_of(browse("ada").get("/reviews/new"))
@@ -334,7 +339,7 @@ def test_pages_of_items_have_the_same_cost_and_reach_every_item(
     monkeypatch.setattr("authzconsole.web.reviews.review_pages.ITEMS_PER_PAGE", 4)
     ada, url, seen = browse("ada"), f"/reviews/{review.pk}/?answer=all", []
     while url:
-        with django_assert_num_queries(10):
+        with django_assert_num_queries(11):
             response = ada.get(url)
         seen += [row["item"].pk for row in response.context["rows"]]
         last, url = response, response.context["page"].next_url
@@ -449,3 +454,42 @@ def test_a_scope_with_characters_that_cannot_be_stored_is_refused(browse):
     ada, form = browse("ada"), FORM | {"namespace": "", "reviewer_rule": "group"}
     for name in ("namespace", "user", "group", "reviewer_group", "escalation_group"):
         assert ada.post("/reviews/new", form | {name: "x\0y"}).status_code == 400
+
+
+def test_without_recorded_use_no_access_is_called_unused(browse, cast):
+    assert "No use was recorded or imported yet" in text_of(browse("ada").get("/reviews/new"))
+    review = open_campaign(scope={"unused_days": 90})
+    url = f"/reviews/{review.pk}/"
+    text = text_of(browse("ada").get(url))
+    assert "Items may be in use although none is recorded." in text and "use is not recorded" in text
+    orders, today = Entity.objects.get(key="sales.orders"), timezone.now().date()
+    UsageDay.objects.create(user=cast["ned"], entity=orders, day=today - timedelta(days=100), count=3)
+    text = text_of(browse("ada").get(url))
+    assert "Items may be in use" not in text and "no recorded use" in text
+
+
+def test_an_inactive_user_is_named_on_the_page_and_in_the_files(browse):
+    review = open_campaign(scope={"user": "ina"})
+    assert "the user is inactive" in text_of(browse("ada").get(f"/reviews/{review.pk}/"))
+    lines = (
+        b"".join(browse("ada").get(f"/reviews/{review.pk}/items.csv").streaming_content).decode().splitlines()
+    )
+    assert [line.rpartition(",")[2] for line in lines] == ["active", "false"]
+
+
+def test_the_badge_of_an_approver_counts_only_its_own_items(browse, review, cast):
+    create_role_accounts()
+    client = browse()
+    client.force_login(account("app"))
+    assert review.items.filter(reviewer=None).exists() and client.get("/reviews/count").status_code == 204
+
+
+def test_the_page_that_confirms_an_answer_names_the_items(browse, review):
+    item = item_of(review, "user:dee", "dataset:sales.orders")
+    page = browse("ned").post(f"/reviews/{review.pk}/answers", {"item": item.pk, "answer": "shorten"})
+    assert "user:dee on dataset:sales.orders" in text_of(page)
+
+
+def test_the_namespace_of_a_review_is_suggested(browse, htmx):
+    page = browse("ada").get("/search?namespace=sal", headers=htmx("review-namespace-suggestions"))
+    assert 'data-value="namespace:sales"' in page_html(page) and "dataset:sales" not in page_html(page)
