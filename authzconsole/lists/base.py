@@ -153,7 +153,7 @@ def _column_type(field: serializers.Field) -> ColumnType:
 def _cell(value: object, column: Column) -> object:
     if column.type != ColumnType.TEXT:
         return value
-    return "; ".join(value) if isinstance(value, list) else "" if value is None else str(value)
+    return "; ".join(map(str, value)) if isinstance(value, list) else "" if value is None else str(value)
 
 
 class NumberedList(List):

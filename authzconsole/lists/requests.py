@@ -7,11 +7,12 @@ from django.db.models import QuerySet
 from authzconsole.common import output
 from authzconsole.common.fields import Choice, StrictSerializer
 from authzconsole.lists.base import List
-from grants.models import AccessRequest, NamespaceApprovers, RequestState
+from grants.models import AccessRequest, NamespaceApprovers, RequestEventKind, RequestState
 from grants.requests.approvers import approver_scope, listed_requests
 from grants.requests.disclosure import listed_parts
 from grants.roles.capabilities import Capability
 
+DECISIONS = (RequestEventKind.APPROVED, RequestEventKind.DENIED)
 SHOWN = ("mine", "to-decide", "all")
 END_EXAMPLE = "2026-12-05T17:00:00Z"
 
@@ -39,9 +40,13 @@ class RequestSummarySerializer(output.Output):
 
 
 class RequestLineSerializer(RequestSummarySerializer):
-    """A request in a file, with its parts."""
+    """A request in a file, with its parts and their decisions."""
 
     parts = output.Texts()
+    part_states = output.Texts(RequestState.values, help_text="In the order of the parts.")
+    decided_by = output.Texts()
+    comments = output.Texts(help_text="The comments on approvals, and the reasons of denials.")
+    plans = output.Numbers(help_text="The applied plans; for administrators and auditors.")
 
 
 class RequestFilters(StrictSerializer):
@@ -76,6 +81,10 @@ class AccessRequests(List):
         "created_at",
         "expires_at",
         "decided_at",
+        "part_states",
+        "decided_by",
+        "comments",
+        "plans",
     )
     rows_per_read = 500
 
@@ -86,15 +95,30 @@ class AccessRequests(List):
         return listed_requests(self.account, self.filters["show"], self.filters.get("state", ""))
 
     def all_rows(self) -> Iterator[AccessRequest]:
-        return self.select().prefetch_related("parts").order_by(*self.order).iterator(self.rows_per_read)
+        return (
+            self.select()
+            .prefetch_related("parts", "events")
+            .order_by(*self.order)
+            .iterator(self.rows_per_read)
+        )
 
     def objects(self) -> Iterator[dict]:
         """Yield the requests with the parts that the account may know."""
         scope = approver_scope(self.account)
         for row in self.all_rows():
             line = self.output.data_of(row)
-            parts = [part.title for part in listed_parts(row, scope)]
-            yield {name: parts if name == "parts" else line[name] for name in self.columns}
+            parts = listed_parts(row, scope)
+            plans = {part.plan_id for part in parts if part.plan_id} if self.account.can_see_all else ()
+            line |= {
+                "parts": [part.title for part in parts],
+                "part_states": [part.state for part in parts],
+                "decided_by": sorted({part.decided_by for part in parts if part.decided_by}),
+                "comments": [
+                    event.text for event in row.events.all() if event.kind in DECISIONS and event.text
+                ],
+                "plans": sorted(plans),
+            }
+            yield {name: line[name] for name in self.columns}
 
 
 class ApproversSerializer(output.Output):

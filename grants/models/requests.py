@@ -98,7 +98,12 @@ class AccessRequest(models.Model):
 
     @property
     def state_label(self) -> str:
-        return RequestState(self.current_state).label
+        """The state in words. Runs no query for prefetched parts."""
+        # a denied part of the access of a colleague stays hidden
+        is_partial = self.state == RequestState.APPROVED and any(
+            part.state == RequestState.DENIED and not part.is_hidden for part in self.parts.all()
+        )
+        return "Approved in part" if is_partial else RequestState(self.current_state).label
 
 
 class AccessRequestPart(models.Model):

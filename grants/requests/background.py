@@ -4,6 +4,7 @@ hold.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 
 from entities.address import Address
 from entities.models import Entity, State
@@ -15,6 +16,7 @@ from grants.evaluation.effective_grants import grant_tables_of_principal
 from grants.evaluation.entity_filters import EntityConditions
 from grants.evaluation.facts import gather_facts
 from grants.models import AccessRequest, AccessRequestPart, Membership, User
+from grants.plans.minimal_grants import Denial, NewGrants
 from grants.policies.decide import is_permitted
 from grants.policies.explain import NOT_REGISTERED
 from grants.policies.grammar import fold, has
@@ -25,6 +27,7 @@ from grants.validity import in_force_condition
 
 MAX_COLLEAGUES, MAX_GRANTS_COMPARED = 200, 10
 MAX_ENTITIES = 5
+MAX_NAMES_COMPARED = 2_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,8 @@ class PartBackground:
     proposals: the narrowest first. Proposals with a hidden effect are last. fault: why there are none.
     visible_effects: the proposals with an effect that the approver may see.
     state: the state of the address, or `not registered`; empty for a membership.
+    operations_later: those that the first proposal permits once the address is live, if it is not live.
+    similar: registered addresses of the same kind and namespace with a similar name, if it is not registered.
     held: the privileges of the requester on the address, each with the principal that holds the grant.
     colleagues: how many colleagues have the access of the first proposal; None if the approver may not see
     its effect.
@@ -63,6 +68,8 @@ class PartBackground:
     colleagues: ColleagueAccess | None
     nearby: tuple[Address, ...]
     nearby_count: int
+    operations_later: tuple[str, ...] = ()
+    similar: tuple[Address, ...] = ()
 
 
 def part_background(request: AccessRequest, part: AccessRequestPart, scope: ApproverScope) -> PartBackground:
@@ -95,12 +102,47 @@ def part_background(request: AccessRequest, part: AccessRequestPart, scope: Appr
         _colleagues(subject, first) if first in visible or not shown else None,
         nearby,
         nearby_count,
+        _operations_with(subject, address, first) if address and not (entity and entity.is_live) else (),
+        _similar_addresses(address)
+        if address
+        and entity is None
+        and shows_namespace
+        # the name of a namespace must not reveal others
+        and (scope.account.can_see_all or address.kind != "namespace")
+        else (),
     )
 
 
 def can_see_effect(chosen: Iterable[tuple[PartBackground, Proposal]]) -> bool:
     """Return whether the approver may see the effect of the chosen proposals together."""
     return all(proposal in background.visible_effects for background, proposal in chosen)
+
+
+def _operations_with(subject: User, address: Address, proposal: Proposal) -> tuple[str, ...]:
+    """Return the operations on an address that a proposal would permit if an entity without contents were there."""
+    generation, grants = active_generation().name, NewGrants()
+    for grant in proposal.grants:
+        grants.add(grant)
+    questions = [
+        question
+        for operation in KINDS[address.kind].operations
+        if (question := Question("user", subject.username, operation, address, generation)).policy
+        and question.policy.requirement is not None
+    ]
+    return tuple(
+        question.operation
+        for question, facts in zip(questions, gather_facts(questions), strict=True)
+        if not is_permitted(question, facts) and grants.permits(Denial(question, facts, []))
+    )
+
+
+def _similar_addresses(address: Address) -> tuple[Address, ...]:
+    """Return the most similar registered addresses of the same kind and namespace. Reads at most MAX_NAMES_COMPARED."""
+    siblings = Entity.objects.filter(kind=address.kind)
+    if address.namespace and address.kind != "namespace":
+        siblings = siblings.filter(namespace__key=address.namespace.key)
+    keys = siblings.order_by("key").values_list("key", flat=True)[:MAX_NAMES_COMPARED]
+    return tuple(Address(address.kind, key) for key in get_close_matches(address.key, keys, n=3, cutoff=0.8))
 
 
 def _held_privileges(subject: User, address: Address) -> Mapping[Privilege, str]:

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from django.contrib.auth.models import Group
@@ -37,11 +37,13 @@ class Proposal:
     more.
 
     beyond: how many other permissions it gives; None if this was not computed.
+    extends: the end of the present access, if the proposal only extends it; otherwise None.
     """
 
     grants: tuple[MissingGrant, ...] = ()
     group: str = ""
     beyond: int | None = None
+    extends: datetime | None = None
 
     @property
     def id(self) -> str:
@@ -97,7 +99,8 @@ def proposals_of(part: AccessRequestPart, subject: User, until: datetime | None 
         (denial,) = first_denials([question], subject, until)
         if denial is not None:
             with at_time(denial):
-                return _current_proposals(part, subject, generation)
+                later = _current_proposals(part, subject, generation)
+            return [replace(proposal, extends=denial) for proposal in later]
     return proposals
 
 

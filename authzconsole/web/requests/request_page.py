@@ -2,7 +2,7 @@
 forms that decide, ask back, answer and withdraw.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import ClassVar
 
@@ -15,12 +15,21 @@ from django.views.decorators.http import require_safe
 
 from authzconsole.web.effects.forms import is_effect_requested
 from authzconsole.web.effects.wording import button_numbers, effect_sentence
-from authzconsole.web.forms import ConsoleForm, FlagField, FormPage, TextField, end_of_day, last_day
+from authzconsole.web.forms import (
+    ConsoleForm,
+    FlagField,
+    FormPage,
+    FormRefused,
+    TextField,
+    end_of_day,
+    last_day,
+)
 from authzconsole.web.shared.guard import request_author
 from authzconsole.web.shared.paging import url_with
 from authzconsole.web.shared.rendering import render_page, requested_section, see_other
 from entities.address import Address
 from entities.vocabulary import quantity
+from grants.authority.stewards import stewarded_namespaces
 from grants.changes import Shown
 from grants.effects.effect import TOO_LARGE, Effect
 from grants.journal import Author
@@ -66,6 +75,13 @@ class ApprovalForm(ConsoleForm):
             for position in positions
             if position.isascii() and position.isdigit() and len(position) < 6
         }
+
+    def check_comment(self, decidable: Sequence[AccessRequestPart]) -> None:
+        """Raise FormRefused if a part is not chosen, and therefore denied, without a reason."""
+        if not self.cleaned_data["comment"].strip() and not all(map(self.has, decidable)):
+            raise FormRefused(
+                "the parts that are not selected are denied: say why in the comment, which the requester reads"
+            )
 
     def has(self, part: AccessRequestPart) -> bool:
         return self.proposals is None or part.position in self.proposals
@@ -162,10 +178,12 @@ def _decide_context(view: RequestView, choice: ApprovalForm, can_see_all: bool) 
     if effect is None:
         return context
     beyond = effect.max_gained_beyond
-    # a delegate may not see every affected entity, but knows those of the parts
-    known = {part.address for part in view.decidable}
-    shown = [(address, tally) for address, tally in effect.entities if can_see_all or address in known][
-        :MAX_EFFECT_ROWS
+    # a delegate may not see every affected entity, but knows those of the parts; a steward sees the namespace
+    known, stewarded = {part.address for part in view.decidable}, stewarded_namespaces(view.scope.account)
+    visible = [
+        address
+        for address, _ in effect.entities
+        if can_see_all or address in known or (address.namespace and address.namespace.key in stewarded)
     ]
     return context | {
         "sentence": effect_sentence(effect),
@@ -174,9 +192,17 @@ def _decide_context(view: RequestView, choice: ApprovalForm, can_see_all: bool) 
         "confirmation": f"Also give {quantity(beyond, 'permission', 'permissions')} beyond what was requested"
         if beyond
         else "",
-        "rows": [(address, _operations_of(effect, address)) for address, _ in shown],
-        "more": len(effect.entities) - len(shown) if can_see_all else 0,
+        "extensions": _extensions(chosen),
+        "end": end,
+        "rows": [(address, _operations_of(effect, address)) for address in visible[:MAX_EFFECT_ROWS]],
+        "more": max(0, len(visible) - MAX_EFFECT_ROWS),
+        "hidden": effect.entity_count - len(visible),
     }
+
+
+def _extensions(chosen: list[tuple[PartBackground, Proposal]]) -> list[tuple[str, datetime]]:
+    """Return the chosen proposals that only extend access, in words, with the time at which it would end."""
+    return [(proposal.words, proposal.extends) for _, proposal in chosen if proposal.extends]
 
 
 def _operations_of(effect: Effect, address: Address) -> str:
@@ -247,14 +273,18 @@ class RequestStep(FormPage):
     """Take a step and show the request again.
 
     service: takes the step, with the values of the form. message: of a step that was taken.
+
+    A refused step, or the effect of another choice, is shown at this URL: GET leads to the request.
     """
 
-    http_method_names = ("post",)
     service: ClassVar[Callable[..., AccessRequest]]
     message = ""
 
     def prepare(self) -> None:
         self.view = view_or_404(self.request, self.kwargs["pk"])
+
+    def get(self, request: HttpRequest, *args, **kwargs) -> HttpResponse:
+        return see_other(reverse("request", args=[self.kwargs["pk"]]))
 
     def take_step(self, author: Author, pk: int, form: ConsoleForm) -> str:
         """Take the step. Return the message of its success."""
@@ -284,6 +314,7 @@ class Approve(RequestStep):
         return super().perform(form)
 
     def take_step(self, author: Author, pk: int, form: ApprovalForm) -> str:
+        form.check_comment(self.view.decidable)
         values = form.cleaned_data
         is_known = values["effect"] != TOO_LARGE
         shown = Shown(

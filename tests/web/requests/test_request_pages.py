@@ -1,6 +1,7 @@
 """Test the pages of access requests: form, list, decision and approvers."""
 
 import re
+from datetime import timedelta
 
 import pytest
 from django.utils import timezone
@@ -9,9 +10,12 @@ from authzconsole.web.forms import end_of_day, last_day
 from entities.address import parse_address
 from grants.models import AccessRequest, NamespaceApprovers, Plan, RequestState, User, UserGrant
 from grants.requests.approvers import set_namespace_approvers
-from tests.support.authors import COMMAND
+from grants.requests.create import RequestDraft, WantedAccess, create_request
+from grants.stewards import add_steward
+from grants.validity import Validity
+from tests.support.authors import COMMAND, author_named
 from tests.support.changes import add_grant, remove_member
-from tests.support.pages import page_html, with_effect
+from tests.support.pages import page_html, text_of, with_effect
 
 pytestmark = pytest.mark.django_db
 FORM = {
@@ -56,7 +60,7 @@ def test_a_request_is_sent_approved_and_followed(browse):
     fields = approval_fields(page)
     text = re.sub(r"<[^>]+>", "", page_html(page))
     assert fields["until"] == "2126-12-04" and "Proposal: READ on" in text
-    assert "2126-12-05 00:00 UTC (last day 2126-12-04)" in text
+    assert "Until 4 December 2126" in text and "5 December" not in text
     assert browse("ada").post(f"{url}approve", fields).status_code == 303
     grant = UserGrant.objects.get(user__username="out")
     assert str(grant.privilege) == "READ" and f"{grant.valid_until:%Y-%m-%d %H:%M}" == "2126-12-05 00:00"
@@ -226,7 +230,8 @@ def test_the_access_of_a_colleague_is_requested_and_approved_in_part(browse):
     fields = approval_fields(browse("ada").get(with_effect(url)))
     others = {name: value for name, value in fields.items() if name not in ("part-1", "part-2")}
     shown = browse("ada").post(f"{url}approve", others | {"preview": "yes"})
-    assert browse("ada").post(f"{url}approve", approval_fields(shown)).status_code == 303
+    approval = approval_fields(shown) | {"comment": "not these"}
+    assert browse("ada").post(f"{url}approve", approval).status_code == 303
     assert (
         len(browse("out").get(url).context["parts"])
         == len(fields.keys() & {f"part-{n}" for n in range(1, 20)}) - 2
@@ -327,3 +332,74 @@ def test_the_plan_of_a_request_links_to_it(browse):
     url = new_request(browse("out"))
     browse("ada").post(f"{url}approve", approval_fields(browse("ada").get(with_effect(url))))
     assert f'href="{url}"' in page_html(browse("ada").get(f"/plans/{Plan.objects.get().pk}/"))
+
+
+def test_a_steward_sees_every_entity_of_the_namespace_that_an_approval_changes(browse, cast):
+    add_steward(author=COMMAND, namespace=parse_address("namespace:sales"), principal="user:grp")
+    url = new_request(browse("out"), operation="update")
+    page = browse("grp").get(with_effect(url))
+    shown = {str(address) for address, _ in page.context["decide"]["rows"]}
+    assert {"namespace:sales", "dataset:sales.orders"} <= shown and page.context["decide"]["hidden"] == 0
+
+
+def test_an_approver_reads_what_grants_on_an_unregistered_address_would_permit(browse):
+    url = new_request(browse("out"), entity="dataset:sales.order", operation="update")
+    page = browse("ada").get(with_effect(url))
+    text = text_of(page)
+    (part,) = page.context["decide"]["parts"]
+    assert {"update", "drop"} <= set(part["background"].operations_later)
+    assert "No entity is registered at this address." in text and "Similar:" in text
+    assert [str(address) for address in part["background"].similar] == ["dataset:sales.orders"]
+    url = new_request(browse("out"), entity="namespace:sale", operation="update")
+    set_namespace_approvers(author=COMMAND, namespace=parse_address("namespace:sale"), group="operators")
+    assert "Similar" in text_of(browse("ada").get(with_effect(url))) and "Similar" not in text_of(browse("grp").get(with_effect(url)))
+
+
+def test_a_renewal_says_which_access_it_extends(browse):
+    soon = timezone.now().replace(microsecond=0) + timedelta(days=2)
+    add_grant("user:out", "dataset:sales.orders", "READ", Validity(None, soon))
+    page = browse("ada").get(with_effect(new_request(browse("out"))))
+    text = text_of(page)
+    assert "Changes no permission." in text and "Extends READ on dataset:sales.orders from" in text
+    assert "to 5 December 2126" in text and "side effect" not in text
+
+
+def test_parts_are_denied_with_a_reason_and_the_state_says_so(browse):
+    draft = RequestDraft(
+        "close",
+        [
+            WantedAccess(parse_address("dataset:sales.orders"), "read"),
+            WantedAccess(parse_address("namespace:hr"), "get"),
+        ],
+    )
+    created = create_request(author=author_named("out"), draft=draft)
+    url, ada = f"/requests/{created.pk}/", browse("ada")
+    fields = approval_fields(ada.get(url, {"chosen": "yes", "part-1": "yes", "preview": "yes"}))
+    refused = ada.post(f"{url}approve", fields)
+    assert refused.status_code == 400 and "say why in the comment, which the requester reads" in page_html(
+        refused
+    )
+    assert ada.post(f"{url}approve", fields | {"comment": "not hr"}).status_code == 303
+    assert "Approved in part" in page_html(ada.get(url)) and "Approved in part" in page_html(
+        ada.get("/requests/?show=all")
+    )
+    lines = b"".join(ada.get("/api/v1/access-requests.csv").streaming_content).decode()
+    assert (
+        "approved" in lines
+        and "not hr" in lines
+        and ",ada," in lines.replace('"', "").replace("[", "").replace("]", "")
+    )
+
+
+@pytest.mark.parametrize("step", ["approve", "deny", "ask", "answer", "withdraw"])
+def test_the_url_of_a_step_leads_to_the_request(step, browse):
+    url = new_request(browse("out"))
+    answer = browse("ada").get(f"{url}{step}")
+    assert (answer.status_code, answer.headers["Location"]) == (303, url)
+
+
+def test_own_access_with_an_end_offers_to_extend_it(browse):
+    soon = timezone.now().replace(microsecond=0) + timedelta(days=2)
+    add_grant("user:out", "dataset:sales.orders", "READ", Validity(None, soon))
+    page = page_html(browse("out").get("/my-access"))
+    assert 'href="/requests/new?entity=dataset%3Asales.orders&amp;operation=READ"' in page
