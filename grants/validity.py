@@ -74,6 +74,12 @@ class Validity(NamedTuple):
             )
         return period
 
+    def within(self, period: "Validity") -> "Validity | None":
+        """Return the part of the period that lies in another one; None if there is none."""
+        start = max(filter(None, (self.valid_from, period.valid_from)), default=None)
+        end = min(filter(None, (self.valid_until, period.valid_until)), default=None)
+        return None if start and end and start >= end else Validity(start, end)
+
     @property
     def is_limited(self) -> bool:
         return self.valid_from is not None or self.valid_until is not None

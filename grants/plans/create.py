@@ -4,7 +4,7 @@ A source of plans is a function that returns the draft of a plan, made a `PlanSo
 `create` stores the plan, and `renew_plan` calls it again with the recipe of a stored plan.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from inspect import signature
@@ -29,7 +29,7 @@ from grants.models import JournalHead, Plan, PlanBreadth, PlanItem, User, permis
 from grants.plans.counts import VERB_COUNTS, revision_before
 from grants.plans.stranding import delete_restored_strandings, store_strandings
 from grants.principal_names import parse_principal, principals_by_name
-from grants.validity import VALIDITY_COLUMNS, Validity, time_in_words
+from grants.validity import VALIDITY_COLUMNS, Validity, format_time, time_in_words
 from grants.verification import PLAN_CREATE, plan_digest
 
 MAX_PLAN_ITEMS = 100_000
@@ -82,6 +82,7 @@ class PlanDraft:
     changes: the items, without repetitions. They are iterated once and never all in memory.
     base_revision: the revision that was read before the data from which the changes are computed; None if
     they are computed while the plan is stored. empty_message: the error message if there are no changes.
+    period: the grants and memberships that the plan gives are limited to it; those that end before it are left out.
     maker_ids: the accounts of other persons who decided about the changes than the author. check: raises
     PlanError if the stored plan is refused. The other fields are those of `grants.models.Plan`.
     """
@@ -95,6 +96,7 @@ class PlanDraft:
     empty_message: str = "the plan would be empty: nothing changes"
     inverse_of: Plan | None = None
     maker_ids: Collection[int] = ()
+    period: Validity = Validity()
     check: Callable[[Plan], None] = lambda plan: None
 
 
@@ -125,6 +127,20 @@ class PlanSource(Generic[P]):
             return self.draft(**self.inputs(plan))  # type: ignore[call-arg]
         names = signature(self.draft).parameters.keys() & plan.recipe.keys()
         return self.draft(**{name: plan.recipe[name] for name in names})  # type: ignore[call-arg]
+
+
+def period_of_recipe(plan: Plan) -> Validity:
+    """Return the period to which the plan is limited."""
+    return Validity.parse(*plan.recipe.get("period", ()))
+
+
+def _limited(changes: Iterable[Change], period: Validity) -> Iterator[Change]:
+    """Yield the changes, of which grants and memberships are limited to the period."""
+    for change in changes:
+        if not isinstance(change, Grant | Join):
+            yield change
+        elif (validity := change.validity.within(period)) is not None:
+            yield replace(change, validity=validity)
 
 
 def plan_source(
@@ -158,7 +174,8 @@ def store_plan(
         plan = Plan.objects.create(
             title=draft.title[:MAX_TITLE_LENGTH],
             origin=origin,
-            recipe=draft.recipe,
+            recipe=draft.recipe
+            | ({"period": list(map(format_time, draft.period))} if draft.period.is_limited else {}),
             breadth=draft.breadth,
             watches=list(draft.watches),
             base_revision=revision,
@@ -195,7 +212,8 @@ def _insert_items(plan: Plan, draft: PlanDraft) -> dict[str, int]:
     changed: set[str] = set()
     planned: set[Address] = set()
     count = 0
-    for batch in chunks(draft.changes, ITEMS_PER_BATCH):
+    changes = _limited(draft.changes, draft.period) if draft.period.is_limited else draft.changes
+    for batch in chunks(changes, ITEMS_PER_BATCH):
         if count + len(batch) > MAX_PLAN_ITEMS:
             raise PlanError(
                 f"the plan would have more than {MAX_PLAN_ITEMS:,} items, which is the limit: create it for one "

@@ -15,7 +15,7 @@ from grants.journal import Author, current_revision
 from grants.models import Plan
 from grants.models.reviews import ReviewPlan
 from grants.plans.apply import discard_plan, plan_by_id
-from grants.plans.create import PlanDraft, PlanOrigin, store_plan
+from grants.plans.create import PlanDraft, PlanOrigin, period_of_recipe, store_plan
 from grants.plans.items import changes_of_plan
 from grants.plans.sources.bulk import selection_plan, subtree_plan
 from grants.plans.sources.copy import copy_plan
@@ -25,6 +25,7 @@ from grants.plans.sources.like import like_plan
 from grants.plans.sources.off_boarding import off_boarding_plan
 from grants.plans.sources.readiness import readiness_plan
 from grants.principals.renaming import names_since
+from grants.validity import Validity
 
 # the other plans are created again from their items
 SOURCES = {
@@ -48,10 +49,10 @@ def can_renew(plan: Plan) -> bool:
     return plan.origin != PlanOrigin.POLICY_IMPACT
 
 
-def renew_plan(*, author: Author, plan_id: int) -> Plan:
+def renew_plan(*, author: Author, plan_id: int, period: Validity | None = None) -> Plan:
     """Create the plan again and return the new plan. Discard the old plan if it is still proposed.
 
-    Raise PlanError if the plan cannot be renewed or would be empty.
+    period: limit what the plan gives to it; by default, as the old plan does. Raise PlanError if the plan cannot be renewed or would be empty.
     """
     plan, revision = plan_by_id(plan_id), current_revision()
     if not can_renew(plan):
@@ -63,7 +64,9 @@ def renew_plan(*, author: Author, plan_id: int) -> Plan:
     with transaction.atomic():
         source = SOURCES.get(PlanOrigin(plan.origin))
         draft = source.draft_again(plan) if source else _draft_of_items(plan)
-        draft = replace(draft, base_revision=revision)
+        draft = replace(
+            draft, base_revision=revision, period=period_of_recipe(plan) if period is None else period
+        )
 
         def makers(renewed: Plan) -> set[int]:
             # Otherwise the person who made the plan could renew it to become a second person, or make another

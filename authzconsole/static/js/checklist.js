@@ -1,4 +1,4 @@
-// Count the checked boxes of a list, and check all or none of them.
+// Count the checked boxes of a list, and check all or none of them, or of a part of it. The box of a part shows whether all are checked.
 "use strict";
 
 (() => {
@@ -11,15 +11,32 @@
         count.textContent = total.toLocaleString("en");
     }
   };
-  document.addEventListener("change", (event) => event.target.closest("[data-checklist]") && updateCounts());
+  const updateBoxes = () => {
+    for (const box of document.querySelectorAll("[data-check-box]")) {
+      const boxes = boxesOf(box.closest("[data-check-part]")),
+        total = boxes.filter(({ checked }) => checked).length;
+      box.checked = total > 0;
+      box.indeterminate = total > 0 && total < boxes.length;
+    }
+  };
+  document.addEventListener("change", ({ target }) => {
+    if (target.closest("[data-checklist]") === null) return;
+    if (target.matches("[data-check-box]"))
+      for (const box of boxesOf(target.closest("[data-check-part]"))) box.checked = target.checked;
+    updateBoxes();
+    updateCounts();
+  });
   document.addEventListener("click", (event) => {
     const button = event.target.closest("[data-check]");
     if (button === null) return;
     const part = button.closest("[data-check-part]") ?? button.closest("[data-checklist]");
     for (const box of boxesOf(part)) box.checked = button.dataset.check === "all";
+    updateBoxes();
     updateCounts();
   });
   document.addEventListener("htmx:afterSettle", updateCounts);
-  addEventListener("pageshow", updateCounts);
-  updateCounts();
+  addEventListener("pageshow", () => {
+    updateBoxes();
+    updateCounts();
+  });
 })();

@@ -2,17 +2,18 @@
 plan.
 """
 
-from collections.abc import Iterable, Mapping
-from itertools import islice
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby, islice
 
+from django.contrib import messages
 from django.contrib.auth.models import Group
 from django.http import HttpRequest, HttpResponse
 
 from authzconsole.web.forms import (
-    ConsoleForm,
     FlagField,
     ForAdministrators,
     FormPage,
+    PeriodForm,
     PrincipalField,
     TextsField,
 )
@@ -23,7 +24,7 @@ from authzconsole.web.shared.rendering import see_other
 from entities.errors import Refusal
 from entities.text import storage_fault
 from grants.change_set import Join, Leave
-from grants.models import PlanVerb, User
+from grants.models import GroupGrant, PlanVerb, User
 from grants.plans.create import MAX_PLAN_ITEMS
 from grants.plans.sources.like import (
     AccessDifference,
@@ -33,6 +34,7 @@ from grants.plans.sources.like import (
     like_plan,
 )
 from grants.principals.principal_lists import MAX_COUNTED, groups_with_counts
+from grants.validity import in_force_condition
 
 # items with a checkbox of their own; one checkbox stands for all others
 MAX_ITEMS = 500
@@ -44,7 +46,7 @@ PARTS = {
 }
 
 
-class LikeForm(ConsoleForm):
+class LikeForm(PeriodForm):
     """Two users, and the chosen items in which they differ. remove: also those that only the target has. rest: all
     items without a checkbox of their own.
     """
@@ -60,6 +62,7 @@ class LikeForm(ConsoleForm):
         self.users: dict[str, User] = {}
 
     def clean(self) -> dict:
+        super().clean()
         for name in ("source", "target"):
             text = self.cleaned_data[name]
             if user := None if storage_fault(text) else User.objects.filter(username=text).first():
@@ -84,15 +87,14 @@ class LikeColleague(ForAdministrators, FormPage):
         context = {}
         if form.is_valid() and len(form.users) == 2:
             rows = self._rows(form)
-            context = _choices(form.users, rows, _default_keys(rows, form.cleaned_data["remove"]))
+            context = _choices(form.users, rows, set(map(difference_key, rows)))
         return self.render_to_response(self.get_context_data(form=form, **context))
 
     def perform(self, form: LikeForm) -> HttpResponse:
         if len(form.users) < 2:
             return self.render_to_response(self.get_context_data(form=form))
-        self.rows, values = self._rows(form), form.cleaned_data
-        rest = map(difference_key, self.rows[MAX_ITEMS:]) if values["rest"] else ()
-        self.chosen = {*values["item"], *rest}
+        values = form.cleaned_data
+        self._read_choice(form)
         keys = None if self.chosen.issuperset(map(difference_key, self.rows)) else frozenset(self.chosen)
         plan = like_plan.create(
             request_author(self.request),
@@ -100,10 +102,27 @@ class LikeColleague(ForAdministrators, FormPage):
             target=form.users["target"].username,
             remove=values["remove"],
             items=keys,
+            period=values["validity"],
         )
+        for text in _excluded_but_reached(self.rows, self.chosen):
+            messages.warning(self.request, text)
         return see_other(plan_url(plan))
 
+    def _read_choice(self, form: LikeForm) -> None:
+        self.rows, values = self._rows(form), form.cleaned_data
+        rest = map(difference_key, self.rows[MAX_ITEMS:]) if values["rest"] else ()
+        self.chosen = {*values["item"], *rest}
+
+    def form_invalid(self, form: LikeForm) -> HttpResponse:
+        if len(form.users) < 2:
+            return super().form_invalid(form)
+        self._read_choice(form)
+        return self._refused(form)
+
     def form_refused(self, form: LikeForm, error: Refusal) -> HttpResponse:
+        return self._refused(form)
+
+    def _refused(self, form: LikeForm) -> HttpResponse:
         choices = _choices(form.users, self.rows, self.chosen)
         return self.render_to_response(self.get_context_data(form=form, **choices), status=400)
 
@@ -122,23 +141,57 @@ class LikeColleague(ForAdministrators, FormPage):
         }
 
 
-def _default_keys(rows: Iterable[AccessDifference], removes: bool) -> set[str]:
-    """Return the items that are selected at first: the groups, or everything if the users are made alike."""
-    return {difference_key(row) for row in rows if removes or isinstance(row, Join)}
+def _namespace_of(row: AccessDifference) -> str:
+    """Return the namespace of a grant, as an address; empty outside of namespaces, and for memberships."""
+    return "" if isinstance(row, Join | Leave) else str(row.address.namespace or "")
 
 
-def _choices(users: Mapping[str, User], rows: list[AccessDifference], chosen: set[str]) -> dict:
+def _reached_namespaces(groups: Iterable[str]) -> dict[str, list[str]]:
+    """Return the namespaces in which each group has grants in force, as addresses. Runs one query."""
+    grants = GroupGrant.objects.filter(in_force_condition(), group__name__in=list(groups))
+    rows = (
+        grants.order_by("group__name", "namespace__key")
+        .values_list("group__name", "namespace__key")
+        .distinct()
+    )
+    reached: dict[str, list[str]] = {}
+    for group, namespace in rows:
+        if namespace:
+            reached.setdefault(group, []).append(f"namespace:{namespace}")
+    return reached
+
+
+def _excluded_but_reached(rows: Sequence[AccessDifference], chosen: Collection[str]) -> Iterator[str]:
+    """Yield a sentence for each group to join that gives access in a namespace of which no grant is chosen."""
+    kept = {_namespace_of(row) for row in rows if difference_key(row) in chosen}
+    excluded = {_namespace_of(row) for row in rows} - kept - {""}
+    joined = [row.group for row in rows if isinstance(row, Join) and difference_key(row) in chosen]
+    reached = _reached_namespaces(joined) if excluded and joined else {}
+    for group, namespaces in reached.items():
+        if also := sorted(excluded.intersection(namespaces)):
+            yield f"group:{group}, which this plan joins, gives access in {', '.join(also)}, of which no grant is selected."
+
+
+def _choices(users: Mapping[str, User], rows: list[AccessDifference], chosen: Collection[str]) -> dict:
     shown, rest = rows[:MAX_ITEMS], rows[MAX_ITEMS:]
     names = [row.group for row in shown if isinstance(row, Join | Leave)]
     groups = {group.name: group for group in groups_with_counts(Group.objects.filter(name__in=names))}
-    parts = [
-        {
-            "title": title,
-            "verb": verb.value,
-            "rows": [_row(row, groups, chosen) for row in shown if row.verb == verb],
-        }
-        for verb, title in PARTS.items()
-    ]
+    reached = _reached_namespaces(names)
+    parts = []
+    for verb, title in PARTS.items():
+        of_verb = sorted((row for row in shown if row.verb == verb), key=_namespace_of)
+        by_namespace = groupby(of_verb, key=_namespace_of)
+        sections = [
+            (name, [_row(row, groups, reached, chosen) for row in rows]) for name, rows in by_namespace
+        ]
+        parts.append(
+            {
+                "title": title,
+                "verb": verb.value,
+                "rows": [row for _, rows in sections for row in rows],
+                "sections": sections,
+            }
+        )
     return {
         "source": principal_link(users["source"]),
         "target": principal_link(users["target"]),
@@ -150,11 +203,13 @@ def _choices(users: Mapping[str, User], rows: list[AccessDifference], chosen: se
     }
 
 
-def _row(row: AccessDifference, groups: dict, chosen: set[str]) -> dict:
+def _row(row: AccessDifference, groups: dict, reached: dict, chosen: Collection[str]) -> dict:
     key = difference_key(row)
     context = {
         "change": row,
         "key": key,
         "is_selected": key in chosen,
     }
-    return context | ({"counts": groups.get(row.group)} if isinstance(row, Join | Leave) else {})
+    if isinstance(row, Join | Leave):
+        context |= {"counts": groups.get(row.group), "reached": reached.get(row.group, [])}
+    return context

@@ -28,6 +28,7 @@ from authzconsole.web.forms import (
     FormPage,
     NameInput,
     OptionalChoiceField,
+    PeriodForm,
     PrincipalField,
     TextField,
     optional,
@@ -47,7 +48,7 @@ from grants.errors import PlanError, StaleBase
 from grants.models import Plan, PlanState
 from grants.plans.apply import apply_plan, discard_plan, inverse_plan
 from grants.plans.counts import PrincipalEffect, PrincipalEffects, Tally, change_count, plan_counts
-from grants.plans.create import PlanOrigin
+from grants.plans.create import PlanOrigin, period_of_recipe
 from grants.plans.permission_effect import (
     computed_plan_effect,
     generation_of_plan,
@@ -88,7 +89,7 @@ ORIGIN_LABELS = {
 }
 
 
-class CopyForm(ConsoleForm):
+class CopyForm(PeriodForm):
     """A copy of the direct grants of one principal to another."""
 
     source = PrincipalField(label="From", required=True)
@@ -206,6 +207,8 @@ def render_plan(
             "ended": has_ended and not stale,
             "stale": stale,
             "can_renew": can_renew(plan),
+            "period": period_of_recipe(plan),
+            "period_form": RenewalForm() if _gives_access(plan) else None,
             "changes": change_count(counts),
             "change_phrases": list(change_phrases(plan)),
             "total_stranded": total_stranded,
@@ -217,6 +220,14 @@ def render_plan(
             "to_confirm": confirmation_context(plan, sections["permissions"]) if plan.is_proposed else None,
         },
         status=status,
+    )
+
+
+def _gives_access(plan: Plan) -> bool:
+    return (
+        can_renew(plan)
+        and plan.origin != PlanOrigin.INVERSE
+        and bool(plan.effect["grants"] + plan.effect["joins"])
     )
 
 
@@ -475,12 +486,25 @@ class UndoPlan(PlanAction):
         return see_other(plan_url(plan))
 
 
-class RenewPlan(PlanAction):
-    """Replace a stale plan. The reason that was entered for it is prefilled for the new plan."""
+class RenewalForm(PeriodForm):
+    """The period to which a new plan is limited; without one, the plan keeps that of the old plan."""
 
-    def perform(self, form: PlanForm) -> HttpResponse:
-        plan = renew_plan(author=request_author(self.request), plan_id=self.plan.pk)
-        text = "This plan was renewed from the current grants. Review it before you apply it."
+    reason = TextField()
+
+
+class RenewPlan(PlanAction):
+    """Replace a stale plan, or one that is to be limited to a period. The reason that was entered is prefilled again."""
+
+    form_class = RenewalForm
+
+    def perform(self, form: RenewalForm) -> HttpResponse:
+        period = None if form.is_period_empty else form.cleaned_data["validity"]
+        plan = renew_plan(author=request_author(self.request), plan_id=self.plan.pk, period=period)
+        text = (
+            "This plan was renewed from the current grants. Review it before you apply it."
+            if period is None
+            else "This plan gives the same access, limited to the period."
+        )
         messages.success(self.request, text)
         reason = form.cleaned_data["reason"]
         return see_other(f"{plan_url(plan)}?{urlencode({'reason': reason})}" if reason else plan_url(plan))
@@ -531,5 +555,7 @@ class CopyGrants(ForAdministrators, PlanList):
     http_method_names = ("post",)
 
     def perform(self, form: CopyForm) -> HttpResponse:
-        plan = copy_plan.create(request_author(self.request), **form.cleaned_data)
+        values = form.cleaned_data
+        names = {name: values[name] for name in ("source", "target", "within")}
+        plan = copy_plan.create(request_author(self.request), period=values["validity"], **names)
         return see_other(plan_url(plan))

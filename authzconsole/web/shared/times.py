@@ -1,5 +1,6 @@
 """Times and validity periods in the time zone of the reader, which a cookie names: read and show them."""
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
@@ -17,6 +18,7 @@ from django.utils.timezone import get_current_timezone, localtime
 
 from entities.vocabulary import Privilege, clip
 from grants.models import GroupGrant, UserGrant
+from grants.reviews.campaigns import months_later
 from grants.validity import Validity, ValidityError
 
 COOKIE = "time_zone"
@@ -96,7 +98,9 @@ def period_badge(validity: Validity) -> PeriodBadge | None:
     if validity.valid_until is None:
         return PeriodBadge("limited", f"since {_day(validity.valid_from)}", title)
     status = "soon" if validity.is_over(now + SOON) else "limited"
-    return PeriodBadge(status, f"until {_day(validity.valid_until)}", title)
+    return PeriodBadge(
+        status, f"until {_day(_last_day(validity.valid_until) or validity.valid_until)}", title
+    )
 
 
 def period_words(validity: Validity) -> str:
@@ -113,6 +117,18 @@ def exact_time(at: datetime) -> str:
     """Return a time such as `5 December 2026, 17:00 CET`. Seconds are left out if they are 0."""
     local = reader_localtime(at)
     return f"{local.day} {local:%B %Y}, {f'{local:%H:%M:%S}'.removesuffix(':00')} {abbreviation(at)}"
+
+
+def ending_words(end: datetime) -> str:
+    """Return an end such as `27 November 2026, 17:00 CET`, or only the last day if it is the end of a day."""
+    last = _last_day(end)
+    return exact_time(end) if last is None else f"{last.day} {last:%B %Y}"
+
+
+def _last_day(end: datetime) -> datetime | None:
+    """Return a time of the last day of a period that ends with a day; None if it ends within a day."""
+    local = reader_localtime(end)
+    return local - timedelta(minutes=1) if local.time() == time() else None
 
 
 def _day(at: datetime | None) -> str:
@@ -161,6 +177,24 @@ def period_of_form(fields: Mapping[str, str]) -> Validity:
     return validity
 
 
+_DATE, _DATE_AND_TIME = re.compile(r"\d{4}-\d\d-\d\d"), re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d")
+
+
+def moment_input(value: str) -> str:
+    """Return the type of an input for dates that has this value: a date picker, unless the value has a time or cannot
+    be shown by one.
+    """
+    if not value or _DATE.fullmatch(value):
+        return "date"
+    return "datetime-local" if _DATE_AND_TIME.fullmatch(value) else "text"
+
+
+def earlier_days() -> list[tuple[str, date]]:
+    """Return the suggested dates of earlier states, with their labels."""
+    today = localtime().date()
+    return [("A month ago", today - timedelta(days=30)), ("A year ago", today - timedelta(days=365))]
+
+
 def zone_hint() -> SafeString:
     """Return the hint that names the time zone of a field."""
     return format_html('In {} (<a href="{}">change</a>).', zone_name(), reverse("time-zone"))
@@ -178,6 +212,12 @@ def presets() -> Iterable[tuple[str, str, datetime]]:
         in_reader_zone(midnight + timedelta(days=7 - midnight.weekday())),
     )
     yield EXTENSION, "In 30 days", in_reader_zone(local + timedelta(days=30))
+    for key, label, months in (
+        ("3-months", "In 3 months", 3),
+        ("6-months", "In 6 months", 6),
+        ("1-year", "In 1 year", 12),
+    ):
+        yield key, label, in_reader_zone(months_later(local.replace(tzinfo=None), months))
 
 
 def reader_time(field: str, text: str, *, is_end: bool = False) -> datetime | None:

@@ -1,6 +1,6 @@
 """Create plans that copy the direct grants of one principal to another principal."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from django.db.models import Exists, OuterRef
@@ -11,19 +11,21 @@ from grants.change_set import Grant
 from grants.errors import PlanError
 from grants.models import PRINCIPAL_TYPES
 from grants.plans.create import PlanDraft, PlanOrigin, plan_source
-from grants.plans.sources.recipes import read_address
+from grants.plans.sources.recipes import read_address, read_period
 from grants.principal_names import format_principal, parse_principal, principals_by_name
 from grants.stored_changes import stored_grants
-from grants.validity import not_over_condition
+from grants.validity import Validity, not_over_condition
 
 
 @plan_source(PlanOrigin.COPY)
-def copy_plan(*, source: str, target: str, within: Address | str | None = None) -> PlanDraft:
+def copy_plan(
+    *, source: str, target: str, within: Address | str | None = None, period: Validity | Sequence[str] = ()
+) -> PlanDraft:
     """Return a plan that grants `target` the direct grants of `source` that `target` does not hold directly,
     with their periods.
 
     Expired grants are not copied, and do not count as held.
-    within: a namespace or an application, to copy only the grants on and inside it. Raise PlanError if there
+    within: a namespace or an application, to copy only the grants on and inside it. period: see PlanDraft. Raise PlanError if there
     is nothing to copy.
     """
     source, target, within = format_principal(source), format_principal(target), read_address(within)
@@ -41,6 +43,7 @@ def copy_plan(*, source: str, target: str, within: Address | str | None = None) 
         watches=[source, target],
         changes=(replace(grant, principal=target) for grant in grants_only_of(source, target, within)),
         recipe={"source": source, "target": target, "within": str(within or "")},
+        period=read_period(period),
         empty_message=f"there is nothing to copy: {target} holds every direct grant of {source}{where}",
     )
 

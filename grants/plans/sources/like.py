@@ -4,7 +4,7 @@ chosen items.
 With removals, the two users have the same groups and direct grants afterwards.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from django.db.models import Q, QuerySet
@@ -15,9 +15,10 @@ from grants.errors import PlanError
 from grants.models import User
 from grants.plans.create import PlanDraft, PlanOrigin, plan_source
 from grants.plans.sources.copy import grants_only_of
+from grants.plans.sources.recipes import read_period
 from grants.querysets import memberships
 from grants.stored_changes import stored_memberships
-from grants.validity import not_over_condition
+from grants.validity import Validity, not_over_condition
 
 AccessDifference = Join | Leave | Grant | Revoke
 
@@ -65,12 +66,17 @@ def differences(source: User, target: User) -> Iterator[AccessDifference]:
 
 @plan_source(PlanOrigin.LIKE)
 def like_plan(
-    *, source: str, target: str, remove: bool = False, items: Collection[str] | None = None
+    *,
+    source: str,
+    target: str,
+    remove: bool = False,
+    items: Collection[str] | None = None,
+    period: Validity | Sequence[str] = (),
 ) -> PlanDraft:
     """Return a plan that gives the user `target` what the user `source` has.
 
     remove: also remove what only the target has. items: the `difference_key` of the differences to make; None
-    for all. Runs six queries. Raise PlanError if a user does not exist, or if nothing would change.
+    for all. period: see PlanDraft. Runs six queries. Raise PlanError if a user does not exist, or if nothing would change.
     """
     users = {name: User.objects.filter(username=name).first() for name in (source, target)}
     if missing := next((name for name, user in users.items() if user is None), None):
@@ -90,6 +96,7 @@ def like_plan(
             "remove": remove,
             "items": None if items is None else sorted(items),
         },
+        period=read_period(period),
         empty_message=f"nothing is selected, or user:{target} has all groups and direct grants of user:{source} already",
     )
 

@@ -76,7 +76,7 @@ def test_grants_on_planned_and_deleted_addresses_are_revoked_and_planned_ones_ar
 
 
 def test_entities_without_an_administrator_must_be_confirmed():
-    with pytest.raises(PlanError, match=r"and 4 more would have no active administrator"):
+    with pytest.raises(PlanError, match=r"and 4 more would have no active ADMIN holder"):
         off_board()
     assert not Plan.objects.exists()
     plan = off_board(accept_no_administrator=True)

@@ -1,10 +1,13 @@
 """Test the page that gives a user the access of a colleague."""
 
+from datetime import timedelta
+
 import pytest
+from django.utils import timezone
 
 from grants.models import Plan, User
 from tests.support.cast import SALES
-from tests.support.changes import add_member
+from tests.support.changes import add_grant, add_member, renew_plan
 from tests.support.pages import page_html, shown_effect_of_plan
 
 pytestmark = pytest.mark.django_db
@@ -16,14 +19,16 @@ def ned_is_an_operator(cast):
     add_member("ned", "operators")
 
 
-def test_groups_are_selected_at_first_and_grants_are_not(browse):
+def test_everything_is_selected_at_first_by_namespace(browse):
     response = browse("ada").get(URL)
     parts = {part["verb"]: part["rows"] for part in response.context["parts"]}
     assert [row["is_selected"] for row in parts["join"]] == [True]
-    assert {row["is_selected"] for row in parts["grant"]} == {False} and len(parts["grant"]) == len(SALES)
-    assert "2 grants" in " ".join(page_html(response).split()).replace('<span class="number">', "").replace(
-        "</span>", ""
-    )
+    assert {row["is_selected"] for row in parts["grant"]} == {True} and len(parts["grant"]) == len(SALES)
+    (grants,) = (part["sections"] for part in response.context["parts"] if part["verb"] == "grant")
+    assert [name for name, _ in grants] == ["namespace:sales"]
+    assert "2 grants in namespace:sales" in " ".join(page_html(response).split()).replace(
+        '<span class="number">', ""
+    ).replace("</span>", "")
 
 
 def test_the_chosen_items_become_one_plan(browse):
@@ -78,3 +83,31 @@ def test_a_new_user_gets_the_access_of_a_colleague_in_the_next_step(browse):
     response = ada.post("/people/add", {"type": "user", "name": "new", "like": "user:ned"})
     assert (response.status_code, response["Location"]) == (303, "/people/like?source=ned&target=new")
     assert ada.get(response["Location"]).status_code == 200
+
+
+def test_access_like_a_colleague_ends_with_the_period_of_the_plan(browse):
+    end = timezone.localtime().replace(tzinfo=None, second=0, microsecond=0) + timedelta(days=90)
+    form = {
+        "source": "ned",
+        "target": "dee",
+        "item": ["join group:operators", "grant ADMIN dataset:sales.orders"],
+    }
+    browse("ada").post("/people/like", form | {"valid_until": end.isoformat()})
+    plan = Plan.objects.get()
+    assert {item.valid_until.replace(tzinfo=None) for item in plan.items.all()} == {end}
+    refused = browse("ada").post("/people/like", form | {"valid_until": "2001-01-01T00:00"})
+    assert refused.status_code == 400 and refused.context["selected"] == 2
+    renewed = renew_plan(plan)
+    assert {item.valid_until.replace(tzinfo=None) for item in renewed.items.all()} == {end}
+
+
+def test_a_group_that_reaches_a_namespace_without_a_selected_grant_is_named(browse):
+    add_grant("user:ned", "dataset:hr.salaries", "READ")
+    add_grant("group:operators", "dataset:hr.salaries", "READ")
+    form = {
+        "source": "ned",
+        "target": "dee",
+        "item": ["join group:operators", "grant ADMIN dataset:sales.orders"],
+    }
+    page = browse("ada").post("/people/like", form, follow=True)
+    assert "group:operators, which this plan joins, gives access in namespace:hr" in page_html(page)

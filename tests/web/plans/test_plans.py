@@ -1,8 +1,11 @@
 """The pages of plans and of the deletion forecast: access, contents and query counts."""
 
+from datetime import timedelta
+
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 
 from entities.address import parse_address
 from entities.services import ensure_entities
@@ -265,3 +268,18 @@ def query_count(client, url) -> int:
     with CaptureQueriesContext(connection) as captured:
         assert client.get(url).status_code == 200
     return len(captured)
+
+
+def test_a_proposed_plan_and_a_copy_are_limited_to_a_period(browse):
+    end = timezone.localtime().replace(tzinfo=None, second=0, microsecond=0) + timedelta(days=40)
+    plan = create_plan_from_changes(grant=[("user:out", "dataset:sales.orders", "READ")])
+    ada = browse("ada")
+    assert "Limit the access to a period" in page_html(ada.get(f"/plans/{plan.pk}/"))
+    limited = ada.post(f"/plans/{plan.pk}/renew", {"valid_until": end.isoformat()}, follow=True)
+    assert "limited to the period" in page_html(limited) and "Limited: until" in page_html(limited)
+    ada.post("/plans/copy", {"source": "user:dee", "target": "user:out", "until_preset": "3-months"})
+    first, copied = Plan.objects.order_by("-pk")[1], Plan.objects.latest("pk")
+    assert [item.valid_until.replace(tzinfo=None) for item in first.items.all()] == [end]
+    assert all(80 < (item.valid_until - timezone.now()).days < 95 for item in copied.items.all())
+    plan.refresh_from_db()
+    assert plan.state == "discarded"
