@@ -103,14 +103,14 @@ def _stranded_items(run: AnalysisRun | None) -> Iterator[AttentionItem]:
         yield AttentionItem(
             "error",
             f"{quantity(without_admin, 'live entity', 'live entities')} without an ADMIN holder",
-            _url(run, "admins"),
+            rows_url(run, admins="0"),
             run,
         )
     if with_one_admin := summary.get("entities_one_user_administers", 0):
         yield AttentionItem(
             "warning",
             f"{quantity(with_one_admin, 'live entity', 'live entities')} with only one ADMIN holder",
-            _url(run, "-admins"),
+            rows_url(run, admins="1"),
             run,
         )
 

@@ -56,7 +56,7 @@ def readiness_section(request: HttpRequest, entity: Entity, generation: Generati
         "analysis": AnalysisName.DELETE_READINESS,
         "latest": latest,
         "can_start": request.user.can(Capability.RUN_ANALYSES),
-        "nearest": None if user or latest is None else _closest_user_now(entity, latest, generation),
+        "nearest": _closest_user_now(entity, latest, generation) if latest else None,
     }
 
 

@@ -4,6 +4,7 @@ What a table shows follows from its columns and from the registry of analyses. `
 its cells.
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from django.http import Http404, HttpRequest, HttpResponse, QueryDict, StreamingHttpResponse
@@ -17,6 +18,7 @@ from analytics.results.compare import CHANGES
 from analytics.results.export import DOWNLOAD_FORMATS, export_chunks
 from analytics.results.query import ResultFilter
 from analytics.results.read import ResultPage, result_stream
+from analytics.runs.selectors import changes_since
 from analytics.tables import Column, ColumnType, Table
 from authzconsole.web.forms import ConsoleForm, OptionalChoiceField, TextField
 from authzconsole.web.reports.cell_links import cell_urls
@@ -32,9 +34,15 @@ from authzconsole.web.reports.results import (
 from authzconsole.web.shared.guard import capability_required
 from authzconsole.web.shared.paging import numbered_page, page_number, url_with
 from authzconsole.web.shared.rendering import render_page, requested_section, see_other
+from entities.address import address_or_none
 from entities.models import State
+from entities.selectors import entities_at
 from entities.vocabulary import KINDS, Privilege
+from grants.administrators import too_few_administrators
+from grants.change_set import Revoke
+from grants.changes import existing_grants
 from grants.models import JobState
+from grants.principal_names import principals_by_name
 from grants.roles.capabilities import Capability
 
 ROWS_PER_PAGE = 50
@@ -53,6 +61,7 @@ CHOICES = {
     "change": [(change, change) for change in CHANGES],
     "privilege": [(str(privilege), str(privilege)) for privilege in Privilege],
     "state": [(str(state), str(state)) for state in (State.PLANNED, State.DELETED)],
+    "admins": [("0", "no ADMIN holder"), ("1", "one ADMIN holder")],
     "ready": [("", "Any status"), ("yes", "Ready"), ("no", "Not ready")],
 }
 # a table of changes has two columns for each value
@@ -155,6 +164,7 @@ def _table_section(request: HttpRequest, run: AnalysisRun, table: Table) -> dict
             where=table_filter(run, table, form),
             descending=order.startswith("-"),
         )
+    fixed = _fixed_rows(run, table, result.rows)
     # a previous value is part of the cell of the current value
     columns = [column for column in table.columns if not column.name.endswith(BEFORE)]
     fields = list(form)
@@ -166,8 +176,8 @@ def _table_section(request: HttpRequest, run: AnalysisRun, table: Table) -> dict
             request, result.rows, number=number, total=result.total_rows, max_rows=ROWS_PER_PAGE
         ),
         "rows": [
-            {**row, "cells": [cell_of(column, row, urls) for column in columns]}
-            for row, urls in ((row, cell_urls(run, table, row)) for row in result.rows)
+            {**row, "cells": [cell_of(column, row, urls) for column in columns], "is_fixed": number in fixed}
+            for number, (row, urls) in enumerate((row, cell_urls(run, table, row)) for row in result.rows)
         ],
         "total": result.total_rows,
         "sort": order if order == sort else "",
@@ -184,6 +194,47 @@ def _table_section(request: HttpRequest, run: AnalysisRun, table: Table) -> dict
         and request.user.can_administer,
         "is_readiness": is_readiness,
     }
+
+
+def _fixed_rows(run: AnalysisRun, table: Table, rows: Sequence[dict]) -> set[int]:
+    """Return the places of the rows whose problem does not exist any more. Runs a fixed number of queries, or none."""
+    find = FIXED_ROWS.get(run.type) if table.name == "rows" else None
+    return find(rows) if find and rows and changes_since(run) else set()
+
+
+def _stranded_before(rows: Sequence[dict]) -> set[int]:
+    addresses = [address_or_none(row["entity"]) for row in rows]
+    entities = entities_at(filter(None, addresses))
+    live = {address: entity.pk for address, entity in entities.items() if entity.is_live}
+    too_few = too_few_administrators(live.values())
+    return {
+        number for number, address in enumerate(addresses) if address and live.get(address) not in too_few
+    }
+
+
+def _ghosts_before(rows: Sequence[dict]) -> set[int]:
+    grants = {
+        number: Revoke(row["principal"], address, Privilege(row["privilege"]))
+        for number, row in enumerate(rows)
+        # the kind may not exist any more
+        if (address := address_or_none(row["entity"]))
+    }
+    principals = principals_by_name({grant.principal for grant in grants.values()})
+    entities = entities_at(grant.address for grant in grants.values())
+    known = [grant for grant in grants.values() if grant.principal in principals]
+    found = existing_grants(known, principals, entities)
+    return {
+        number
+        for number, grant in grants.items()
+        if grant.key not in found or entities[grant.address].is_live
+    }
+
+
+# by analysis: the function that returns the places of the rows whose problem was solved since
+FIXED_ROWS: dict[str, Callable[[Sequence[dict]], set[int]]] = {
+    AnalysisName.STRANDED: _stranded_before,
+    AnalysisName.GHOST_GRANTS: _ghosts_before,
+}
 
 
 @cached_by_report(32)
@@ -248,13 +299,14 @@ def table_form(table: Table, parameters: QueryDict) -> ConsoleForm:
 
 def table_filter(run: AnalysisRun, table: Table, form: ConsoleForm) -> ResultFilter:
     """Return the conditions of the filters. A text in quotes is a complete value, any other one a part of it."""
-    equal: dict[str, str | bool] = {}
+    equal: dict[str, str | int | bool] = {}
+    numbers = {column.name for column in table.columns if column.type == ColumnType.LONG}
     containing: dict[str, str] = {}
     for name, text in form.cleaned_data.items():
         if not text:
             continue
         if isinstance(form.fields[name], OptionalChoiceField):
-            equal[name] = FLAGS.get(text, text)
+            equal[name] = int(text) if name in numbers else FLAGS.get(text, text)
         elif len(text) > 2 and text[0] == text[-1] == '"':
             equal[name] = text[1:-1]
         else:

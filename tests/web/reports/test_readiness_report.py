@@ -171,6 +171,8 @@ def test_an_outdated_report_shows_the_changes_since_then_and_the_current_readine
     post_as_shown(browse("ada"), "/grant/namespace:hr", {"principal": "user:dee", "privilege": "ADMIN"})
     text = browse("aud").html("/entities/namespace:hr?tab=ask")
     assert "dee</strong> can delete it now" in text and "No user</strong>" not in text
+    text = browse("aud").html("/entities/namespace:hr?tab=ask&deleter=dee")
+    assert "dee can delete it" in text and "No user</strong>" not in text
 
 
 def test_changes_without_effect_on_decisions_do_not_outdate_a_report(report, browse):

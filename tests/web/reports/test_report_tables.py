@@ -12,6 +12,7 @@ from django.utils import timezone
 from analytics.analyses import ANALYSES, analysis_by_name
 from analytics.models import AnalysisRun
 from grants.journal import current_revision
+from tests.support.changes import add_grant, revoke_grant
 from tests.support.pages import page_html
 from tests.support.readiness_report import SUMMARY, table_texts
 from tests.support.reports import create_report
@@ -384,3 +385,48 @@ def test_the_number_of_queries_does_not_grow_with_the_rows(report_of, browse, dj
     for run in runs:
         with django_assert_num_queries(4):
             client.get(f"/analyses/{run.pk}/")
+
+
+def test_entities_that_have_enough_holders_now_are_marked_and_the_analysis_runs_again(
+    tmp_path, cast, browse, sent_runs
+):
+    rows = [("dataset:sales.orders", 1, "ned"), ("namespace:sales", 1, "ned")]
+    run = create_report(
+        tmp_path,
+        {"rows": rows},
+        analysis="stranded",
+        options={"generation": "final"},
+        revision=current_revision(),
+    )
+    assert "Fixed since" not in browse("ada").html(f"/analyses/{run.pk}/")
+    add_grant("user:dee", "dataset:sales.orders", "ADMIN")
+    text = browse("ada").html(f"/analyses/{run.pk}/")
+    assert text.count("Fixed since") == 1 and text.count(">Grant ADMIN</a>") == 1
+    assert 'name="analysis" value="stranded"' in text and "Run again" in text
+    assert "Run again" not in browse("aud").html(f"/analyses/{run.pk}/")
+
+
+def test_ghost_grants_that_were_revoked_are_marked(tmp_path, cast, browse, sent_runs):
+    rows = [
+        ("user:dee", "dataset:sales.legacy", "WRITE", "deleted", ""),
+        ("group:operators", "dataset:sales.forecast", "READ", "planned", ""),
+    ]
+    run = create_report(
+        tmp_path,
+        {"rows": rows},
+        analysis="ghost-grants",
+        options={"generation": "final"},
+        revision=current_revision(),
+    )
+    revoke_grant("user:dee", "dataset:sales.legacy", "WRITE")
+    shown = browse("ada").get(f"/analyses/{run.pk}/").context["table"]["rows"]
+    assert {row["entity"]: row["is_fixed"] for row in shown} == {
+        "dataset:sales.legacy": True,
+        "dataset:sales.forecast": False,
+    }
+
+
+def test_stranded_entities_are_filtered_by_their_holders(report_of, browse):
+    run = report_of("stranded", STRANDED)
+    shown = table_texts(browse("aud").get(f"/analyses/{run.pk}/?admins=0"))
+    assert [texts[0] for texts in shown] == ["dataset:sales.b", "stream:hr.s"]
