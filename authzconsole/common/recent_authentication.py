@@ -68,11 +68,13 @@ def record_sign_in(sender, request: HttpRequest | None, user, **kwargs) -> None:
         record_authentication(request, SIGN_IN)
 
 
-def is_recently_authenticated(request: HttpRequest) -> bool:
+def is_recently_authenticated(request: HttpRequest, *methods: str) -> bool:
     """Return whether the account of the session was authenticated within REAUTHENTICATION_SECONDS.
 
-    Runs no query.
+    methods: of which one is required; by default any. Runs no query.
     """
+    if methods and request.session.get(METHOD_KEY) not in methods:
+        return False
     authenticated_at = request.session.get(TIME_KEY)
     # an authentication in the future does not count: the clock was changed
     return (

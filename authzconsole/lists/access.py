@@ -1,11 +1,13 @@
 """The lists of effective access: who can access an entity, what a principal can do; and the data stewards."""
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
 from django.db.models import QuerySet
+from django.utils.timezone import localtime
 
 from analytics.tables import Column, ColumnType, Table
 from authzconsole.common import output
@@ -215,6 +217,18 @@ class AccessRows(List):
 
     def identity(self) -> list:
         return [self.name, self.generation.name]
+
+    @property
+    def file_name(self) -> str:
+        """A name such as `who-can-dataset-sales.orders-final-2026-11-28`: what, with which rules, and when."""
+        moment = moment_of_query(self.filters)
+        when = (
+            f"revision-{moment.revision}"
+            if moment.revision and not moment.at
+            else f"{moment.at or localtime():%Y-%m-%d}"
+        )
+        subject = self.filters.get("entity") or self.filters.get("principal")
+        return re.sub(r"[^A-Za-z0-9._-]+", "-", f"{self.name}-{subject}-{self.generation.name}-{when}")
 
     def permissions(self) -> Iterator[Permission]:
         """Yield all permitted operations."""

@@ -3,6 +3,8 @@ letters of webhooks.
 """
 
 from collections.abc import Iterator
+from functools import reduce
+from operator import or_
 
 from django.db.models import Q, QuerySet
 from rest_framework import serializers
@@ -23,6 +25,8 @@ from authzconsole.common.security_events.record import EventKind
 from authzconsole.common.security_events.shipping import SecurityEventSerializer
 from authzconsole.lists.base import List
 from authzconsole.models import DeadLetter, Evidence, SecurityEvent
+from entities.address import Address, ancestor_kinds
+from entities.vocabulary import KINDS
 from grants.history import GAINED, LOST, Span, all_differences, as_differences, difference_parts
 from grants.journal import ACTIONS, LINES_PER_BATCH, current_revision
 from grants.journal_queries import custom_query_plan, journal_lines
@@ -86,7 +90,7 @@ class LineFilters(StrictSerializer):
 class JournalLines(List):
     """The lines, newest first, or with the filter `after` oldest first.
 
-    The page also has the filter `text`, for which there is no index.
+    The page also has the filters `text` and `contents_of`, an address with its contents, for which there is no index.
     """
 
     name = "journal"
@@ -105,6 +109,8 @@ class JournalLines(List):
         rows = journal_lines(**self.equal(**{name: name for name in names}), entity=entity).filter(
             **self.equal(from_revision="place__gte", to_revision="place__lte", after="place__gt")
         )
+        if contents := self.filters.get("contents_of"):
+            rows = rows.filter(_on_or_inside(contents))
         return rows.filter(Q(detail__icontains=text) | Q(reason__icontains=text)) if text else rows
 
     def parts(self):
@@ -116,6 +122,14 @@ class JournalLines(List):
                 "at": line.at.isoformat(),
                 "token": "" if line.token is None else str(line.token),
             }
+
+
+def _on_or_inside(address: Address) -> Q:
+    """Return the condition that a line is about an address or its contents."""
+    if address.kind == "instance":
+        return ~Q(entity="")
+    inside = [f"{kind}:{address.key}." for kind in KINDS if address.kind in ancestor_kinds(kind)]
+    return reduce(or_, (Q(entity__startswith=start) for start in inside), Q(entity=str(address)))
 
 
 class DifferenceSerializer(output.Output):

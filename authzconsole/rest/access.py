@@ -33,12 +33,14 @@ from authzconsole.rest.framework.lists import FORMULAS, ListEndpoint
 from authzconsole.rest.framework.operations import operation
 from authzconsole.rest.framework.problems import Problem
 from authzconsole.rest.people import OutcomeSerializer
+from entities.models import State
 from entities.selectors import entity_at
 from entities.vocabulary import KINDS, Privilege, clip
 from grants.access import UnknownOperation, check_operation
 from grants.authority.limits import MAX_DAYS, DelegationLimits, set_delegation_limits
 from grants.authority.stewards import sees_everything_in
 from grants.outcomes import Outcome
+from grants.policies.explain import NOT_REGISTERED
 from grants.principal_names import principals_by_name
 from grants.roles.capabilities import Capability
 from grants.stewards import add_steward, remove_steward
@@ -72,6 +74,17 @@ class WhoCanList(ListEndpoint):
     errors = (404,)
 
     files = {"csv": f"One line for each path. {FORMULAS}", "jsonl": "One object for each row."}
+    more = {
+        "state": output.Choice(
+            choices=[*State.values, NOT_REGISTERED],
+            example="live",
+            help_text=f"The state of the entity. Check the address if it is `{NOT_REGISTERED}`.",
+        )
+    }
+
+    def more_members(self) -> dict:
+        entity = entity_at(self.query["entity"])
+        return {"state": entity.state if entity else NOT_REGISTERED}
 
     @contextmanager
     def reading(self) -> Iterator[None]:

@@ -29,7 +29,10 @@ from authzconsole.web.shared.paging import url_with
 from authzconsole.web.shared.privilege_cells import LETTERS
 from authzconsole.web.shared.times import (
     abbreviation,
+    earlier_days,
+    ending_words,
     exact_time,
+    moment_input,
     period_badge,
     period_words,
     reader_localtime,
@@ -51,6 +54,8 @@ register.filter(tally_phrases)
 register.filter(exact_time)
 register.filter(period_words)
 register.simple_tag(zone_name)
+register.simple_tag(earlier_days)
+register.filter(moment_input)
 
 # kinds that a deployment registers have no icon
 _ICON_NAMES = set(
@@ -224,6 +229,12 @@ def zoned(at: datetime | None, format_string: str) -> str:
     `date`.
     """
     return f"{date_format(reader_localtime(at), format_string)} {abbreviation(at)}" if at else ""
+
+
+@register.filter
+def ending(end: datetime) -> str:
+    """Return an end of access, such as `27 November 2026`, the last day, if it is the end of a day; otherwise with the time."""
+    return ending_words(end)
 
 
 @register.filter

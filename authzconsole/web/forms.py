@@ -441,7 +441,9 @@ class ListForm(ConsoleForm):
     @property
     def texts(self) -> dict[str, str]:
         """The texts of the filters that are set."""
-        return {field.name: field.value() for field in self if field.value()}
+        return {
+            field.name: "yes" if field.value() is True else field.value() for field in self if field.value()
+        }
 
     def downloads(self, url_name: str) -> list[tuple[str, str]]:
         """Return the title and the URL of each file with the same filters. url_name: of the files."""

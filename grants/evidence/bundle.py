@@ -125,7 +125,8 @@ def verify_bundle(path: Path, trusted_keys: set[str]) -> dict[str, Any]:
     with path.open("rb") as file:
         if not _is_signed(manifest["public_key"], archive.comment, _digest_without_comment(file)):
             raise BundleError(
-                f"{path.name} was changed outside of its files: the signature at its end does not match"
+                f"{path.name} is not the original archive: its files are unchanged and signed, but it was packed "
+                "again, or changed outside of its files. Verify the original"
             )
     return manifest
 

@@ -6,6 +6,7 @@ import json
 
 import pytest
 from django.core.management import call_command
+from django.utils.timezone import localtime
 
 from entities.vocabulary import KINDS
 from tests.rest.conftest import grant_item, problem
@@ -66,7 +67,9 @@ def test_downloads_have_all_rows(ada):
     items = ada.all_of("/who-can?entity=namespace:sales&contents=true", limit=1_000)
     answer = ada.get("/who-can.jsonl?entity=namespace:sales&contents=true")
     assert [json.loads(line) for line in answer.getvalue().decode().splitlines()] == items
-    assert answer["Content-Disposition"] == 'attachment; filename="who-can.jsonl"'
+    assert answer["Content-Disposition"] == (
+        f'attachment; filename="who-can-namespace-sales-final-{localtime():%Y-%m-%d}.jsonl"'
+    )
     lines = list(
         csv.DictReader(
             io.StringIO(ada.get("/who-can.csv?entity=namespace:sales&contents=true").getvalue().decode())
@@ -177,3 +180,9 @@ def test_lists_and_downloads_show_the_state_at_a_revision(ada):
     assert problem(ada.get(f"/who-can?{who}&as_of=99999"), 400)["errors"][0]["field"] == "as_of"
     detail = problem(ada.get(f"/who-can?entity=dataset:sales.never&as_of={revision}"), 404)["detail"]
     assert detail == f"dataset:sales.never did not exist at revision {revision:,}"
+
+
+def test_the_answer_says_whether_the_entity_is_registered(ada):
+    assert ada.get("/who-can?entity=dataset:sales.orders").json()["state"] == "live"
+    answer = ada.get("/who-can?entity=dataset:sales.order").json()
+    assert (answer["state"], answer["items"]) == ("not registered", [])

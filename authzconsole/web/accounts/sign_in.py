@@ -18,7 +18,11 @@ from django.urls import reverse
 from django_htmx.http import HttpResponseClientRedirect
 
 from authzconsole.common import login_throttle
-from authzconsole.common.recent_authentication import record_authentication
+from authzconsole.common.recent_authentication import (
+    SIGN_IN,
+    is_recently_authenticated,
+    record_authentication,
+)
 from authzconsole.common.security_events.record import EventKind, record_event
 from authzconsole.sessions import end_sessions
 from authzconsole.settings.accounts import LOCAL_BACKEND
@@ -167,6 +171,9 @@ class OwnPasswordForm(PasswordAttemptForm, PasswordChangeForm):
     def __init__(self, *args, request: HttpRequest, **kwargs):
         super().__init__(*args, **kwargs)
         self.request = request
+        # right after the first sign-in, the old password was just entered
+        if self.user.must_change_password and is_recently_authenticated(request, SIGN_IN, "password"):
+            del self.fields["old_password"]
 
     def clean_old_password(self) -> str:
         with self.throttle_guesses(self.request, self.user.username, "change yours"):
@@ -184,7 +191,12 @@ class OwnPasswordForm(PasswordAttemptForm, PasswordChangeForm):
         password = self.cleaned_data.get("new_password1", "")
         # Compare with the submitted old password, which is verified by now. Comparing with the password of
         # the account would allow guesses that are not counted.
-        if password == self.cleaned_data.get("old_password"):
+        is_asked = "old_password" in self.fields
+        if (
+            password == self.cleaned_data.get("old_password")
+            or not is_asked
+            and self.user.check_password(password)
+        ):
             raise ValidationError("This is your current password. Choose another.")
         return password
 

@@ -1,12 +1,14 @@
 """Grant and revoke on one entity. The form is a separate page, a dialog, or a section of the entity page."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import ClassVar
+from urllib.parse import urlencode
 
 from django.contrib import messages
 from django.core.exceptions import ValidationError
 from django.http import Http404, HttpRequest, HttpResponse
+from django.utils.html import format_html
 
 from authzconsole.common.messages import as_sentence
 from authzconsole.web.effects.forms import EffectPage
@@ -158,8 +160,11 @@ class GrantPage(EffectPage):
 
     def done(self, form: ConsoleForm, outcome: Outcome) -> HttpResponse:
         """Redirect to the entity; for htmx, send the messages and an event that reloads the sections with grants."""
-        for sentence, level in _outcome_messages(outcome):
-            messages.add_message(self.request, level, sentence)
+        for sentence, level, undo in _outcome_messages(outcome):
+            text = format_html(
+                '{} <a href="{}" hx-get="{}" hx-target="#dialog">Undo</a>', sentence, undo, undo
+            )
+            messages.add_message(self.request, level, text if undo and self.shows_effect else sentence)
         if not self.request.htmx:
             return see_other(_back_url(self.request, self.target))
         response = render_page(self.request, "shared/feedback/notices.html", {})
@@ -213,12 +218,14 @@ class RevokePage(GrantPage):
         return loss_if_revoked(holder, entity) if is_loss else None
 
 
-def _outcome_messages(outcome: Outcome):
+def _outcome_messages(outcome: Outcome) -> Iterator[tuple[str, int, str]]:
+    """Yield the sentence, the level, and the URL of the form that undoes the change, or an empty text."""
     if outcome.granted:
         first = outcome.granted[0]
         yield (
             f"Granted {_privilege_list(outcome.granted)} on {first.address} to {first.principal}{_period_suffix(first)}.",
             messages.SUCCESS,
+            _undo_url("revoke", outcome.granted),
         )
     if outcome.changed_periods:
         first = outcome.changed_periods[0]
@@ -226,17 +233,33 @@ def _outcome_messages(outcome: Outcome):
             f"{_privilege_list(outcome.changed_periods)} on {first.address} for {first.principal} is now valid "
             f"{period_words(first.validity)}.",
             messages.SUCCESS,
+            "",
         )
     if outcome.revoked:
         first = outcome.revoked[0]
         yield (
             f"Revoked {_privilege_list(outcome.revoked)} on {first.address} from {first.principal}.",
             messages.SUCCESS,
+            _undo_url("grant", outcome.revoked),
         )
     if outcome.planned:
-        yield f"{', '.join(map(str, outcome.planned))} was not registered; it is now planned.", messages.INFO
+        yield (
+            f"{', '.join(map(str, outcome.planned))} was not registered; it is now planned.",
+            messages.INFO,
+            "",
+        )
     for sentence in outcome.unchanged:
-        yield f"{sentence}.", messages.INFO
+        yield f"{sentence}.", messages.INFO, ""
+
+
+def _undo_url(verb: str, items: Sequence[Grant | Revoke]) -> str:
+    """Return the URL of the form that makes the opposite change, with its effect."""
+    query = {
+        "principal": items[0].principal,
+        "privilege": [item.privilege for item in items],
+        "reason": f"undo of a {'grant' if verb == 'revoke' else 'revocation'} by mistake",
+    }
+    return f"{address_url(verb, items[0].address)}?{urlencode(query, doseq=True)}"
 
 
 def _period_suffix(item: Grant) -> str:

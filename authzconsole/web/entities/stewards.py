@@ -7,6 +7,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from authzconsole.web.forms import ConsoleForm, FormPage, OptionalChoiceField, PrincipalField, reason_field
 from authzconsole.web.shared.guard import entity_or_404, request_author
 from authzconsole.web.shared.links import entity_tab_url
+from authzconsole.web.shared.principal_input import with_default_type
 from authzconsole.web.shared.rendering import see_other, show_outcome
 from entities.models import Entity
 from grants.authority.stewards import sees_everything_in
@@ -70,7 +71,7 @@ class StewardsPage(FormPage):
         outcome = SERVICES[values["verb"]](
             author=request_author(self.request, values["reason"]),
             namespace=self.namespace.address,
-            principal=values["principal"],
+            principal=with_default_type(values["principal"]),
         )
         show_outcome(self.request, outcome)
         return see_other(self.request.path)

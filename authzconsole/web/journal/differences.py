@@ -77,7 +77,7 @@ class DifferencesForm(ConsoleForm):
 
     @property
     def is_sent(self) -> bool:
-        return bool(self.data.get("of") or self.data.get("since"))
+        return bool(self.data.get("since"))
 
     def clean(self) -> dict:
         values = self.cleaned_data

@@ -1,17 +1,25 @@
 """The page of the journal with filters, and the verification of its hash chain."""
 
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from functools import cached_property, reduce
 from operator import or_
 
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest, HttpResponse
+from django.utils.timezone import localtime
 from django.views.decorators.http import require_safe
 
 from authzconsole.lists.journal import JournalLines
-from authzconsole.web.forms import AddressField, ListForm, PrincipalField, TextField, TimeFilterField
+from authzconsole.web.forms import (
+    AddressField,
+    FlagField,
+    ListForm,
+    PrincipalField,
+    TextField,
+    TimeFilterField,
+)
 from authzconsole.web.journal.rows import journal_row, journal_rows, plan_number
 from authzconsole.web.lists import ListPage
 from authzconsole.web.shared.guard import capability_required
@@ -19,6 +27,7 @@ from authzconsole.web.shared.paging import Page
 from authzconsole.web.shared.parameters import number_parameter
 from authzconsole.web.shared.principal_input import with_default_type
 from authzconsole.web.shared.rendering import render_page
+from authzconsole.web.shared.times import moment_input
 from grants.journal import ACTIONS, current_head, read_only_reason, verify_part
 from grants.journal_keys import journal_keys
 from grants.models import JournalLine, Plan, User
@@ -64,7 +73,6 @@ def _rows(stored: dict[int, JournalLine], revision: int, number: int) -> Iterato
 
 
 MAX_LINES_SEARCHED = 100_000
-DATE, DATE_AND_TIME = re.compile(r"\d{4}-\d\d-\d\d"), re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,13 +93,24 @@ class JournalForm(ListForm):
     text = TextField()
     actor = PrincipalField(only="user")
     entity = AddressField()
+    contents = FlagField()
     action = TextField()
     since = TimeFilterField()
     until = TimeFilterField(is_end=True)
 
     def filtered_list(self, account: User, **filters: object) -> JournalLines:
-        principal = self.cleaned_data["principal"] if self.is_valid() else ""
-        return super().filtered_list(account, principal=with_default_type(principal), **filters)
+        values = self.cleaned_data if self.is_valid() else {}
+        filters |= {"principal": with_default_type(values.get("principal", "")), "contents": ""}
+        if values.get("contents") and values.get("entity"):
+            filters |= {"contents_of": filters.get("contents_of", values["entity"]), "entity": ""}
+        return super().filtered_list(account, **filters)
+
+    @property
+    def has_search(self) -> bool:
+        """Whether a filter has no index, so that only a part of the journal is searched for one page."""
+        return self.is_valid() and bool(
+            "text" in self.texts or self.cleaned_data["contents"] and self.cleaned_data["entity"]
+        )
 
     @property
     def time_inputs(self) -> dict[str, str]:
@@ -99,9 +118,13 @@ class JournalForm(ListForm):
         by one.
         """
         return {
-            name: "text" if name in self.errors else _time_input(self.texts.get(name, ""))
+            name: "text" if name in self.errors else moment_input(self.texts.get(name, ""))
             for name in ("since", "until")
         }
+
+    @property
+    def has_only_times(self) -> bool:
+        return self.texts.keys() <= {"since", "until"}
 
     @property
     def has_active_more_filters(self) -> bool:
@@ -130,6 +153,7 @@ class JournalPage(ListPage):
             "has_folded": bool(plans),
             # the pager leads to the other lines that were searched
             "has_older": self.search is not None and self.search.first > 1 and not page.next_url,
+            "presets": [(f"Last {days} days", localtime().date() - timedelta(days=days)) for days in (7, 30)],
             "actions": sorted(ACTIONS.items(), key=lambda item: item[1]),
             "head": head,
             "revision": head.revision,
@@ -141,8 +165,8 @@ class JournalPage(ListPage):
 
     @cached_property
     def search(self) -> SearchWindow | None:
-        """The lines in which a text is searched; None without a text, or with an invalid filter."""
-        if "text" not in self.form.texts or not self.form.is_valid():
+        """The lines that are searched without an index; None without such a filter, or with an invalid one."""
+        if not self.form.has_search:
             return None
         return _search_window(self.request, self.form, self.form.filtered_list(self.request.user).rows())
 
@@ -178,12 +202,6 @@ def verify_journal(request: HttpRequest) -> HttpResponse:
     )
 
 
-def _time_input(value: str) -> str:
-    if not value or DATE.fullmatch(value):
-        return "date"
-    return "datetime-local" if DATE_AND_TIME.fullmatch(value) else "text"
-
-
 def _search_window(request: HttpRequest, form: JournalForm, rows: QuerySet[JournalLine]) -> SearchWindow:
     """Return the lines that a search for text reads for one page: at most MAX_LINES_SEARCHED revisions. Runs
     one query.
@@ -195,7 +213,7 @@ def _search_window(request: HttpRequest, form: JournalForm, rows: QuerySet[Journ
     if before is None and after is not None:
         first, last = after + 1, after + MAX_LINES_SEARCHED
     else:
-        newest = form.filtered_list(request.user, text="").rows()
+        newest = form.filtered_list(request.user, text="", contents_of="").rows()
         newest = newest if before is None else newest.filter(place__lt=before)
         last = newest.values_list("place", flat=True).first() or 0
         first = max(1, last - MAX_LINES_SEARCHED + 1)

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from django.http import HttpRequest
 from django.urls import reverse
 
-from authzconsole.web.shared.times import period_words
+from authzconsole.web.shared.times import exact_time, period_words
 from entities.models import Entity
 from grants.authority.rights import can_read_history
 from grants.journal import ACTIONS
@@ -16,6 +16,7 @@ from grants.journal_details import PeriodDetail, parse_detail
 from grants.journal_queries import journal_lines, lines_of_applied_plans
 from grants.models import JournalLine
 from grants.policies.policy import Generation
+from grants.policies.times import parse_time
 from grants.validity import Validity
 
 MAX_LINES = 8
@@ -62,6 +63,9 @@ ACTIONS_OF_MEMBERSHIPS = {"member-add", "member-remove"}
 # the detail of these lines can start with a period
 ACTIONS_OF_PERIODS = {"grant", "begin", "expire", "member-add"}
 _PLAN = re.compile(r"plan (\d{1,18})(?=:|$)")
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
+# a count of 0 in a list such as `keep 3, revoke 0`
+_NONE = re.compile(r"(?:, \b[a-z]+ 0\b)|(?:(?<=: )[a-z]+ 0, )")
 
 
 def action_label(action: str) -> str:
@@ -137,5 +141,10 @@ def journal_row(line: JournalLine, plan_line: JournalLine | None = None) -> dict
         "action": action_label(line.action),
         "plan": plan[0] if plan else "",
         "plan_url": reverse("plan", args=[int(plan[1])]) if plan else "",
-        "detail": ", ".join(filter(None, (rest, period))),
+        "detail": _in_words(", ".join(filter(None, (rest, period)))),
     }
+
+
+def _in_words(detail: str) -> str:
+    """Return the detail for readers: times in their time zone, and without counts of 0."""
+    return _TIME.sub(lambda match: exact_time(parse_time(match[0])), _NONE.sub("", detail))

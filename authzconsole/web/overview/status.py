@@ -93,6 +93,7 @@ def status_page(request: HttpRequest) -> HttpResponse:
             "version": VERSION,
             "problems": sum(row.level == "bad" for row in (*checks, *tasks))
             + sum(run is not None and run.state == JobState.FAILED for _, _, run in nights),
+            "warnings": sum(row.level == "attention" for row in (*checks, *tasks)),
         },
     )
 

@@ -13,6 +13,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.utils import timezone
 from django.utils.dateparse import parse_date, parse_datetime
 
+from authzconsole.common.messages import as_sentence
 from authzconsole.web.shared.paging import url_with
 from authzconsole.web.shared.parameters import text_parameter
 from authzconsole.web.shared.rendering import render_page
@@ -44,6 +45,7 @@ class Past:
 
     at: the time that `as_of` names; None if it names a revision. The periods of grants and memberships count
     at this time.
+    subject: the address or principal of the page; empty for a page about several.
     known: the first journal line about the address or principal of the page; None for a page about several.
     link_text: the value of `as_of` for links, a revision or a time in UTC.
     """
@@ -52,6 +54,7 @@ class Past:
     time: datetime
     at: datetime | None
     now_url: str
+    subject: str
     known: KnownSince | None
     link_text: str
 
@@ -182,7 +185,7 @@ def _parse_input(text: str) -> tuple[date | None, datetime | None]:
 
 def _show_present(request: HttpRequest, fault: str | HistoryError) -> None:
     """Let the page show the present, with an error message above it."""
-    request.past, request.past_fault = None, f"{str(fault).capitalize()}. This page shows the state now."
+    request.past, request.past_fault = None, f"{as_sentence(fault)} This page shows the state now."
 
 
 def _render_past(
@@ -197,6 +200,7 @@ def _render_past(
                 revision_time(revision),
                 moment.at,
                 url_with(request, as_of=None),
+                str(subject or ""),
                 known,
                 _in_utc(moment.at) if moment.at else str(revision),
             )

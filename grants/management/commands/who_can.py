@@ -10,6 +10,7 @@ from entities.address import parse_address
 from entities.selectors import entity_at
 from grants.access import Path, Ways, all_access, check_operation
 from grants.management.access_command import AccessCommand
+from grants.policies.explain import NOT_REGISTERED
 
 PATHS_PER_WRITE = 1_000
 
@@ -30,8 +31,10 @@ class Command(AccessCommand):
     def write_lines(self, *, generation, revision, entity, operation, **options):
         address = parse_address(entity)
         operations = None if operation is None else [check_operation(address.kind, operation)]
-        if revision is not None and entity_at(address) is None:
-            raise CommandError(f"{address} did not exist at revision {revision:,}")
+        if entity_at(address) is None:
+            if revision is not None:
+                raise CommandError(f"{address} did not exist at revision {revision:,}")
+            self.stderr.write(f"{address} is {NOT_REGISTERED}: check the address")
         for access in all_access(address, generation, operations):
             for name, ways in access.ways.items():
                 for part in _line(access.user, name, ways):

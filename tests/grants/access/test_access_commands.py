@@ -124,3 +124,9 @@ def test_the_commands_list_an_earlier_state():
     assert {"entity": "dataset:sales.new", "operation": "read"} in lines(*what, "--as-of", str(revision))
     with pytest.raises(CommandError, match="dataset:sales.new did not exist at revision 1"):
         call_command(*who, "--as-of", "1")
+
+
+def test_a_misspelled_address_is_reported(capsys):
+    call_command("who_can", "dataset:sales.order")
+    out, err = capsys.readouterr()
+    assert out == "" and err == "dataset:sales.order is not registered: check the address\n"

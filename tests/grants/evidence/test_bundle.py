@@ -103,3 +103,8 @@ def test_a_manifest_of_another_form_is_refused(path, text):
     rewrite(path, lambda files: files.update({bundle.MANIFEST: text}))
     with pytest.raises(BundleError, match="manifest|format 2"):
         verify_bundle(path, set())
+
+
+def test_an_archive_that_was_packed_again_is_told_from_changed_files(path):
+    with pytest.raises(BundleError, match="its files are unchanged and signed, but it was packed again"):
+        verify_bundle(rewrite(path, lambda files: None), known_public_keys())

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.django_db
 def test_a_user_is_off_boarded_with_one_plan_and_back_with_its_inverse(ada):
     before = all_grants()
     assert (
-        "would have no active administrator"
+        "would have no active ADMIN holder"
         in problem(ada.post("/plans/off-boarding", {"user": "ned"}), 409)["detail"]
     )
     created = ada.post(

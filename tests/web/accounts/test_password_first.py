@@ -180,3 +180,18 @@ def test_impersonating_such_a_user_requires_no_change(browse, cast):
     client.post("/people/see-as", {"user": "dee"})
     assert client.get("/").status_code == client.get("/password").status_code == 200
     assert "Cancel" in client.html("/password")
+
+
+def test_the_first_password_is_not_asked_for_again_right_after_the_sign_in(sign_in_with_reset_password):
+    client, password = sign_in_with_reset_password("dee")
+    assert "old_password" not in page_html(client.get("/password"))
+    form = {"new_password1": password, "new_password2": password}
+    assert "This is your current password" in page_html(client.post("/password", form))
+    session = client.session
+    session["authenticated_at"] -= 100_000
+    session.save()
+    assert 'name="old_password"' in page_html(client.get("/password"))
+    assert client.post("/password", {"new_password1": NEW, "new_password2": NEW}).status_code == 200
+    session["authenticated_at"] += 100_000
+    session.save()
+    assert client.post("/password", {"new_password1": NEW, "new_password2": NEW}).status_code == 302

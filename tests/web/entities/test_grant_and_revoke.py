@@ -1,6 +1,8 @@
 """Granting and revoking through the pages, with and without htmx."""
 
 import json
+import re
+from html import unescape
 
 import pytest
 from django.contrib.messages import get_messages
@@ -15,7 +17,7 @@ GRANT, REVOKE = "/grant/dataset:sales.orders", "/revoke/dataset:sales.orders"
 
 
 def messages_of(response) -> list[str]:
-    return [str(message) for message in get_messages(response.wsgi_request)]
+    return [str(message).partition(" <a")[0] for message in get_messages(response.wsgi_request)]
 
 
 def test_a_grant_without_scripts_returns_to_the_entity_with_a_message(browse):
@@ -192,3 +194,14 @@ def test_an_error_of_a_grant_is_attached_to_its_field(form, field, browse, htmx)
     described = [tag for tag in tags if f'aria-describedby="grant-form-{field}_error"' in tag]
     assert described and f'id="grant-form-{field}_error" role="alert"' in text
     assert {tag.partition(" ")[0] for tag in described} <= {"input", "fieldset"}
+
+
+def test_the_notice_of_a_change_leads_to_the_form_that_undoes_it(browse):
+    form = {"principal": "user:out", "privilege": "READ", "reason": "close"}
+    page = post_as_shown(browse("ada"), "/grant/dataset:sales.orders", form, follow=True)
+    (url,) = re.findall(
+        r'<a href="(/revoke/[^"]+)" hx-get="[^"]+" hx-target="#dialog">Undo</a>', page_html(page)
+    )
+    assert "will no longer hold" in page_html(browse("ada").get(unescape(url)))
+    page = post_as_shown(browse("ada"), "/revoke/dataset:sales.orders", form, follow=True)
+    assert 'href="/grant/dataset:sales.orders?principal=user%3Aout&amp;privilege=READ' in page_html(page)

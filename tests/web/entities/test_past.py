@@ -188,3 +188,20 @@ def test_a_section_that_htmx_reloads_stays_in_the_past(past):
     section = page(f"/entities/{ORDERS}?tab=access&as_of={past}", HX_Request="true", HX_Target="holders")
     assert "group:readers" in section and "user:alice" not in section
     assert current_revision() == parse_as_of(timezone.now().isoformat())
+
+
+def test_a_filter_is_kept_when_another_state_is_chosen(past):
+    shown = page(f"/entities/{ORDERS}?tab=access&can=read&page=2")
+    form = shown.split('class="past-form"')[1].split("</details>")[0]
+    assert '<input type="hidden" name="can" value="read">' in form and 'name="page"' not in form
+    month = timezone.localtime().date() - timedelta(days=30)
+    assert f'name="as_of" value="{month}">A month ago</button>' in form and 'type="date"' in form
+    assert "State at revision" in page(
+        f"/entities/{ORDERS}?tab=access&as_of=&as_of={timezone.localtime().date()}"
+    )
+    then = page(f"/entities/{ORDERS}?tab=access&can=read&as_of={past}")
+    assert f'href="/journal/differences?of={ORDERS}&amp;since={past}"' in then
+
+
+def test_a_message_about_an_unknown_time_keeps_its_letters(past):
+    assert "2001-05-01T12:00:00Z" in page(f"/entities/{ORDERS}?as_of=2001-05-01T12:00:00Z")

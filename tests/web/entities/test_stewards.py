@@ -153,3 +153,8 @@ def test_other_accounts_see_no_stewards(steward, browse):
     for name in ("ned", "dee", "grp"):
         assert 'id="stewards"' not in page_html(browse(name).get("/entities/namespace:sales?tab=access"))
     assert 'id="stewards"' in page_html(browse("aud").get("/entities/namespace:sales?tab=access"))
+
+
+def test_a_steward_is_named_without_a_type(browse):
+    browse("ada").post("/stewards/namespace:sales", {"principal": "out", "reason": "x"})
+    assert NamespaceSteward.objects.get().user.username == "out"

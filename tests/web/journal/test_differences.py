@@ -132,7 +132,6 @@ def test_the_page_lists_the_differences_with_their_authors(browse, before, monke
 
 def test_the_page_reports_invalid_fields_and_unknown_earlier_states(browse, before):
     for query, message in (
-        ("of=dataset:lab.orders", "Enter a date"),
         ("of=&since=1", "Enter an entity"),
         ("of=lab&since=1", "is not an address"),
         ("of=user:nina&since=3&until=2", "after the second"),
@@ -155,3 +154,8 @@ def test_the_pages_of_entities_and_people_link_to_their_differences(browse, befo
         browse("aud").get(f"/entities/{ORDERS}?tab=history")
     )
     assert "/journal/differences?of=user:nina" in page_html(browse("aud").get("/people/user:nina"))
+
+
+def test_a_link_to_the_page_opens_the_form_without_an_error(browse):
+    response, text = page(browse("ada"), "of=dataset:lab.orders")
+    assert 'value="dataset:lab.orders"' in text and 'role="alert"' not in text

@@ -7,14 +7,15 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from django.db import connection
+from django.db import connection, transaction
+from django.utils import timezone
 
 from authzconsole.web.journal import page as journal
 from authzconsole.web.journal.rows import journal_rows
 from entities.address import parse_address
 from entities.services import ensure_entities
 from grants.change_set import Join
-from grants.journal import Author, current_revision
+from grants.journal import Author, JournalEntry, append_to_journal, current_revision, lock_journal
 from grants.models import JournalHead, JournalLine
 from grants.plans.sources.copy import copy_plan
 from tests.support.authors import administrator
@@ -302,3 +303,43 @@ def test_the_hash_of_the_head_is_shown_on_the_page_and_after_a_complete_verifica
         assert f"Hash of revision {head.revision}" in text and f'data-copy="{head.hash}"' in text
     JournalLine.objects.filter(revision=5).update(reason="changed")
     assert head.hash not in page_html(browse("aud").get("/journal/proof"))
+
+
+def test_the_contents_of_an_entity_are_searched_with_it(browse):
+    client = browse("aud")
+    client.get("/journal/?entity=namespace:sales&contents=yes")
+    for address, starts in (
+        ("namespace:sales", ("dataset:sales.", "application:sales.", "program:sales.", "artifact:sales.")),
+        ("application:sales.shop", ("program:sales.shop.",)),
+    ):
+        expected = [
+            line.revision
+            for line in JournalLine.objects.order_by("-revision")
+            if line.entity == address or line.entity.startswith(starts)
+        ]
+        page = client.get(f"/journal/?entity={address}&contents=yes")
+        assert revisions(page) == expected and len(expected) > 1
+        assert "Searched lines 1 to" in page_html(page)
+
+
+def test_details_are_sentences_with_local_times_and_without_counts_of_nothing(browse):
+    append_line("review-finish", "review 1: keep 0, revoke 2, shorten 0, open 3")
+    append_line("review-start", "review 1: `final`; deadline 2026-12-08T01:46:47Z")
+    rows = browse("aud").get("/journal/").context["rows"]
+    assert [row["detail"] for row in rows[:2]] == [
+        "review 1: `final`; deadline 8 December 2026, 01:46:47 UTC",
+        "review 1: revoke 2, open 3",
+    ]
+    assert "<code>final</code>" in page_html(browse("aud").get("/journal/"))
+
+
+def append_line(action: str, detail: str) -> None:
+    with transaction.atomic():
+        append_to_journal(lock_journal(), [JournalEntry(action, detail=detail)], author=Author("a test"))
+
+
+def test_a_period_without_changes_is_named_and_the_last_days_are_one_click(browse):
+    page = browse("aud").get("/journal/?since=2001-01-01&until=2001-01-02")
+    assert "No changes in this period" in page_html(page)
+    week = timezone.localtime().date() - timedelta(days=7)
+    assert f'href="/journal/?since={week}"' in page_html(browse("aud").get("/journal/"))

@@ -52,7 +52,7 @@ def test_the_page_has_the_checks_of_readyz_and_says_what_never_happened(browse, 
         "E-mail about ended access": ("", "off: EMAIL_HOST names no mail server"),
         "Names": ("good", "no two users or groups have names that differ only in case"),
     }
-    assert "1 problem found." in page_html(response)
+    assert "1 problem found, and 2 things need attention." in page_html(response)
 
 
 def test_the_page_has_the_last_run_of_each_analysis(browse, checks):
@@ -65,7 +65,9 @@ def test_the_page_has_the_last_run_of_each_analysis(browse, checks):
     AnalysisRun.objects.create(type="stranded", state=JobState.RUNNING, heartbeat_at=now)
     Schedule.objects.create(analysis="stranded", is_on=True)
     response = browse("aud").get("/status")
-    assert "1 problem found." in page_html(response) and "Java is missing." in page_html(response)
+    assert "1 problem found, and 2 things need attention." in page_html(
+        response
+    ) and "Java is missing." in page_html(response)
     runs = {analysis.name: run for analysis, _, run in response.context["nights"]}
     assert runs["stranded"] == failed and runs["ghost-grants"] is None
 
@@ -84,7 +86,7 @@ def test_verifying_the_journal_is_recorded(browse, monkeypatch):
     response = browse("aud").get("/status")
     level, text = rows(response)["Journal verification"]
     assert level == "bad" and text.startswith("the status of user:dee")
-    assert f"up to line {current_revision()}" in page_html(response)
+    assert f"up to revision {current_revision()}" in page_html(response)
 
 
 def test_a_verification_of_the_chain_only_is_not_recorded(cast):
@@ -127,3 +129,8 @@ def test_old_results_and_a_read_only_console_are_marked(browse, settings):
     assert page["Backup"] == ("attention", "monday.tar, but long ago")
     assert page["E-mail about ended access"] == ("attention", "not sent yet; a worker does it twice a minute")
     assert page["Changes"][0] == "bad" and page["Changes"][1].startswith("The console is read-only: ")
+
+
+def test_a_missing_backup_is_counted_in_the_first_sentence(browse, checks):
+    checks[1] = CheckResult("worker", True, "1 worker")
+    assert "No problems found, but 2 things need attention." in page_html(browse("aud").get("/status"))

@@ -45,7 +45,7 @@ def test_a_plan_without_administrators_shows_the_form_again_until_it_is_confirme
     response = ada.post(
         URL, {"deactivate": "yes", "revoke_grants": "yes", "entity-dataset:sales.orders": "dee"}
     )
-    assert response.status_code == 400 and "would have no active administrator" in page_html(response)
+    assert response.status_code == 400 and "would have no active ADMIN holder" in page_html(response)
     assert 'value="dee"' in page_html(response) and not Plan.objects.exists()
     assert ada.post(URL, {"deactivate": "yes", "revoke_grants": "yes", "accept": "yes"}).status_code == 303
 
