@@ -10,6 +10,7 @@ from grants.change_set import Change, ChangeSet
 from grants.changes.entities import describe_entity
 from grants.changes.grants import StoredRow, existing_grants, first_misplaced_grant, insert_grant_rows
 from grants.changes.memberships import changed_members, existing_memberships, remove_all_memberships
+from grants.changes.own_access import give_back
 from grants.changes.period_lines import EXPIRE_ACTION, write_period_lines
 from grants.changes.services import (
     Preview,
@@ -45,6 +46,7 @@ __all__ = [
     "existing_grants",
     "existing_memberships",
     "first_misplaced_grant",
+    "give_back",
     "insert_grant_rows",
     "newest_change_job",
     "preview",

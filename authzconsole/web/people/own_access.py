@@ -10,7 +10,7 @@ from authzconsole.web.shared.rendering import see_other, show_outcome
 from entities.address import address_or_none
 from entities.vocabulary import Privilege
 from grants.change_set import Leave, Revoke
-from grants.principals.own_access import give_back
+from grants.changes import give_back
 
 
 class GiveBackForm(ConsoleForm):

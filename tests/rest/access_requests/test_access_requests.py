@@ -84,7 +84,11 @@ def test_an_approver_sees_the_effect_of_a_proposal_only_if_it_decides_about_all_
         (part,) = answer["parts"]
         assert {part["colleagues"] is None, part["colleagues_holding"] is None} == {is_hidden}
         assert {proposal["beyond"] is None for proposal in part["proposals"]} == {is_hidden}
-    page = by_session("ned").client.get(f"/requests/{AccessRequest.objects.get().pk}/").content.decode()
+    page = (
+        by_session("ned")
+        .client.get(f"/requests/{AccessRequest.objects.get().pk}/?preview=yes")
+        .content.decode()
+    )
     assert "you cannot approve it or see its effect" in page and 'button main" disabled' in page
     refused = by_session("ned").post(path.replace("proposals", "approve"), {"confirm_beyond": True})
     assert refused.status_code == 403 and not grants_of("out")

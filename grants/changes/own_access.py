@@ -10,7 +10,7 @@ from entities.selectors import entity_at
 from entities.vocabulary import Privilege
 from grants.authority.transactions import own_access_transaction
 from grants.change_set import Leave, Revoke
-from grants.changes import write_changes
+from grants.changes.services import write_changes
 from grants.errors import GrantError, NotAdministrator
 from grants.journal import Author
 from grants.models import User

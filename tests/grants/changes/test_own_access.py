@@ -5,9 +5,9 @@ import pytest
 from entities.address import parse_address
 from entities.vocabulary import Privilege
 from grants.change_set import Leave, Revoke
+from grants.changes import give_back
 from grants.errors import GrantError, NotAdministrator
 from grants.journal import current_revision
-from grants.principals.own_access import give_back
 from tests.support.authors import account, all_grants, author_named, database_state, lines_after
 from tests.support.changes import add_grant, add_group, add_member, set_user_active
 
