@@ -7,6 +7,7 @@ from grants.lifecycle.forecast import (
     LifecycleForecast,
     grants_on,
     lifecycle_forecast,
+    lifecycle_refusal,
     live_subtree,
     resolve_generation,
 )
@@ -36,6 +37,7 @@ __all__ = [
     "deletion_forecast",
     "grants_on",
     "lifecycle_forecast",
+    "lifecycle_refusal",
     "live_namespace",
     "live_subtree",
     "missing_grants_of",

@@ -65,7 +65,7 @@ def lifecycle_forecast(
     if verb not in VERBS:
         raise ValueError(f"`{verb}` is not one of {', '.join(VERBS)}")
     rules, entity = resolve_generation(generation), entity_at(address)
-    refusal = _refusal(verb, address, entity)
+    refusal = lifecycle_refusal(verb, address, entity)
     if refusal:
         return LifecycleForecast(verb, address, rules, refusal)
     return (
@@ -138,7 +138,11 @@ def _privileges_by_principal(entity: Entity) -> dict[str, list[Privilege]]:
     }
 
 
-def _refusal(verb: str, address: Address, entity: Entity | None) -> str:
+def lifecycle_refusal(verb: str, address: Address, entity: Entity | None) -> str:
+    """Return why a change to one entity is not possible; empty if it is. Runs at most three queries.
+
+    entity: the one at the address.
+    """
     if fault := instance_fault(address):
         return fault
     if verb == "delete":

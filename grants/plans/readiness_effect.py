@@ -23,13 +23,15 @@ from grants.policies.policy import Generation
 from grants.policies.question import Question
 
 QUESTIONS_PER_BATCH = 1_000
-# how many receivers of the missing grants are compared
-MAX_RECEIVERS = 9
+# how many receivers of the missing grants are listed, and how many grants to them together are evaluated, which takes
+# about a second
+MAX_RECEIVERS, MAX_GRANTS_EVALUATED = 9, 3_000
 
 
 def readiness_choices(*, namespace: Address, user: str, generation: Generation) -> list[PlanChoice]:
     """Return the effect of granting what `user` lacks to the user, and to each group of the user, the
-    narrowest first. Counts are None if the effect is too large to be computed.
+    narrowest first. Counts are None if the effect is too large to be computed, or of further receivers if the
+    effects of all of them would take too long.
 
     Return an empty list if nothing is missing. Raise PlanError if `user` is unknown or too many grants are
     missing, LifecycleError if the namespace is not live.
@@ -38,16 +40,21 @@ def readiness_choices(*, namespace: Address, user: str, generation: Generation) 
     missing = missing_grants_to_delete(namespace, deleter, generation, max_grants=MAX_PLAN_ITEMS)
     if not missing:
         return []
-    permitted, total = _deletions(user, container, generation)
+    permitted, total = None, 0
     groups = deleter.groups.order_by("name").values_list("name", flat=True)[: MAX_RECEIVERS - 1]
     choices = []
-    for principal in (str(deleter), *(f"group:{name}" for name in groups)):
+    for number, principal in enumerate((str(deleter), *(f"group:{name}" for name in groups))):
+        if number and (number + 1) * len(missing) > MAX_GRANTS_EVALUATED:
+            choices.append(PlanChoice(principal, grants=len(missing)))
+            continue
         try:
             purpose = DeleteNamespace(user, namespace)
             tally = effect_of(grants_to(principal, missing), generation, purpose).tally
         except EffectTooLarge:
             choices.append(PlanChoice(principal, grants=len(missing)))
             continue
+        if permitted is None:
+            permitted, total = _deletions(user, container, generation)
         kept = permitted + tally.gained_for
         choices.append(
             PlanChoice(

@@ -19,6 +19,7 @@ from django.db import transaction
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.urls import reverse
 from django.utils import timezone
+from django.utils.encoding import escape_uri_path
 
 from analytics.runs.selectors import run_progress
 from authzconsole.common.messages import as_sentence
@@ -323,7 +324,8 @@ class EffectPage(FormPage):
         return super().get_context_data(**context) | {
             "effect_id": self.effect_id,
             "shows_effect": self.shows_effect,
-            "action": self.request.path,
+            # the path is decoded, and names may contain `?` and `#`
+            "action": escape_uri_path(self.request.path),
         }
 
 

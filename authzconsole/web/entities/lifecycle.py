@@ -24,12 +24,14 @@ from authzconsole.web.shared.links import address_url, entity_url
 from authzconsole.web.shared.principal_input import with_default_type
 from authzconsole.web.shared.rendering import see_other, show_outcome
 from entities.address import Address, AddressError, address_of, address_or_none
-from entities.selectors import entity_at
+from entities.models import Entity
+from entities.selectors import entity_at, live_entities_inside
 from entities.vocabulary import KINDS, child_kinds, quantity
+from grants.active_generation import active_generation
 from grants.change_set import Delete, Recreate, Register
 from grants.changes import ChangeSet, Outcome, describe_entity
 from grants.journal import lock_journal
-from grants.lifecycle import LifecycleForecast, lifecycle_forecast
+from grants.lifecycle import LifecycleForecast, lifecycle_forecast, lifecycle_refusal
 from grants.principals.administrator_loss import capped_admin_count
 
 MAX_HOLDERS = 12
@@ -80,7 +82,7 @@ class Lifecycle(EffectPage):
         # a refused change raises its own error below
         if not forecast.refusal and values["form_version"] not in ("", _forecast_version(forecast)):
             raise FormRefused(FORECAST_CHANGED, status=409)
-        if _requires_name(forecast) and values["confirmed_name"] != self.target.name:
+        if self.required_name(entity_at(self.target)) not in ("", values["confirmed_name"]):
             raise FormRefused(
                 f"nothing was deleted: to confirm, enter the name of the namespace, {self.target.name}",
                 field="confirmed_name",
@@ -92,20 +94,29 @@ class Lifecycle(EffectPage):
 
     def get_context_data(self, **context) -> dict:
         context, verb, target = super().get_context_data(**context), self.verb, self.target
+        entity = entity_at(target)
+        refusal = lifecycle_refusal(verb, target, entity)
         context |= {
             "button": f"{TITLES[verb]} {KINDS[target.kind].title}",
             "is_danger": verb == "delete",
             "back": entity_url(target),
-        }
-        if self.is_part:
-            return context
-        forecast = lifecycle_forecast(target, verb)
-        return context | {
-            "effect": None if forecast.refusal else context["effect"],
+            "effect": None if refusal else context["effect"],
             "verb": verb,
             "title": TITLES[verb],
             "target": target,
             "kind": KINDS[target.kind],
+            "refusal": refusal,
+            "has_creator": verb != "delete" and bool(active_generation().creator_receives),
+            "required_name": self.required_name(entity),
+            "forecast_template": "entities/_forecast.html",
+        }
+        is_loading = context["effect"] is not None and "is_loading" in context["effect"]
+        # the counts of a large namespace take as long as an effect, so they are in the part with it
+        return context if refusal or is_loading else context | self._forecast_context(entity)
+
+    def _forecast_context(self, entity: Entity | None) -> dict:
+        forecast = lifecycle_forecast(self.target, self.verb)
+        return {
             "forecast": forecast,
             "kinds": [
                 quantity(total, KINDS[kind].title, KINDS[kind].plural)
@@ -113,15 +124,15 @@ class Lifecycle(EffectPage):
             ],
             "applying_grants": forecast.applying[:MAX_HOLDERS],
             "more_holders": max(0, len(forecast.applying) - MAX_HOLDERS),
-            "total_admins": _admin_count(verb, target, forecast),
+            # how many active users will hold ADMIN: 0, 1, or 2 for more
+            "total_admins": 2 if self.verb == "delete" else capped_admin_count(entity) if entity else 0,
             "form_version": _forecast_version(forecast),
-            "required_name": target.name if _requires_name(forecast) else "",
         }
 
-
-def _requires_name(forecast: LifecycleForecast) -> bool:
-    """Return whether the name must be entered to confirm: to delete a namespace with contents."""
-    return forecast.verb == "delete" and forecast.address.kind == "namespace" and forecast.entities_total > 1
+    def required_name(self, entity: Entity | None) -> str:
+        """Return the name that must be entered to confirm, to delete a namespace with contents; otherwise an empty text."""
+        is_deleted = self.verb == "delete" and self.target.kind == "namespace" and entity is not None
+        return self.target.name if is_deleted and live_entities_inside(entity).exists() else ""
 
 
 def _forecast_version(forecast: LifecycleForecast) -> str:
@@ -141,16 +152,6 @@ def form_version(*data: object) -> str:
     `repr`.
     """
     return hashlib.sha256(repr(data).encode()).hexdigest()[:16]
-
-
-def _admin_count(verb: str, target: Address, forecast: LifecycleForecast) -> int | None:
-    """Return how many active administrators the entity will have: 0, 1, or 2 for more; None if it does not
-    become live.
-    """
-    if verb == "delete" or forecast.refusal:
-        return None
-    entity = entity_at(target)
-    return capped_admin_count(entity) if entity is not None else 0
 
 
 class NewEntityForm(ConsoleForm):

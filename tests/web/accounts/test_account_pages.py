@@ -10,7 +10,7 @@ from authzconsole.common.tokens import TokenRefused, create_token, verify_token
 from authzconsole.models import ApiToken
 from grants.models import JournalLine, User
 from tests.support.authors import COMMAND, database_state
-from tests.support.pages import page_html, text_of
+from tests.support.pages import page_html, text_of, with_effect
 
 
 @pytest.fixture
@@ -181,7 +181,7 @@ def test_deactivation_shows_its_effects_before_it_happens(browse):
     client, url = browse("ada"), "/accounts/change/user:ned"
     browse("ned")
     create_token(author=COMMAND, owner="ned", name="a job", scopes=["read"], days=9)
-    text = forecast_text(client, f"{url}?change=activity&active=no")
+    text = forecast_text(client, with_effect(f"{url}?change=activity&active=no"))
     for phrase in (
         "Their 6 direct grants and 0 memberships remain, and take effect again when reactivated.",
         "1 session ends.",
@@ -194,6 +194,8 @@ def test_deactivation_shows_its_effects_before_it_happens(browse):
         assert phrase in text
     form = form_fields(text)
     effect = {name: form.pop(name) for name in ("effect", "effect_of")}
+    # the button for browsers without scripts
+    assert form.pop("preview") == "yes"
     assert form == {"change": "activity", "active": "no", "reason": ""} and "Takes " in text
     form |= effect
     client.post(url, form | {"reason": "left"})

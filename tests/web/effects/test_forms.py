@@ -121,8 +121,8 @@ def test_the_part_with_the_effect_is_for_those_who_may_open_the_page(browse, htm
         for name, most in (
             ("join", 28),
             ("leave", 31),
-            ("delete", 32),
-            ("register", 31),
+            ("delete", 34),
+            ("register", 34),
             ("remove", 51),
             ("generation", 27),
         )

@@ -239,7 +239,7 @@ def test_another_generation_is_evaluated_alone(browse, sent_tasks):
     assert f"Computed by run {effect.job.pk}" in page and button_numbers(effect.tally) in page
 
 
-@pytest.mark.parametrize(("url", "part", "max_queries"), [(FORM, PART, 32), (PAGE, "permissions", 33)])
+@pytest.mark.parametrize(("url", "part", "max_queries"), [(FORM, PART, 35), (PAGE, "permissions", 33)])
 def test_the_number_of_queries_is_limited(
     browse, sent_tasks, django_assert_max_num_queries, htmx, url, part, max_queries
 ):

@@ -8,7 +8,7 @@ from grants.models import JournalLine
 from grants.plans.sources.copy import copy_plan
 from tests.support.cast import SETUP
 from tests.support.changes import activate_generation, add_grant, revoke_grant
-from tests.support.pages import page_html, shown_effect_of_plan
+from tests.support.pages import page_html, shown_effect_of_plan, with_effect
 
 DELETE = "/lifecycle/delete/namespace:sales"
 NAME = {"confirmed_name": "sales"}
@@ -23,24 +23,20 @@ NAME = {"confirmed_name": "sales"}
 )
 def test_a_deletion_with_an_outdated_forecast_is_refused(make_change, browse):
     client = browse("ada")
-    form_version = client.get(DELETE).context["form_version"]
+    form_version = client.get(with_effect(DELETE)).context["form_version"]
     make_change()
     lines = JournalLine.objects.count()
     response = client.post(DELETE, NAME | {"reason": "sold", "form_version": form_version})
     assert response.status_code == 409 and "Nothing was changed" in page_html(response)
     assert response.context["form"]["reason"].value() == "sold" and JournalLine.objects.count() == lines
-    assert (
-        client.post(
-            DELETE, NAME | {"reason": "sold", "form_version": response.context["form_version"]}
-        ).status_code
-        == 303
-    )
+    form_version = client.get(with_effect(DELETE)).context["form_version"]
+    assert client.post(DELETE, NAME | {"reason": "sold", "form_version": form_version}).status_code == 303
 
 
 def test_unrelated_changes_do_not_block_a_deletion(browse):
     client = browse("ada")
-    form_version = client.get(DELETE).context["form_version"]
-    assert f'name="form_version" value="{form_version}"' in page_html(client.get(DELETE))
+    form_version = client.get(with_effect(DELETE)).context["form_version"]
+    assert f'name="form_version" value="{form_version}"' in page_html(client.get(with_effect(DELETE)))
     add_grant("group:operators", "instance:cdap", "READ")
     assert client.post(DELETE, NAME | {"form_version": form_version}).status_code == 303
 

@@ -130,7 +130,9 @@ def test_a_planned_entity_without_grants_and_children_can_be_deleted(browse):
     for address in ("dataset:sales.forecast", "namespace:plans"):
         assert "/lifecycle/delete/" not in page_html(client.get(f"/entities/{address}"))
     assert "/lifecycle/delete/" not in page_html(client.get("/entities/dataset:sales.forecast?holder=nobody"))
-    assert "1 entity will be deleted" in page_html(client.get("/lifecycle/delete/dataset:sales.idle"))
+    assert "1 entity will be deleted" in page_html(
+        client.get(with_effect("/lifecycle/delete/dataset:sales.idle"))
+    )
     assert client.post("/lifecycle/delete/dataset:sales.idle").status_code == 303
     assert client.get(url).status_code == 404
 
@@ -306,7 +308,7 @@ def test_a_kerberos_principal_with_slashes_has_a_page(browse):
 
 def test_the_delete_page_shows_the_forecast_and_deletes_nothing(browse):
     before = database_state()
-    text = page_html(browse("ada").get("/lifecycle/delete/namespace:sales"))
+    text = page_html(browse("ada").get(with_effect("/lifecycle/delete/namespace:sales")))
     assert (
         "6 entities will be deleted" in text
         and "1 planned entity remains planned" in text
@@ -317,7 +319,7 @@ def test_the_delete_page_shows_the_forecast_and_deletes_nothing(browse):
 
 def test_a_namespace_with_contents_is_deleted_only_if_its_name_is_entered(browse):
     client, before = browse("ada"), database_state()
-    form = page_html(client.get("/lifecycle/delete/namespace:sales"))
+    form = page_html(client.get(with_effect("/lifecycle/delete/namespace:sales")))
     assert 'name="confirmed_name"' in form and "Only this register changes." in form
     for name in ("", "sale", "Sales", "namespace:sales"):
         response = client.post(
@@ -346,7 +348,7 @@ def test_grants_survive_deletion_and_apply_again_after_recreation(browse):
     assert "namespace:sales was deleted with 5 entities in it" in page_html(response)
     assert entity_states()["dataset:sales.orders"] == "deleted"
     assert JournalLine.objects.get(action="delete", entity="namespace:sales").reason == "sold"
-    assert "will apply" in page_html(client.get("/lifecycle/recreate/namespace:sales"))
+    assert "will apply" in page_html(client.get(with_effect("/lifecycle/recreate/namespace:sales")))
     client.post("/lifecycle/recreate/namespace:sales", {"reason": "bought back"})
     assert entity_states()["namespace:sales"] == "live"
 
