@@ -235,7 +235,7 @@ def test_the_further_journal_filters_can_be_opened_with_the_keyboard_on_a_phone(
 def test_all_journal_filters_are_shown_in_a_wide_window(cast, page_of):
     page = page_of("aud", scripts=False)
     page.goto("/journal/")
-    for label in ("Principal", "Actor", "Entity", "Action", "Since", "Until"):
+    for label in ("User or group", "Actor", "Entity", "Action", "Since", "Until"):
         expect(page.get_by_label(label)).to_be_visible()
     expect(page.get_by_text("More filters")).to_be_hidden()
     page.get_by_label("Text in details and reasons").press("Tab")
