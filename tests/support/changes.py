@@ -110,7 +110,7 @@ def change_planned_grants(plan: Plan, **values) -> None:
     """Change the grants of a plan by SQL, such as their periods to past ones. The plan then looks like one of
     an earlier version, without a line about its creation.
     """
-    JournalLine.objects.filter(action="plan-create").delete()
+    JournalLine.objects.filter(action="plan-create").update(action="run-start")
     plan.items.filter(verb="grant").update(**values)
 
 
