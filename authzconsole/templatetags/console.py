@@ -5,6 +5,7 @@ from datetime import datetime
 from pathlib import Path
 
 from django import template
+from django.template.loader import render_to_string
 from django.templatetags.static import static
 from django.urls import reverse
 from django.utils import timezone
@@ -79,6 +80,26 @@ def icon(name: str) -> SafeString:
         static("icons.svg"),
         symbol,
     )
+
+
+@register.simple_block_tag
+def menu(content: SafeString, title: str = "More") -> SafeString:
+    """Return a menu of the links and forms between the tags; nothing if there are none.
+
+    The page head has one button, and a menu for everything else; destructive actions are always in the menu.
+    """
+    if not content.strip():
+        return SafeString("")
+    return render_to_string("shared/navigation/menu.html", {"content": content, "title": title})
+
+
+@register.simple_block_tag
+def more_filters(content: SafeString, id: str) -> SafeString:
+    """Return the fields between the tags as a part of a filter form that opens below a button.
+
+    `filters.js` shows each filter that is set as a chip. Without scripts, all fields are visible.
+    """
+    return render_to_string("shared/forms/more_filters.html", {"content": content, "id": id})
 
 
 @register.inclusion_tag("shared/display/address.html", name="address")

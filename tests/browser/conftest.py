@@ -1,11 +1,17 @@
+import io
+
 import pytest
 from django.conf import settings
+from django.core.management import call_command
 from django.test import Client
 from playwright.sync_api import expect, sync_playwright
 
+from authzconsole.demo.staging import create_demo_examples
+from authzconsole.management.commands.bootstrap import DEMO_TENANT, create_first_administrator
 from authzconsole.ops import machine
 from grants.models import User
 from tests.support.cast import PASSWORD
+from tests.support.reports import write_sample_report
 
 OPTIONS = [
     "--no-sandbox",
@@ -86,3 +92,17 @@ def page_of(chromium, live_server):
 def page(cast, page_of):
     """Return a page of an administrator, on the sample tenant."""
     return page_of("ada")
+
+
+@pytest.fixture
+def demo(live_server, tmp_path, settings):
+    """Create the demo tenant with a report of each analysis; return the example addresses and the client of
+    an administrator.
+    """
+    settings.SNAPSHOT_URI = str(tmp_path)
+    call_command("import_tenant", str(DEMO_TENANT), stdout=io.StringIO())
+    name, _ = create_first_administrator()
+    User.objects.update(must_change_password=False)
+    administrator, client = User.objects.get(username=name), Client()
+    client.force_login(administrator)
+    return create_demo_examples(administrator, lambda run: write_sample_report(tmp_path, run)), client

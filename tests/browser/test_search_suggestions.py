@@ -32,8 +32,8 @@ def test_arrow_keys_select_a_result_and_enter_opens_it(field_of):
     page.keyboard.type("orders")
     expect(suggestions.get_by_role("option")).to_have_count(2)
     expect(field).to_have_attribute("aria-expanded", "true")
-    assert field.get_attribute("aria-activedescendant") is None
-    for _ in range(3):
+    expect(field).to_have_attribute("aria-activedescendant", "search-suggestions-1")
+    for _ in range(2):
         page.keyboard.press("ArrowDown")
     expect(field).to_have_attribute("aria-activedescendant", "search-suggestions-1")
     page.keyboard.press("ArrowUp")
@@ -41,6 +41,40 @@ def test_arrow_keys_select_a_result_and_enter_opens_it(field_of):
     page.keyboard.press("ArrowUp")
     page.keyboard.press("Enter")
     expect(page).to_have_url(re.compile("/entities/dataset:sales.orders$"))
+
+
+@pytest.mark.parametrize("key", ["/", "Control+k"])
+def test_the_palette_starts_an_action_with_the_keyboard(key, field_of):
+    page, field, suggestions = field_of("ada")
+    page.keyboard.press(key)
+    expect(suggestions.get_by_role("option", name="Off-board …")).to_be_visible()
+    assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+    page.keyboard.type("off-board de")
+    expect(suggestions.get_by_role("option", selected=True)).to_have_text("Off-board dee")
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(re.compile("/people/leaving/user:dee$"))
+
+
+def test_selecting_an_action_without_a_target_continues_the_text(field_of):
+    page, field, suggestions = field_of("ada")
+    page.keyboard.press("Control+k")
+    suggestions.get_by_role("option", name="Grant on …").click()
+    expect(field).to_have_value("grant ")
+    expect(field).to_be_focused()
+    page.keyboard.type("customers")
+    expect(suggestions.get_by_role("option", selected=True)).to_have_text("Grant on dataset:sales.customers")
+
+
+def test_escape_closes_the_palette_and_returns_the_focus(field_of):
+    page, field, suggestions = field_of("ada")
+    link = page.get_by_role("link", name="Plans").first
+    link.focus()
+    page.keyboard.press("Control+k")
+    expect(suggestions).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(suggestions).to_be_hidden()
+    expect(link).to_be_focused()
+    expect(page.locator(".search.palette")).to_have_count(0)
 
 
 def test_enter_without_a_selected_result_opens_all_results(field_of):

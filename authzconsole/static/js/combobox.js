@@ -1,7 +1,8 @@
 "use strict";
 
 // Search fields with suggestions: a combobox, and a listbox below it that htmx fills. Selecting a suggestion opens its page, or fills
-// the field if the field has `data-fills-field`.
+// the field if the field has `data-fills-field`. A field with `data-selects-first` selects the first suggestion, so that Enter opens it. The
+// palette is the search field in the middle of the window: it also has suggestions for an empty text.
 (() => {
   const comboboxOf = (element) => element.closest?.("[role=combobox][aria-controls]") ?? null;
   const listOf = (field) => document.getElementById(field.getAttribute("aria-controls"));
@@ -10,6 +11,8 @@
   // when a swap removes a field, its list is removed before the field loses the focus
   const isOpen = (field) => listOf(field)?.hidden === false;
   const selectedOf = (field) => listOf(field).querySelector("[aria-selected=true]");
+
+  const needsText = (field) => field.closest(".palette") === null;
 
   const select = (field, option) => {
     selectedOf(field)?.setAttribute("aria-selected", "false");
@@ -39,6 +42,33 @@
     select(field, options.at(index < 0 && distance < 0 ? -1 : (index + distance) % options.length));
   };
 
+  let openedFrom = null;
+  const openPalette = (field) => {
+    if (needsText(field)) openedFrom = document.activeElement;
+    field.form.classList.add("palette");
+    field.focus();
+    field.select();
+    htmx.trigger(field, "palette");
+  };
+  const closePalette = (field) => {
+    show(field, false);
+    const opener = openedFrom;
+    field.blur();
+    if (opener?.isConnected) opener.focus();
+  };
+
+  document.addEventListener("keydown", (event) => {
+    const isSlash = event.key === "/" && !event.ctrlKey && !event.metaKey && !event.altKey;
+    const isCtrlK =
+      event.key.toLowerCase() === "k" && event.ctrlKey !== event.metaKey && !event.altKey && !event.shiftKey;
+    if (!isCtrlK && !(isSlash && event.target.closest("input, textarea, select, [contenteditable]") === null))
+      return;
+    const field = document.getElementById("search");
+    if (field === null || document.getElementById("dialog")?.open) return;
+    event.preventDefault();
+    openPalette(field);
+  });
+
   document.addEventListener("htmx:afterSwap", (event) => {
     const list = event.detail.target;
     if (!list.matches(".suggestions[role=listbox]")) return;
@@ -48,15 +78,19 @@
     const isComplete =
       "fillsField" in field.dataset && optionsOf(field).some((option) => option.dataset.value === text);
     // a late response must not open the list of a field that was left or emptied
-    show(field, document.activeElement === field && text !== "" && !isComplete && list.childElementCount > 0);
+    const isWanted = document.activeElement === field && (text !== "" || !needsText(field));
+    show(field, isWanted && !isComplete && list.childElementCount > 0);
+    const searched = new URL(event.detail.xhr.responseURL).searchParams.get(field.name) ?? "";
+    // Enter must not open a suggestion for an earlier text
+    if ("selectsFirst" in field.dataset && isOpen(field) && text !== "" && searched.trim() === text)
+      select(field, optionsOf(field)[0] ?? null);
   });
 
   document.addEventListener("input", (event) => {
     const field = comboboxOf(event.target);
     if (field === null) return;
-    // Enter must not open a suggestion for an earlier text
     select(field, null);
-    if (field.value.trim() === "") show(field, false);
+    if (field.value.trim() === "" && needsText(field)) show(field, false);
   });
 
   document.addEventListener("keydown", (event) => {
@@ -65,6 +99,7 @@
     const selected = selectedOf(field);
     if (event.key === "ArrowDown" || event.key === "ArrowUp")
       moveSelection(field, event.key === "ArrowDown" ? 1 : -1);
+    else if (event.key === "Escape" && field.closest(".palette") !== null) closePalette(field);
     else if (event.key === "Escape" && isOpen(field)) show(field, false);
     else if (event.key === "Enter" && selected !== null) selected.click();
     else return;
@@ -80,6 +115,12 @@
     const option = event.target.closest(".suggestions [role=option]");
     if (option === null || event.ctrlKey || event.metaKey || event.shiftKey) return;
     const field = fieldOf(option.closest(".suggestions"));
+    if ("fill" in option.dataset) {
+      event.preventDefault();
+      field.value = option.dataset.fill;
+      field.dispatchEvent(new Event("input", { bubbles: true }));
+      return;
+    }
     if (!("fillsField" in field.dataset) || !("value" in option.dataset)) return;
     event.preventDefault();
     fillField(field, option);
@@ -87,6 +128,8 @@
 
   document.addEventListener("focusout", (event) => {
     const field = comboboxOf(event.target);
-    if (field !== null && isOpen(field)) show(field, false);
+    if (field === null) return;
+    if (isOpen(field)) show(field, false);
+    field.form?.classList.remove("palette");
   });
 })();

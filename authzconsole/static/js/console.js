@@ -1,25 +1,21 @@
-// Search shortcut, collapsed menu, copy buttons, dialog, htmx requests, and what is typed while they run.
+// Menus, copy buttons, dialog, htmx requests, and what is typed while they run.
 "use strict";
 
 (() => {
-  const isTyping = (element) => element.closest("input, textarea, select, [contenteditable]") !== null;
   const dialog = () => document.getElementById("dialog");
 
   document.addEventListener("keydown", (event) => {
-    if (event.key !== "/" || event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target)) return;
-    const field = document.getElementById("search");
-    if (field === null || dialog()?.open) return;
-    event.preventDefault();
-    field.focus();
-    field.select();
-  });
-
-  document.addEventListener("keydown", (event) => {
-    const menu = event.target.closest(".menu[open]");
+    const menu = event.target.closest(":is(.menu, .actions-menu, .account, .more)[open]");
     if (event.key !== "Escape" || menu === null) return;
     menu.open = false;
     menu.querySelector("summary").focus();
   });
+  const closeMenus = ({ target }) => {
+    for (const menu of document.querySelectorAll(":is(.actions-menu, .more)[open]"))
+      if (!menu.contains(target)) menu.open = false;
+  };
+  document.addEventListener("click", closeMenus);
+  document.addEventListener("focusin", closeMenus);
 
   const copyText = async (text) => {
     if (navigator.clipboard) return navigator.clipboard.writeText(text);

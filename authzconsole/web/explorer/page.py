@@ -272,13 +272,15 @@ def _first_rows(rows: QuerySet[Entity], max_rows: int) -> tuple[list[Entity], bo
 def explorer(request: HttpRequest) -> HttpResponse:
     """Render the tree, expanded down to the entity in the query parameter `at`."""
     at, tree = _container(request, "at"), _tree(request)
-    is_section = requested_section(request) == "explorer"
+    is_section, root = requested_section(request) == "explorer", tree.root(at)
     return render_page(
         request,
         "explorer/_tree.html" if is_section else "explorer/page.html",
         {
-            "tree": Level([tree.root(at)]),
+            "tree": Level([root]),
             "at": at,
+            # the tree contains the instance even if the account cannot open it
+            "detail_url": root.url if at.kind == "instance" else entity_url(at),
             "tree_filter": tree.tree_filter,
             "is_page": not is_section or _is_page(request),
             "kinds": [kind for kind in KINDS.values() if kind.parent],

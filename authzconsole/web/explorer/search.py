@@ -1,11 +1,11 @@
-"""The search page, which also finds people, groups, plans, reports and pages, and suggestions for form fields with addresses
-and principals.
+"""The search page, which also finds people, groups, plans, reports and pages and starts actions, and suggestions for form
+fields with addresses and principals.
 
-Ordinary accounts find only the pages that they can open; names of people, plans and reports are not disclosed
-to them.
+Ordinary accounts find only the pages that they can open, and the actions that they can start on what they see; names of
+people, plans and reports are not disclosed to them.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,15 +17,16 @@ from django.views.decorators.http import require_safe
 
 from analytics.analyses import ANALYSES
 from analytics.runs.selectors import latest_finished_runs
-from authzconsole.web.context_processors import NAV_ITEMS
+from authzconsole.web.page_registry import ACTIONS, PAGES, Action, Target
 from authzconsole.web.plans.plan_pages import plan_url
 from authzconsole.web.shared.entity_search import parse_search, search_visible_entities
 from authzconsole.web.shared.guard import capability_required
-from authzconsole.web.shared.links import principal_url
+from authzconsole.web.shared.links import address_url, principal_url
 from authzconsole.web.shared.paging import url_with_query
 from authzconsole.web.shared.parameters import text_parameter
 from authzconsole.web.shared.rendering import render_page, requested_section
 from entities.vocabulary import KINDS
+from grants.authority.rights import can_change_some_grants
 from grants.models import Plan, User
 from grants.roles.capabilities import Capability
 
@@ -35,12 +36,17 @@ MIN_CHARACTERS = 2
 
 @dataclass(frozen=True, slots=True)
 class SearchHit:
-    """One result. note: a short text after the title. icon: the name of its icon."""
+    """One result.
+
+    note: a short text after the title. icon: the name of its icon. fill: the text that a search field with scripts gets
+    in place of opening the URL; empty to open it.
+    """
 
     title: str
     url: str
     icon: str
     note: str = ""
+    fill: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,60 +57,6 @@ class HitGroup:
     title: str
     hits: list[SearchHit]
     more_url: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class PageEntry:
-    """A page that has no item in the navigation. words: further words by which it is found.
-
-    capabilities: only accounts with one of them can open the page; empty for every account.
-    """
-
-    title: str
-    url_name: str
-    words: str = ""
-    capabilities: tuple[Capability, ...] = ()
-
-
-PAGE_ENTRIES = (
-    PageEntry(
-        "Add a user or group",
-        "people-add",
-        "new create person onboard",
-        (Capability.CHANGE_GRANTS, Capability.MANAGE_ACCOUNTS),
-    ),
-    PageEntry("Compare users", "people-compare", "differences alike", (Capability.READ_ALL,)),
-    PageEntry("Bulk change", "plan-bulk-change", "plan many grant revoke", (Capability.CHANGE_GRANTS,)),
-    PageEntry("Import changes", "plan-import", "plan file csv", (Capability.CHANGE_GRANTS,)),
-    PageEntry(
-        "Limited access",
-        "limited-access",
-        "validity period expiry expired ends begins",
-        (Capability.READ_ALL,),
-    ),
-    PageEntry("Request access", "request-new", "new ask permission denied"),
-    PageEntry("Approvers", "request-approvers", "requests group namespace", (Capability.READ_ALL,)),
-    PageEntry("Delegation", "delegation-limits", "limits owners", (Capability.READ_ALL,)),
-    PageEntry(
-        "Start review", "review-new", "access review campaign certification", (Capability.CHANGE_GRANTS,)
-    ),
-    PageEntry("Evidence", "evidence-list", "auditor bundle signed", (Capability.READ_JOURNAL,)),
-    PageEntry(
-        "Differences", "journal-differences", "compare dates history changes", (Capability.READ_JOURNAL,)
-    ),
-    PageEntry("Break-glass access", "journal-break-glass", "emergency", (Capability.READ_JOURNAL,)),
-    PageEntry("Verify journal", "journal-proof", "proof hash chain head", (Capability.READ_JOURNAL,)),
-    PageEntry(
-        "Security events", "journal-security-events", "sign-ins audit log", (Capability.READ_SECURITY_EVENTS,)
-    ),
-    PageEntry("Webhooks", "journal-webhooks", "events notifications", (Capability.READ_JOURNAL,)),
-    PageEntry("API tokens", "tokens", "service accounts", (Capability.READ_ACCOUNTS,)),
-    PageEntry("Sessions", "sessions", "signed in devices"),
-    PageEntry("Password", "password", "change"),
-    PageEntry("Second factor", "second-factor", "authenticator passkey recovery codes mfa"),
-    PageEntry("Time zone", "time-zone", "clock local utc"),
-    PageEntry("API documentation", "rest-swagger", "rest openapi swagger"),
-)
 
 
 def console_hits(user: User, text: str, max_hits: int) -> list[HitGroup]:
@@ -126,6 +78,58 @@ def console_hits(user: User, text: str, max_hits: int) -> list[HitGroup]:
     if not only:
         groups.append(_pages(user, text, max_hits))
     return [group for group in groups if group.hits]
+
+
+def action_hits(user: User, text: str, max_hits: int) -> HitGroup:
+    """Return the actions that the text starts with its targets, or could start; all actions for an empty text.
+
+    Runs the queries of `search_visible_entities` and one for each of `max_hits` entities, or one query for users and groups,
+    for each action of which the text has the verb and a target.
+    """
+    hits = []
+    for action in (action for action in ACTIONS if action.is_for(user)):
+        target = action.target_text(text)
+        if target:
+            hits += [
+                SearchHit(
+                    action.title.format(name.removeprefix("user:")), _action_url(action, name), "chevron"
+                )
+                for name in _action_targets(user, action, target, max_hits)
+            ]
+        elif (target == "" or action.is_begun_by(text)) and (
+            action.target is not Target.GRANTABLE or user.can_administer
+        ):
+            hits.append(_start_hit(action))
+    return HitGroup("actions", "Actions", hits)
+
+
+def _start_hit(action: Action) -> SearchHit:
+    url = {Target.USER: reverse("people"), Target.GROUP: url_with_query("people", {"type": "group"})}
+    return SearchHit(
+        action.title.format("…"),
+        url.get(action.target, reverse("explorer")),
+        "chevron",
+        f"{action.verbs[0]} {action.target.value}",
+        f"{action.verbs[0]} ",
+    )
+
+
+def _action_url(action: Action, target: str) -> str:
+    if action.parameter:
+        return url_with_query(action.url_name, {action.parameter: target})
+    is_entity = action.target in (Target.ENTITY, Target.GRANTABLE)
+    return (address_url if is_entity else principal_url)(action.url_name, target)
+
+
+def _action_targets(user: User, action: Action, text: str, max_hits: int) -> list[str]:
+    """Return the best matching addresses, or users or groups, that the account may see and do this with."""
+    if action.target in (Target.USER, Target.GROUP):
+        type_ = action.target.name.lower()
+        name = text.removeprefix(f"{type_}:")
+        return _matching_principals({type_}, name)[:max_hits] if user.can_see_all else []
+    rows = search_visible_entities(user, text, max_hits).rows
+    is_limited = action.target is Target.GRANTABLE
+    return [str(row) for row in rows if not is_limited or can_change_some_grants(user, row)]
 
 
 def _first_hits(
@@ -204,21 +208,11 @@ def _reports(text: str, max_hits: int) -> HitGroup:
 
 def _pages(user: User, text: str, max_hits: int) -> HitGroup:
     hits = [
-        SearchHit(title, url, icon)
-        for title, url, icon, words in _pages_of(user)
-        if _matches(text, f"{title} {words}")
+        SearchHit(page.title, reverse(page.url_name), page.icon)
+        for page in PAGES
+        if page.is_for(user) and _matches(text, f"{page.title} {page.words}")
     ]
     return HitGroup("pages", "Pages", hits[:max_hits])
-
-
-def _pages_of(user: User) -> Iterator[tuple[str, str, str, str]]:
-    """Yield the (title, URL, icon, further words) of each page that the account can open."""
-    for item in NAV_ITEMS:
-        if item.is_for(user):
-            yield item.title, reverse(item.url_name), item.icon, ""
-    for entry in PAGE_ENTRIES:
-        if not entry.capabilities or user.can(*entry.capabilities):
-            yield entry.title, reverse(entry.url_name), "console", entry.words
 
 
 def _matches(text: str, words: str) -> bool:
@@ -280,8 +274,9 @@ def search_page(request: HttpRequest) -> HttpResponse:
     """Render the search results as a page, or the first of them as options of a suggestion list."""
     suggestion_list = SUGGESTION_LISTS.get(requested_section(request))
     text = text_parameter(request, suggestion_list.field if suggestion_list else "q")
-    groups = []
+    groups, actions = [], None
     if suggestion_list is None or suggestion_list.opens:
+        actions = action_hits(request.user, text, MAX_HITS_LISTED)
         groups = console_hits(request.user, text, MAX_HITS_LISTED if suggestion_list else MAX_HITS_SHOWN)
     max_listed = MAX_ENTITIES_LISTED if groups else MAX_RESULTS_LISTED
     result = (
@@ -299,8 +294,10 @@ def search_page(request: HttpRequest) -> HttpResponse:
             "suggestion_list": suggestion_list,
             "list_id": requested_section(request),
             "is_short": parse_search(text).is_short,
+            "actions": actions if actions and actions.hits else None,
             "groups": groups,
-            "total_found": len(result.rows) + sum(len(group.hits) for group in groups),
+            "total_found": len(result.rows)
+            + sum(len(group.hits) for group in (*groups, *filter(None, [actions]))),
             "is_cut": result.total > len(result.rows) or not result.is_all,
         },
     )

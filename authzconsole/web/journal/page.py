@@ -126,14 +126,6 @@ class JournalForm(ListForm):
     def has_only_times(self) -> bool:
         return self.texts.keys() <= {"since", "until"}
 
-    @property
-    def has_active_more_filters(self) -> bool:
-        """Return whether a filter other than the first two is set.
-
-        A narrow screen collapses the other filters.
-        """
-        return bool(self.texts.keys() - {"principal", "text"})
-
 
 class JournalPage(ListPage):
     """The lines, newest first. Without filters, the lines of an applied plan are folded into one row."""

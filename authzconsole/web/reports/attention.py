@@ -1,10 +1,10 @@
-"""Problems that need an administrator: of the console itself, findings of the newest reports, and plans to
-decide on.
+"""Problems that need an administrator: of the console itself, findings of the newest reports, and requests and plans to
+decide on. The most severe come first.
 """
 
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 from django.db.models import Count, Q
@@ -16,17 +16,21 @@ from analytics.models import AnalysisRun
 from analytics.runs.schedules import first_runs_progress
 from analytics.runs.selectors import changes_since, latest_finished_runs, latest_run
 from authzconsole.common.monitoring.maintenance import maintenance_records
+from authzconsole.models import MaintenanceTask
 from authzconsole.web.reports.cell_links import rows_url
 from authzconsole.web.shared.limited_lists import MAX_COUNTED, counted_rows
 from entities.models import State
 from entities.vocabulary import quantity
 from grants.journal import read_only_reason
-from grants.models import GroupGrant, JobState, Plan, PlanState, UserGrant
+from grants.models import GroupGrant, JobState, Plan, PlanState, User, UserGrant
 from grants.plans.staleness import invalidating_line
 from grants.policies.policy import Generation
+from grants.requests.approvers import requests_to_decide
 
 PLANNED_TOO_LONG_DAYS = 90
 MAX_PLANS_CHECKED = 10
+# the levels of the icons, most severe first
+SEVERITIES = ("error", "warning", "planned", "info")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,21 +40,35 @@ class AttentionItem:
     level: the level of its icon. run: the run that reported the problem; None if it was counted for this
     request.
     changes: number of changes after that run.
-    plan_label, plan_url: label and target of a button that creates a plan to solve the problem; empty if
-    there is none.
+    fix_label, fix_url, fix_fields: label, target and fields of a button that solves the problem, or creates a plan that does;
+    empty if there is none.
     """
 
     level: str
     text: str
     url: str
     run: AnalysisRun | None = None
-    plan_label: str = ""
-    plan_url: str = ""
+    fix_label: str = ""
+    fix_url: str = ""
+    fix_fields: Mapping[str, str] = field(default_factory=dict)
     changes: int = 0
 
+    @property
+    def figure(self) -> str:
+        """The number with which the text begins; empty if it begins with a word."""
+        number = self.text.partition(" ")[0]
+        return number if number.replace(",", "").isdigit() else ""
 
-def attention_section(generation: Generation, readiness: AnalysisRun | None, *, is_large: bool) -> dict:
-    """Return the context of the problems that the overview lists first. The number of queries is limited.
+    @property
+    def words(self) -> str:
+        """The text after the figure."""
+        return self.text.removeprefix(self.figure).strip()
+
+
+def attention_section(
+    account: User, generation: Generation, readiness: AnalysisRun | None, *, is_large: bool
+) -> dict:
+    """Return the context of the problems that the overview lists first, by severity. The number of queries is limited.
 
     missing_reports: titles of analyses without a report, which may find further problems. first_runs: the progress of the
     first runs; None after them.
@@ -68,12 +86,13 @@ def attention_section(generation: Generation, readiness: AnalysisRun | None, *, 
         *_stranded_items(stranded),
         *_ghost_items(ghosts, generation, is_large=is_large),
         *_failed_run_items(),
+        *_request_items(account),
         *_plan_items(),
         *_period_items(),
         *_impact_items(generation),
     ]
     return {
-        "problems": _with_changes(items),
+        "problems": sorted(_with_changes(items), key=lambda item: SEVERITIES.index(item.level)),
         "missing_reports": [ANALYSES[name].title for name, run in runs.items() if run is None],
         "first_runs": first_runs_progress(),
     }
@@ -178,6 +197,17 @@ def _impact_items(generation: Generation) -> Iterator[AttentionItem]:
         yield AttentionItem("info", text, reverse("generation-activate", args=[other]), run)
 
 
+def _request_items(account: User) -> Iterator[AttentionItem]:
+    """Yield the number of requests that wait for a decision of the account. Runs the queries of `requests_to_decide`."""
+    if waiting := requests_to_decide(account)[: MAX_COUNTED + 1].count():
+        more = f"over {MAX_COUNTED:,}" if waiting > MAX_COUNTED else ""
+        yield AttentionItem(
+            "warning",
+            f"{more or f'{waiting:,}'} {'request waits' if waiting == 1 else 'requests wait'} for your decision".capitalize(),
+            reverse("requests", query={"show": "to-decide"}),
+        )
+
+
 def _plan_items() -> Iterator[AttentionItem]:
     """Yield the number of proposed plans, and how many of the newest ones are stale.
 
@@ -211,8 +241,8 @@ def _period_items() -> Iterator[AttentionItem]:
             "info",
             f"{_count_text(expired)} have expired",
             f"{url}?show=expired",
-            plan_label="Revoke expired",
-            plan_url=reverse("plan-expired"),
+            fix_label="Revoke expired",
+            fix_url=reverse("plan-expired"),
         )
 
 
@@ -222,10 +252,12 @@ def _count_text(total: int) -> str:
 
 def _console_items() -> Iterator[AttentionItem]:
     """Yield the problems of the console itself, which the page Status explains. Runs two queries."""
-    url = reverse("status")
+    url, records = reverse("status"), maintenance_records()
     if reason := read_only_reason():
         yield AttentionItem("error", f"The console is read-only: {reason}", url)
-    for record in maintenance_records().values():
+    if MaintenanceTask.BACKUP not in records:
+        yield AttentionItem("warning", "No backup was written", url)
+    for record in records.values():
         if not record.is_ok:
             yield AttentionItem("error", f"{record.get_task_display()} failed: {record.text}", url)
 
@@ -234,7 +266,14 @@ def _failed_run_items() -> Iterator[AttentionItem]:
     """Yield the analyses if their newest finished run failed. Runs one query."""
     for run in latest_finished_runs():
         if run.state == JobState.FAILED:
-            yield AttentionItem("warning", f"The last run of {ANALYSES[run.type].title} failed", _url(run))
+            yield AttentionItem(
+                "warning",
+                f"The last run of {ANALYSES[run.type].title} failed",
+                _url(run),
+                fix_label="Run again",
+                fix_url=reverse("analysis-start"),
+                fix_fields={"analysis": run.type},
+            )
 
 
 def _url(run: AnalysisRun, sort: str = "") -> str:

@@ -19,7 +19,7 @@ from analytics.runs.schedules import all_schedules, change_schedule, schedule_by
 from analytics.runs.selectors import changes_since, run_progress
 from analytics.runs.services import cancel_run, request_run
 from authzconsole.web.forms import ConsoleForm, FormPage, TextField, reason_field
-from authzconsole.web.reports.charts.report_charts import report_chart
+from authzconsole.web.reports.charts.report_charts import report_chart, report_trends
 from authzconsole.web.reports.readiness import namespaces_section
 from authzconsole.web.reports.results import REPORT_ERRORS, changes_sentence, report_fault, run_or_404
 from authzconsole.web.reports.table import DETAIL_NAMES, table_or_fault
@@ -151,6 +151,7 @@ def run_page(request: HttpRequest, pk: int) -> HttpResponse:
         return render_page(request, template, context)
     if is_done:
         context["chart"] = report_chart(run)
+        context["trends"] = [{**trend, "title": figure_label(trend["name"])} for trend in report_trends(run)]
         context["figures"] = [(run.summary.get(name, 0), figure_label(name)) for name in analysis.figures]
     return render_page(request, "reports/_run.html" if section == "run" else "reports/run.html", context)
 

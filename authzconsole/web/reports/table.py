@@ -183,7 +183,6 @@ def _table_section(request: HttpRequest, run: AnalysisRun, table: Table) -> dict
         "sort": order if order == sort else "",
         "filters": fields[:expanded],
         "more_filters": fields[expanded:],
-        "has_active_more_filters": any(form.cleaned_data[field.name] for field in fields[expanded:]),
         "is_filtered": is_filtered,
         "reset_url": url_with(request, page=None, **dict.fromkeys(form.fields)),
         "columns": [_column_head(request, column, order) for column in columns],

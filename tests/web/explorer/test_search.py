@@ -3,8 +3,8 @@
 import pytest
 
 from analytics.models import AnalysisRun
-from authzconsole.web.context_processors import NAV_ITEMS
-from authzconsole.web.explorer.search import PAGE_ENTRIES, console_hits
+from authzconsole.web.explorer.search import action_hits, console_hits
+from authzconsole.web.page_registry import ACTIONS, PAGES
 from entities.address import parse_address
 from entities.services import ensure_entities
 from grants.models import Plan, User
@@ -100,7 +100,9 @@ def test_a_search_field_lists_the_best_matches_as_options(browse, htmx):
     assert "Nothing found" in page_html(
         browse("out").get("/search?q=sales", headers=htmx("search-suggestions"))
     )
-    assert "option" not in page_html(browse("ada").get("/search", headers=htmx("search-suggestions")))
+    # an opened palette lists what it can start
+    listed = page_html(browse("ada").get("/search", headers=htmx("search-suggestions")))
+    assert listed.count('role="option"') == len(ACTIONS) == listed.count("data-fill=")
     assert "<html" in page_html(browse("ada").get("/search?q=sales", headers=htmx("elsewhere")))
 
 
@@ -178,10 +180,15 @@ def test_every_hit_leads_to_a_page_that_the_account_can_open(browse, cast):
     copy_plan.create(author=SETUP, source="user:ned", target="user:out")
     for name in ("ada", "aud", "dee"):
         client, urls = browse(name), set()
-        for page in (*NAV_ITEMS, *PAGE_ENTRIES):
+        for page in PAGES:
             urls |= {hit.url for group in console_hits(cast[name], page.title, 10) for hit in group.hits}
         for text in ("ada", "dee", "operators", "copy"):
             urls |= {hit.url for group in console_hits(cast[name], text, 10) for hit in group.hits}
+        for action in ACTIONS:
+            for target in ("", "dee", "operators", "orders"):
+                urls |= {
+                    hit.url for hit in action_hits(cast[name], f"{action.verbs[0]} {target}".strip(), 3).hits
+                }
         assert len(urls) > 4 and all(client.get(url).status_code == 200 for url in urls), name
 
 
@@ -206,3 +213,57 @@ def test_the_suggestions_have_a_group_for_each_type(browse, htmx):
     assert "operators" not in page_html(
         browse("ada").get("/search?entity=oper", headers=htmx("entity-suggestions"))
     )
+
+
+def actions_of(response) -> dict[str, str]:
+    """Return the URL by the title of each action found."""
+    actions = response.context["actions"]
+    return {hit.title: hit.url for hit in actions.hits} if actions else {}
+
+
+def test_a_verb_and_a_target_start_an_action(browse):
+    client = browse("ada")
+
+    def found(text):
+        return actions_of(client.get("/search", {"q": text}))
+
+    assert found("off-board de") == {"Off-board dee": "/people/leaving/user:dee"}
+    assert found("Grant sales.orders") == {"Grant on dataset:sales.orders": "/grant/dataset:sales.orders"}
+    assert found("members oper") == {"Change members of group:operators": "/people/members/group:operators"}
+    assert found("ask user:dee") == {"Ask about dee": "/ask?subject=user:dee"}
+    assert found("off") == found("off-board") == {"Off-board …": "/people/"}
+    assert found("off-board nobody") == found("unknown dee") == {}
+
+
+def test_an_action_never_reveals_a_hidden_address_or_a_name(browse):
+    for name, text in (
+        ("dee", "request salaries"),
+        ("dee", "ask customers"),
+        ("out", "request orders"),
+        ("dee", "ask user:ned"),
+        ("dee", "off-board ned"),
+        ("dee", "grant orders"),
+        ("aud", "members operators"),
+    ):
+        response = browse(name).get("/search", {"q": text})
+        assert actions_of(response) == {}, (name, text)
+    assert actions_of(browse("dee").get("/search?q=request orders")) == {
+        "Request access to dataset:sales.orders": "/requests/new?entity=dataset:sales.orders"
+    }
+
+
+def test_delegates_start_a_grant_only_where_they_may_grant(browse, settings):
+    settings.DELEGATION = True
+    assert list(actions_of(browse("ned").get("/search?q=grant orders"))) == ["Grant on dataset:sales.orders"]
+    assert actions_of(browse("dee").get("/search?q=grant orders")) == {}
+    settings.DELEGATION = False
+    assert actions_of(browse("ned").get("/search?q=grant orders")) == {}
+
+
+def test_the_number_of_queries_of_an_action_is_bounded(browse, htmx, django_assert_max_num_queries):
+    ensure_entities(states={parse_address(f"dataset:sales.orders{number}"): "live" for number in range(60)})
+    for name in ("ada", "dee"):
+        client = browse(name)
+        for text in ("grant orders", "ask orders", "off-board dee", ""):
+            with django_assert_max_num_queries(40):
+                client.get("/search", {"q": text}, headers=htmx("search-suggestions"))

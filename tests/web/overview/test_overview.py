@@ -12,8 +12,11 @@ from authzconsole.common.monitoring.maintenance import record_maintenance
 from authzconsole.models import MaintenanceTask
 from authzconsole.web.shared import row_estimates
 from entities.address import parse_address
+from entities.models import Entity
 from entities.services import ensure_entities
 from grants.models import GroupGrant, JournalHead, Plan, User
+from grants.requests.create import RequestDraft, WantedAccess, create_request
+from tests.support.authors import author_named
 from tests.support.changes import add_grant, create_plan_from_changes
 from tests.support.pages import page_html
 from tests.support.reports import create_report
@@ -63,13 +66,22 @@ def test_only_administrators_and_auditors_get_the_overview(browse):
 def test_the_figures_count_addresses_users_groups_and_grants(browse):
     client = browse("aud")
     figures = client.get("/").context["figures"]
-    assert [(figure, unit) for figure, unit, _ in figures] == [
+    assert [(figure, unit) for figure, unit, *_ in figures] == [
         (11, "addresses"),
         (5, "users"),
         (1, "group"),
         (11, "grants"),
     ]
-    assert all(client.get(url).status_code == 200 for *_, url in figures)
+    assert all(client.get(url).status_code == 200 for _, _, url, _ in figures)
+
+
+def test_the_figures_say_how_much_is_new_in_the_last_week_unless_everything_is(browse):
+    client = browse("aud")
+    assert "new in 7 days" not in page_html(client.get("/"))
+    Entity.objects.exclude(key="hr.salaries").update(created_at=timezone.now() - timedelta(days=8))
+    figures = {unit: recent for _, unit, _, recent in client.get("/").context["figures"]}
+    assert (figures["addresses"], figures["group"]) == (1, 0)
+    assert "1 new in 7 days" in page_html(client.get("/"))
 
 
 def test_tiles_are_sized_by_entities_and_coloured_by_readiness(browse, report):
@@ -176,6 +188,7 @@ def test_attention_lists_problems_of_the_newest_reports(browse, report):
     assert attention_texts(client) == [
         "1 namespace that no user can delete",
         "4 live entities without an ADMIN holder",
+        NO_BACKUP,
         "1 live entity with only one ADMIN holder",
         "1 grant on deleted addresses, which apply again if the entities are recreated",
         "1 grant on planned addresses, waiting for their entities",
@@ -186,17 +199,23 @@ def test_attention_lists_problems_of_the_newest_reports(browse, report):
         assert client.get(item.url).status_code == 200
 
 
+NO_BACKUP = "No backup was written"
 LEFTOVER = "1 grant on deleted addresses, which apply again if the entities are recreated"
 
 
 def test_ghost_grants_are_counted_without_a_report_as_the_plan_counts_them(browse):
     client = browse("ada")
-    assert attention_texts(client) == [LEFTOVER, "1 grant on planned addresses, waiting for their entities"]
+    assert attention_texts(client) == [
+        NO_BACKUP,
+        LEFTOVER,
+        "1 grant on planned addresses, waiting for their entities",
+    ]
     GroupGrant.objects.filter(content_object__state="planned").update(
         granted_at=timezone.now() - timedelta(days=100)
     )
     User.objects.filter(username="dee").update(is_active=False)
     assert attention_texts(client) == [
+        NO_BACKUP,
         LEFTOVER.replace(", which", ", 1 of inactive users, which"),
         "1 grant on planned addresses for more than 90 days",
     ]
@@ -215,9 +234,55 @@ def test_problems_of_the_console_come_first(browse):
     texts = attention_texts(client)
     assert texts[0].startswith("The console is read-only: ")
     assert texts[1] == "Journal verification failed: line 2 was changed"
-    assert texts[-2:] == ["The last run of Stranded entities failed", "1 stale plan to renew or discard"]
+    assert texts[-3:] == [
+        "The last run of Stranded entities failed",
+        "1 stale plan to renew or discard",
+        "1 grant on planned addresses, waiting for their entities",
+    ]
     for item in client.get("/").context["problems"]:
         assert client.get(item.url).status_code == 200
+
+
+def test_a_failed_run_is_repeated_with_one_click(browse, report):
+    failed = AnalysisRun.objects.create(type="stranded", state="failed", error="Java is missing.")
+    item = next(item for item in browse("ada").get("/").context["problems"] if "failed" in item.text)
+    assert browse("ada").post(item.fix_url, item.fix_fields).status_code == 303
+    assert AnalysisRun.objects.filter(type="stranded").exclude(pk=failed.pk).exists()
+    assert "Run again" in browse("ada").html("/") and "Run again" not in browse("aud").html("/")
+
+
+def test_the_number_of_stranded_entities_opens_exactly_their_rows(browse, report):
+    report(
+        {
+            "rows": [
+                ("dataset:hr.salaries", 0, ""),
+                ("dataset:sales.orders", 1, "ned"),
+                ("namespace:hr", 0, ""),
+            ]
+        },
+        analysis="stranded",
+        options={"generation": "core"},
+        summary={"entities_nobody_administers": 2, "entities_one_user_administers": 1},
+    )
+    client = browse("aud")
+    for item in client.get("/").context["problems"]:
+        if "ADMIN holder" in item.text:
+            table = client.get(item.url.removesuffix("#rows")).context["table"]
+            assert str(table["total"]) == item.figure
+
+
+def test_requests_that_wait_for_a_decision_are_counted(browse, cast):
+    wanted = [WantedAccess(parse_address("dataset:sales.orders"), "write")]
+    create_request(author=author_named("dee"), draft=RequestDraft("quarterly close", wanted))
+    assert "1 request waits for your decision" in attention_texts(browse("ada"))
+    assert not any("decision" in text for text in attention_texts(browse("aud")))
+
+
+def test_the_tiles_of_namespaces_are_shaded_by_the_share_that_is_missing(browse, report):
+    report({"namespaces": [("hr", 2, 1, 0, 1, "dee", True), ("sales", 6, 3, 2, 0, "ned", False)]})
+    shades = {tile.item.name: tile.item.shade for tile in browse("aud").get("/").context["chart"]["tiles"]}
+    assert shades == {"hr": 3, "sales": 0}
+    assert "shade-3" in browse("aud").html("/")
 
 
 def test_the_first_runs_are_shown_until_they_end(browse, report, settings, htmx):
@@ -256,7 +321,7 @@ def test_the_applications_in_a_tile_are_coloured_by_what_blocks_the_deletion(bro
     ]
     assert not hr.parts, "without an ADMIN holder of the namespace, every entity in it blocks its deletion"
     assert "ned is missing ADMIN on 2 of them, which blocks the deletion" in page_html(page)
-    assert page_html(page).count('class="part bad"') == 4, "in landscape and in portrait"
+    assert page_html(page).count('<g class="part bad ') == 4, "in landscape and in portrait"
     inside = sales.parts[0]
     assert sales.x < inside.x and inside.x + inside.width < sales.x + sales.width
     assert sales.y + 20 < inside.y and inside.y + inside.height < sales.y + sales.height

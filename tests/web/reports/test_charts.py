@@ -1,10 +1,13 @@
 """Charts of reports: proportions, maximum size, links and caching."""
 
+from datetime import timedelta
+
 import pytest
 from django.utils import timezone
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from analytics.analyses import ANALYSES
 from authzconsole.web.reports.charts import report_charts
 from authzconsole.web.reports.charts.namespace_treemap import largest_namespaces
 from authzconsole.web.reports.charts.report_charts import MAX_NAMESPACES, MAX_USERS
@@ -143,6 +146,44 @@ def test_policy_impact_bars_start_at_a_common_zero(browse, folder):
         and 0 < bars[0]["lost_text_x"] < 50 < bars[1]["gained_text_x"]
     )
     assert [client.get(bar["url"].removesuffix("#rows")).context["table"]["total"] for bar in bars] == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("largest", "figures"), [(1, [1]), (8, [2, 4, 6, 8]), (1_200, [500, 1_000]), (40, [10, 20, 30, 40])]
+)
+def test_gridlines_are_round_numbers_on_both_sides_of_the_zero(largest, figures):
+    ticks = report_charts._ticks(largest)
+    assert [tick["figure"] for tick in ticks if tick["x"] > 50] == figures
+    assert sorted(100 - tick["x"] for tick in ticks if tick["x"] < 50) == pytest.approx(
+        sorted(tick["x"] for tick in ticks if tick["x"] > 50)
+    )
+    assert all(10 <= tick["x"] <= 90 for tick in ticks)
+
+
+def test_a_name_that_hardly_fits_is_left_out(browse):
+    wide, narrow = treemap(
+        [TreemapItem("marketing", 990, "", ""), TreemapItem("marketing-archive", 10, "", "")]
+    )
+    assert (wide.label, narrow.label) == ("marketing", "")
+
+
+def test_a_report_shows_its_figures_over_time(browse, folder):
+    client, start = browse("aud"), timezone.now()
+    runs = [
+        create_report(
+            folder,
+            {"rows": [], "namespaces": []},
+            summary=dict.fromkeys(ANALYSES["delete-readiness"].figures, 0) | {"namespaces": figure},
+            finished_at=start + timedelta(days=day),
+        )
+        for day, figure in enumerate((4, 8, 2))
+    ]
+    assert client.get(f"/analyses/{runs[0].pk}/").context["trends"] == []
+    trend = client.get(f"/analyses/{runs[2].pk}/").context["trends"][0]
+    assert [point["figure"] for point in trend["points"]] == [4, 8, 2]
+    assert (trend["figure"], trend["change"], trend["largest"]) == (2, -6, 8)
+    x, y = ([point[axis] for point in trend["points"]] for axis in "xy")
+    assert x[0] < x[1] < x[2] and y[1] < y[0] < y[2]
 
 
 @pytest.mark.parametrize(

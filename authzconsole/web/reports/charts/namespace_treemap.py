@@ -15,7 +15,13 @@ from analytics.models import AnalysisRun
 from analytics.results.query import ResultFilter
 from analytics.results.read import ResultPage, result_page, row_counts
 from analytics.runs.selectors import changes_since, latest_run
-from authzconsole.web.reports.charts.treemap_layout import TreemapItem, color_step, treemap
+from authzconsole.web.reports.charts.treemap_layout import (
+    COLOR_STEPS,
+    TreemapItem,
+    color_step,
+    shade_of,
+    treemap,
+)
 from authzconsole.web.reports.results import (
     REPORT_ERRORS,
     cached_by_report,
@@ -38,12 +44,13 @@ class TileColor:
     """The colour of a tile.
 
     meaning: see `TreemapItem`. sentence: a sentence about the namespace.
-    caption: the line below its name; if empty, the tile shows its size there.
+    caption: the line below its name; if empty, the tile shows its size there. shade: see `TreemapItem`.
     """
 
     meaning: str = ""
     sentence: str = "not analyzed yet"
     caption: str = ""
+    shade: int = 0
 
 
 NOT_ANALYZED = TileColor()
@@ -82,8 +89,7 @@ def namespace_chart(
         "coloring": coloring,
         "run": run,
         "is_from_report": is_large,
-        # for readiness, the page head shows it
-        "changes_since": 0 if run is readiness else changes_since(run),
+        "changes_since": changes_since(run),
     }
     if is_large and readiness is None:
         return chart | {"is_unknown": True}
@@ -134,7 +140,14 @@ def _areas_from_report(run: AnalysisRun) -> Areas:
 def _item(name: str, area: int, size: str, color: TileColor, parts: tuple[TreemapItem, ...]) -> TreemapItem:
     title = f"namespace:{name}: {size}; {color.sentence}"
     return TreemapItem(
-        name, area, color.caption or size, title, entity_url(Address("namespace", name)), color.meaning, parts
+        name,
+        area,
+        color.caption or size,
+        title,
+        entity_url(Address("namespace", name)),
+        color.meaning,
+        color.shade,
+        parts,
     )
 
 
@@ -193,8 +206,13 @@ def readiness_color(row: dict) -> TileColor:
         return TileColor("good", f"{quantity(row['users_ready'], 'user', 'users')} can delete it")
     if row["nearest_user"]:
         missing = f"{row['fewest_missing']:,} of {row['required']:,}"
-        return TileColor("bad", f"no user can delete it; {row['nearest_user']} is missing {missing}")
-    return TileColor("bad", "no user can delete it or holds ADMIN in it")
+        return TileColor(
+            "bad",
+            f"no user can delete it; {row['nearest_user']} is missing {missing}",
+            f"{missing} missing",
+            shade_of(row["fewest_missing"], row["required"]),
+        )
+    return TileColor("bad", "no user can delete it or holds ADMIN in it", "nobody", COLOR_STEPS)
 
 
 def _namespace_parts(
@@ -291,7 +309,15 @@ def _part(name: str, size: int, title: str, url: str, summary: dict, blocking: i
         sentence = (
             f"{summary['nearest_user']} is missing ADMIN on {blocking:,} of them, which blocks the deletion"
         )
-        return TreemapItem(name, size, f"{blocking:,} of {size:,} block", f"{title}; {sentence}", url, "bad")
+        return TreemapItem(
+            name,
+            size,
+            f"{blocking:,} of {size:,} block",
+            f"{title}; {sentence}",
+            url,
+            "bad",
+            shade_of(blocking, size),
+        )
     return TreemapItem(name, size, f"{size:,}", f"{title}; nothing in it blocks the deletion", url, "good")
 
 

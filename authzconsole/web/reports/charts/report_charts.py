@@ -5,7 +5,7 @@ Each shape links to its rows. The tables below the chart show the same numbers.
 
 from collections.abc import Callable
 
-from analytics.analyses import AnalysisName
+from analytics.analyses import ANALYSES, AnalysisName
 from analytics.models import AnalysisRun
 from analytics.results.query import ResultFilter
 from analytics.results.read import result_page
@@ -16,20 +16,27 @@ from authzconsole.web.reports.results import REPORT_ERRORS, cached_by_report
 from authzconsole.web.shared.links import entity_url
 from entities.address import Address
 from entities.vocabulary import KINDS, quantity
+from grants.models import JobState
 
 MAX_CELLS_READ = 1_000
 MAX_USERS, MAX_NAMESPACES = 30, 16
 MAX_BARS = 20
+MAX_RUNS = 30
 
 # dimensions of the heat map, in pixels
 _NAMES_WIDTH = 190
-_COLUMN_WIDTH = 50
+# a map fills the width of a page, unless it has so few columns that they would be too wide
+_CHART_WIDTH = 1_180
+_MIN_COLUMN_WIDTH, _MAX_COLUMN_WIDTH = 50, 140
 _ROW_HEIGHT = 26
 _HEAD_HEIGHT = 96
-_RIGHT_MARGIN = 60
+# of the totals, and of the slanted name of the last column
+_RIGHT_MARGIN = 90
 # percent of the width on either side of the middle, which leaves space for the figure at the end of the
 # longest bar
-_BAR_SIDE_PERCENT = 38
+_BAR_SIDE_PERCENT = 40
+# width and height of a time series, and the space around its points, in pixels
+_TREND_SIZE, _TREND_MARGIN = (320, 96), 8
 
 
 def report_chart(run: AnalysisRun) -> dict | None:
@@ -60,6 +67,7 @@ def _readiness_treemap(run: AnalysisRun) -> dict | None:
             f"namespace:{row['namespace']}: requires ADMIN on {row['required']:,}; {color.sentence}",
             rows_url(run, namespace=exactly(row["namespace"])),
             color.meaning,
+            color.shade,
         )
         for row, color in ((row, readiness_color(row)) for row in namespaces.rows)
     ]
@@ -87,15 +95,23 @@ def _visibility_heat_map(run: AnalysisRun) -> dict | None:
     visible_counts = {(row["user"], row["namespace"]): row["visible"] for row in result.rows}
     largest_count = max(visible_counts.values(), default=1)
     users = _grouped_users(users, namespaces, visible_counts)
+    width = max(
+        _MIN_COLUMN_WIDTH,
+        min(_MAX_COLUMN_WIDTH, (_CHART_WIDTH - _NAMES_WIDTH - _RIGHT_MARGIN) // len(namespaces)),
+    )
     return {
         "template": "reports/charts/_heat.html",
-        "width": _NAMES_WIDTH + _COLUMN_WIDTH * len(namespaces) + _RIGHT_MARGIN,
+        "width": _NAMES_WIDTH + width * len(namespaces) + _RIGHT_MARGIN,
+        "cell_width": width - 2,
+        "largest": largest_count,
+        "total_x": _NAMES_WIDTH + width * len(namespaces) + 50,
+        "head_y": _HEAD_HEIGHT - 8,
         "height": _HEAD_HEIGHT + _ROW_HEIGHT * len(users),
         "columns": [
             {
                 "name": name,
                 "label": clip(name, 14),
-                "x": _NAMES_WIDTH + _COLUMN_WIDTH * column + _COLUMN_WIDTH // 2,
+                "x": _NAMES_WIDTH + width * column + width // 2,
                 "y": _HEAD_HEIGHT - 8,
                 "url": entity_url(Address("namespace", name)),
             }
@@ -108,8 +124,17 @@ def _visibility_heat_map(run: AnalysisRun) -> dict | None:
                 "y": _HEAD_HEIGHT + _ROW_HEIGHT * row,
                 "text_y": _HEAD_HEIGHT + _ROW_HEIGHT * row + 17,
                 "url": rows_url(run, user=exactly(user)),
+                "total": sum(visible_counts.get((user, name), 0) for name in namespaces),
                 "cells": [
-                    _heat_cell(run, user, name, visible_counts.get((user, name), 0), largest_count, column)
+                    _heat_cell(
+                        run,
+                        user,
+                        name,
+                        visible_counts.get((user, name), 0),
+                        largest_count,
+                        _NAMES_WIDTH + width * column,
+                        width,
+                    )
                     for column, name in enumerate(namespaces)
                 ],
             }
@@ -141,13 +166,12 @@ def _grouped_users(
 
 
 def _heat_cell(
-    run: AnalysisRun, user: str, namespace: str, visible: int, largest_count: int, column: int
+    run: AnalysisRun, user: str, namespace: str, visible: int, largest_count: int, x: int, width: int
 ) -> dict:
     entities = quantity(visible, "live entity", "live entities")
-    x = _NAMES_WIDTH + _COLUMN_WIDTH * column
     return {
         "x": x,
-        "text_x": x + _COLUMN_WIDTH // 2 - 1,
+        "text_x": x + width // 2 - 1,
         "step": color_step(visible, largest_count),
         "title": f"{user} sees {entities} in namespace:{namespace}",
         "label": _short_number(visible) if visible else "",
@@ -177,7 +201,22 @@ def _impact_bars(run: AnalysisRun) -> dict | None:
     return {
         "template": "reports/charts/_bars.html",
         "bars": [_bar(run, row, largest_count) for row in largest_rows],
+        "ticks": _ticks(largest_count),
     }
+
+
+def _ticks(largest: int) -> list[dict]:
+    """Return the gridlines on both sides of the zero: at a round number and its multiples up to the largest one."""
+    step = 10 ** (len(str(largest)) - 1)
+    if largest < 2 * step:
+        step = max(1, step // 2)
+    elif largest >= 5 * step:
+        step *= 2
+    return [
+        {"x": round(50 + side * figure / largest * _BAR_SIDE_PERCENT, 2), "figure": figure}
+        for figure in range(step, largest + 1, step)
+        for side in (-1, 1)
+    ]
 
 
 def _bar(run: AnalysisRun, row: dict, largest_count: int) -> dict:
@@ -194,6 +233,53 @@ def _bar(run: AnalysisRun, row: dict, largest_count: int) -> dict:
         "lost_text_x": round(49 - lost, 2),
         "url": rows_url(run, kind=row["kind"], operation=row["operation"]),
         "title": f"{row['operation']} on {kind}: {row['gained']:,} gained, {row['lost']:,} lost, {row['users']:,} users",
+    }
+
+
+def report_trends(run: AnalysisRun) -> list[dict]:
+    """Return a time series of each figure of the analysis: of the newest MAX_RUNS runs with the same options, up to this one;
+    empty without an earlier run. Runs one query.
+    """
+    if run.finished_at is None:
+        return []
+    runs = AnalysisRun.objects.filter(
+        type=run.type, options=run.options, state=JobState.DONE, finished_at__lte=run.finished_at
+    )
+    runs = list(reversed(runs.order_by("-finished_at")[:MAX_RUNS]))
+    if len(runs) < 2:
+        return []
+    return [_trend(name, runs) for name in ANALYSES[run.type].figures]
+
+
+def _trend(name: str, runs: list[AnalysisRun]) -> dict:
+    """Return the points of a figure, from a common zero. Their positions are pixels of a chart of _TREND_SIZE."""
+    width, height = _TREND_SIZE
+    first, last = runs[0].finished_at, runs[-1].finished_at
+    seconds = (last - first).total_seconds() or 1
+    figures = [run.summary.get(name, 0) for run in runs]
+    largest = max(figures) or 1
+    points = [
+        {
+            "x": round(
+                _TREND_MARGIN
+                + (width - 2 * _TREND_MARGIN) * (run.finished_at - first).total_seconds() / seconds,
+                1,
+            ),
+            "y": round(height - _TREND_MARGIN - (height - 2 * _TREND_MARGIN) * figure / largest, 1),
+            "run": run,
+            "figure": figure,
+        }
+        for run, figure in zip(runs, figures, strict=True)
+    ]
+    return {
+        "name": name,
+        "points": points,
+        "line": " ".join(f"{point['x']},{point['y']}" for point in points),
+        "figure": figures[-1],
+        "change": figures[-1] - figures[-2],
+        "largest": largest,
+        "first": first,
+        "last": last,
     }
 
 

@@ -12,7 +12,9 @@ LANDSCAPE, PORTRAIT = (1_000.0, 340.0), (360.0, 460.0)
 _GAP = 2.0
 # of a tile with others inside: the line of its name, the space around the others, and its smallest side
 _HEAD, _INSET, _SMALLEST_WITH_PARTS = 26.0, 4.0, 56.0
-_MARGIN, _LINE, _CHARACTER = 8.0, 18.0, 7.4
+_MARGIN, _LINE, _CHARACTER = 8.0, 18.0, 7.8
+# fewer characters of a name tell nothing
+_FEWEST_CHARACTERS = 8
 
 
 def color_step(amount: int, largest: int) -> int:
@@ -23,12 +25,17 @@ def color_step(amount: int, largest: int) -> int:
     return ceil(COLOR_STEPS * sqrt(amount / largest)) if amount else 0
 
 
+def shade_of(part: int, total: int) -> int:
+    """Return the step of a share, from 1 (little) to COLOR_STEPS (all); 0 if the part is 0."""
+    return min(COLOR_STEPS, ceil(COLOR_STEPS * part / total)) if part and total else 0
+
+
 @dataclass(frozen=True, slots=True)
 class TreemapItem:
     """The content of a tile.
 
-    caption: the line below its name. meaning: good, bad, a colour step, or empty if unknown. parts: the tiles
-    inside.
+    caption: the line below its name. meaning: good, bad, a colour step, or empty if unknown. shade: how strong the colour of
+    the meaning is, from 0 to COLOR_STEPS. parts: the tiles inside.
     """
 
     name: str
@@ -37,12 +44,14 @@ class TreemapItem:
     title: str
     url: str = ""
     meaning: str = ""
+    shade: int = 0
     parts: tuple["TreemapItem", ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class TreemapTile:
-    """A placed item. label: its name, clipped to the width of the tile. caption: empty if it does not fit.
+    """A placed item. label: its name, clipped to the width of the tile; empty if little of it fits. caption: empty if it does
+    not fit.
 
     parts: the placed parts; empty if the tile is too small for them.
     """
@@ -116,7 +125,7 @@ def _tile(item: TreemapItem, x: float, y: float, width: float, height: float) ->
     max_characters = int((width - 2 * _MARGIN) / _CHARACTER)
     lines = int((height - _MARGIN) / _LINE)
     # leave space for the icon before the name
-    label = clip(item.name, max_characters - 2) if lines >= 1 else ""
+    label = clip(item.name, max_characters - 2, fewest=_FEWEST_CHARACTERS) if lines >= 1 else ""
     caption = item.caption if label and lines >= 2 and len(item.caption) <= max_characters else ""
     sides = {
         name: round(side, 1) for name, side in (("x", x), ("y", y), ("width", width), ("height", height))
@@ -134,7 +143,8 @@ def _parts(item: TreemapItem, x: float, y: float, width: float, height: float) -
     )
 
 
-def clip(text: str, max_characters: int) -> str:
+def clip(text: str, max_characters: int, *, fewest: int = 4) -> str:
+    """Return the text, clipped to a number of characters; empty if this is less than `fewest`."""
     if len(text) <= max_characters:
         return text
-    return f"{text[: max_characters - 1]}…" if max_characters >= 4 else ""
+    return f"{text[: max_characters - 1]}…" if max_characters >= fewest else ""

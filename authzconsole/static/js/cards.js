@@ -1,0 +1,28 @@
+// Name the column in each cell of a table, so that CSS can show the rows as cards in narrow windows. Without scripts, tables scroll.
+"use strict";
+
+(() => {
+  // narrower tables fit
+  const MIN_COLUMNS = 3;
+  const columnsOf = (row) => [...row.cells].flatMap((cell) => Array(cell.colSpan).fill(cell));
+  const nameCells = (table) => {
+    const heads = table.tHead?.rows[0] ? columnsOf(table.tHead.rows[0]) : [];
+    if (heads.filter((head) => !head.classList.contains("privileges")).length < MIN_COLUMNS) return;
+    for (const row of [...table.tBodies].flatMap((body) => [...body.rows])) {
+      for (const [index, cell] of columnsOf(row).entries()) {
+        if (cell.tagName === "TH" || cell.colSpan > 1) continue;
+        cell.dataset.label = heads[index]?.textContent.trim() ?? "";
+        cell.classList.toggle(
+          "blank",
+          cell.textContent.trim() === "" && cell.querySelector("svg, input, progress") === null,
+        );
+      }
+    }
+    table.classList.add("stacked");
+  };
+
+  const nameCellsIn = (section) =>
+    section.querySelectorAll(".scroll > table:not(.review-items)").forEach(nameCells);
+  nameCellsIn(document.body);
+  document.addEventListener("htmx:load", ({ detail: { elt } }) => elt !== document.body && nameCellsIn(elt));
+})();

@@ -1,0 +1,203 @@
+"""The pages that an account can go to, and the actions that it can start: for the navigation, and for the search.
+
+A page or action that the account may not use is in neither. The views check the access themselves.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+
+from grants.models import User
+from grants.roles.capabilities import Capability
+
+ENTITY_URL_NAMES = ("entity", "explorer", "grant", "revoke", "stewards", "lifecycle", "search", "forecast")
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A page that an account finds by its title.
+
+    words: further words by which it is found. capabilities: only accounts with one of them can open the page; empty
+    for every account. unless: accounts with one of these capabilities find it elsewhere.
+
+    A page with `url_name_prefixes` is an item of the main navigation: the item of the current page is the first one
+    with a prefix of its URL name. count_url_name: the page that returns the badge of the item.
+    """
+
+    title: str
+    url_name: str
+    words: str = ""
+    capabilities: tuple[Capability, ...] = ()
+    unless: tuple[Capability, ...] = ()
+    icon: str = "console"
+    url_name_prefixes: tuple[str, ...] = ()
+    count_url_name: str = ""
+
+    def is_for(self, user: User) -> bool:
+        """Return whether the account can open the page."""
+        return not self.capabilities or (user.can(*self.capabilities) and not user.can(*self.unless))
+
+
+PAGES = (
+    Page("Overview", "home", icon="overview", url_name_prefixes=("home",)),
+    Page("Explorer", "explorer", icon="namespace", url_name_prefixes=ENTITY_URL_NAMES),
+    Page("Ask", "ask", icon="ask", url_name_prefixes=("ask",)),
+    Page("My access", "my-access", icon="securekey", url_name_prefixes=("my-access",)),
+    Page(
+        "Users and groups",
+        "people",
+        capabilities=(Capability.READ_ALL, Capability.READ_ACCOUNTS),
+        icon="group",
+        url_name_prefixes=("people", "person", "membership", "account", "token", "limited"),
+    ),
+    Page(
+        "Requests",
+        "requests",
+        icon="requests",
+        url_name_prefixes=("request",),
+        count_url_name="request-count",
+    ),
+    Page("Plans", "plans", capabilities=(Capability.READ_ALL,), icon="plans", url_name_prefixes=("plan",)),
+    Page("Reviews", "reviews", icon="reviews", url_name_prefixes=("review",), count_url_name="review-count"),
+    Page("Policies", "policies", icon="policies", url_name_prefixes=("policies", "generation")),
+    Page(
+        "Analyses",
+        "analyses",
+        "reports",
+        (Capability.READ_REPORTS,),
+        icon="analyses",
+        url_name_prefixes=("analys",),
+    ),
+    Page(
+        "Journal",
+        "journal",
+        "history",
+        (Capability.READ_JOURNAL,),
+        icon="journal",
+        url_name_prefixes=("journal",),
+    ),
+    # accounts that can read the journal open it from there
+    Page(
+        "Security events",
+        "journal-security-events",
+        capabilities=(Capability.READ_SECURITY_EVENTS,),
+        unless=(Capability.READ_JOURNAL,),
+        icon="journal",
+        url_name_prefixes=("journal-security",),
+    ),
+    Page(
+        "Status",
+        "status",
+        "health",
+        (Capability.READ_REPORTS,),
+        icon="status",
+        url_name_prefixes=("status",),
+    ),
+    Page(
+        "Add a user or group",
+        "people-add",
+        "new create person onboard",
+        (Capability.CHANGE_GRANTS, Capability.MANAGE_ACCOUNTS),
+    ),
+    Page("Compare users", "people-compare", "differences alike", (Capability.READ_ALL,)),
+    Page("Bulk change", "plan-bulk-change", "plan many grant revoke", (Capability.CHANGE_GRANTS,)),
+    Page("Import changes", "plan-import", "plan file csv", (Capability.CHANGE_GRANTS,)),
+    Page(
+        "Limited access",
+        "limited-access",
+        "validity period expiry expired ends begins",
+        (Capability.READ_ALL,),
+    ),
+    Page("Request access", "request-new", "new ask permission denied"),
+    Page("Approvers", "request-approvers", "requests group namespace", (Capability.READ_ALL,)),
+    Page("Delegation", "delegation-limits", "limits owners", (Capability.READ_ALL,)),
+    Page("Start review", "review-new", "access review campaign certification", (Capability.CHANGE_GRANTS,)),
+    Page("Evidence", "evidence-list", "auditor bundle signed", (Capability.READ_JOURNAL,)),
+    Page("Differences", "journal-differences", "compare dates history changes", (Capability.READ_JOURNAL,)),
+    Page("Break-glass access", "journal-break-glass", "emergency", (Capability.READ_JOURNAL,)),
+    Page("Verify journal", "journal-proof", "proof hash chain head", (Capability.READ_JOURNAL,)),
+    Page(
+        "Security events",
+        "journal-security-events",
+        "sign-ins audit log",
+        (Capability.READ_SECURITY_EVENTS,),
+    ),
+    Page("Webhooks", "journal-webhooks", "events notifications", (Capability.READ_JOURNAL,)),
+    Page("API tokens", "tokens", "service accounts", (Capability.READ_ACCOUNTS,)),
+    Page("Sessions", "sessions", "settings signed in devices"),
+    Page("Password", "password", "settings change"),
+    Page("Second factor", "second-factor", "settings authenticator passkey recovery codes mfa"),
+    Page("Time zone", "time-zone", "settings clock local utc"),
+    Page("API documentation", "rest-swagger", "rest openapi swagger"),
+)
+
+
+class Target(Enum):
+    """What an action is done with. The value is shown where the target is missing."""
+
+    ENTITY = "an address"
+    GRANTABLE = "an address where you may grant"
+    USER = "a user"
+    GROUP = "a group"
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """An action that the search starts by a verb and its target, such as `off-board grace.kim`.
+
+    title: with `{}` for the target. verbs: lower-case words that begin the text. parameter: the query parameter of the
+    page that takes the target; empty if the URL ends with the target.
+    """
+
+    title: str
+    verbs: tuple[str, ...]
+    target: Target
+    url_name: str
+    parameter: str = ""
+    capabilities: tuple[Capability, ...] = ()
+
+    def is_for(self, user: User) -> bool:
+        """Return whether the account may start the action; with a target of type GRANTABLE it depends on the target."""
+        return not self.capabilities or user.can(*self.capabilities)
+
+    def target_text(self, text: str) -> str | None:
+        """Return the target in a text that begins with a verb; None if the text does not begin with one."""
+        words = text.lower().split()
+        if not words or words[0] not in self.verbs:
+            return None
+        return " ".join(text.split()[1:])
+
+    def is_begun_by(self, text: str) -> bool:
+        """Return whether the text is the beginning of a verb, or empty."""
+        return any(verb.startswith(text.lower()) for verb in self.verbs)
+
+
+ACTIONS = (
+    Action("Grant on {}", ("grant", "give"), Target.GRANTABLE, "grant"),
+    Action("Revoke on {}", ("revoke",), Target.GRANTABLE, "revoke"),
+    Action("Ask about {}", ("ask",), Target.USER, "ask", "subject", (Capability.READ_ALL,)),
+    Action("Ask about {}", ("ask",), Target.ENTITY, "ask", "entity"),
+    Action("Request access to {}", ("request",), Target.ENTITY, "request-new", "entity"),
+    Action(
+        "Off-board {}",
+        ("off-board", "offboard", "leave"),
+        Target.USER,
+        "person-off-board",
+        capabilities=(Capability.READ_ALL,),
+    ),
+    Action(
+        "Add access like a colleague to {}",
+        ("like", "copy", "onboard"),
+        Target.USER,
+        "people-like",
+        "target",
+        (Capability.CHANGE_GRANTS,),
+    ),
+    Action("Compare {}", ("compare",), Target.USER, "people-compare", "one", (Capability.READ_ALL,)),
+    Action(
+        "Change members of {}",
+        ("members",),
+        Target.GROUP,
+        "group-members",
+        capabilities=(Capability.CHANGE_GRANTS,),
+    ),
+)

@@ -1,0 +1,69 @@
+"""Page heads with a menu, tables as cards in narrow windows, and the first page of the explorer."""
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+
+
+@pytest.mark.parametrize("width", [360, 768, 1440])
+def test_the_menu_of_a_page_head_fits_into_the_window_and_closes(width, cast, page_of):
+    page = page_of("ada", width=width)
+    page.goto("/people/user:dee")
+    menu, items = page.locator(".head .actions-menu"), page.locator(".head .actions-menu-items")
+    expect(page.locator("main .head-actions").first.locator("> .button")).to_have_count(1)
+    expect(items).to_be_hidden()
+    menu.locator("summary").click()
+    expect(items.get_by_role("link", name="Off-board")).to_be_visible()
+    assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+    box = items.bounding_box()
+    assert box["x"] >= 0 and box["x"] + box["width"] <= width
+    page.keyboard.press("Escape")
+    expect(items).to_be_hidden()
+    expect(menu.locator("summary")).to_be_focused()
+    menu.locator("summary").click()
+    page.get_by_role("heading", level=1).click()
+    expect(items).to_be_hidden()
+
+
+@pytest.mark.parametrize("scripts", [True, False])
+def test_the_account_menu_leads_to_the_settings(scripts, cast, page_of):
+    page = page_of("dee", scripts=scripts)
+    account = page.locator(".sidebar .account")
+    expect(account.get_by_role("link", name="Sessions")).to_be_hidden()
+    account.locator("summary").click()
+    account.get_by_role("link", name="Time zone").click()
+    expect(page).to_have_url(re.compile("/time-zone$"))
+
+
+def test_rows_are_cards_with_the_names_of_their_columns_in_a_narrow_window(cast, page_of):
+    page = page_of("ada", width=360)
+    page.goto("/people/")
+    row = page.get_by_role("row").filter(has_text="dee")
+    cell = row.locator("td[data-label='Console role']")
+    expect(cell).to_be_visible()
+    assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+    title, value = row.locator("th").bounding_box(), cell.bounding_box()
+    assert value["y"] >= title["y"] + title["height"] and value["x"] == title["x"]
+    # nothing is cut off: no cell is wider than the window or than its content needs
+    assert page.locator(".stacked").first.evaluate("table => table.scrollWidth <= table.clientWidth")
+    page.set_viewport_size({"width": 1440, "height": 900})
+    assert row.locator("th").bounding_box()["y"] == pytest.approx(cell.bounding_box()["y"], abs=1)
+
+
+def test_without_scripts_a_wide_table_scrolls_in_its_block(cast, page_of):
+    page = page_of("ada", scripts=False, width=360)
+    page.goto("/people/")
+    assert page.locator(".scroll").first.evaluate("block => block.scrollWidth > block.clientWidth")
+    assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+
+
+def test_the_explorer_opens_on_the_instance_for_accounts_that_see_it(cast, page_of):
+    page = page_of("ada", width=1440)
+    page.goto("/explorer")
+    expect(page.get_by_role("heading", level=1).last).to_have_text("instance:cdap")
+    page = page_of("dee", width=1440)
+    page.goto("/explorer")
+    expect(page.locator("#detail")).to_contain_text("No entity selected")
