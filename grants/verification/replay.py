@@ -262,13 +262,13 @@ def _history_difference(store: sqlite3.Connection, renames: Renames) -> str | No
         return None
     periods = stored_periods(renames, is_current=last == current_head().revision)
     try:
-        while batch := list(islice(periods, FACTS_PER_BATCH)):
+        while batch := sorted(islice(periods, FACTS_PER_BATCH), key=itemgetter(0, 1)):
             count += len(batch)
-            store.executemany(
-                "INSERT OR REPLACE INTO periods VALUES (?, ?, ?, ?)", sorted(batch, key=itemgetter(0, 1))
-            )
+            store.executemany("INSERT OR REPLACE INTO periods VALUES (?, ?, ?, ?)", batch)
     except HistoryFault as fault:
         return f"{fault}; {REBUILD_HINT}"
+    # each of the two sorts of the comparison uses as much memory as the cache
+    store.execute("PRAGMA cache_size = -16384")
     parameters = {"separator": SEPARATOR, "last": last}
     expected, found = store.execute(_SAME_PERIODS, parameters).fetchone()
     if expected == found == count:
