@@ -6,7 +6,7 @@ and it is `for` the purpose of the changes or `beyond` it.
 """
 
 import hashlib
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -424,7 +424,7 @@ class Effect(KnownEffect):
         """Return what each of these users gains and loses, counted by access level, kind and namespace."""
         bits = {self.names.index(name): name for name in users}
         mask = sum(1 << bit for bit in bits)
-        counts: dict[str, list[Counter]] = {name: [Counter() for _ in range(4)] for name in users}
+        found: dict[str, list[dict]] = {name: [{} for _ in range(4)] for name in users}
         level_cells = LevelCells(generation_by_name(self.generation))
         for address, cells in groupby(self.cells, key=attrgetter("address")):
             namespace = address.namespace
@@ -432,18 +432,19 @@ class Effect(KnownEffect):
                 key = level, address.kind, namespace.key if namespace else ""
                 for position, changed in enumerate(masks):
                     for bit in bits_of(changed & mask) if changed & mask else ():
-                        counts[bits[bit]][position][key] += 1
+                        # the number of entities, and the first of them
+                        found[bits[bit]][position].setdefault(key, [0, address])[0] += 1
         return {
             name: LevelChanges(
                 *(
                     [
-                        LevelCount(level, kind, namespace, count)
-                        for (level, kind, namespace), count in of_user.items()
+                        LevelCount(level, kind, namespace, count, address if count == 1 else None)
+                        for (level, kind, namespace), (count, address) in of_user.items()
                     ]
                     for of_user in of_all
                 )
             )
-            for name, of_all in counts.items()
+            for name, of_all in found.items()
         }
 
     def rows(self, where: RowFilter = NO_FILTER, first_row: int = 0) -> Iterator[EffectRow]:

@@ -253,7 +253,7 @@ def check_effect(plan: Plan, shown: Shown) -> dict:
     _check_digest(plan, shown, effect.digest)
     if effect.max_gained_beyond and not shown.accepts_beyond:
         raise EffectUnconfirmed(
-            f"{plan} also gives {effect.max_gained_beyond:,} permissions beyond its purpose: look at its "
+            f"{plan} also gives {effect.max_gained_beyond:,} permissions as side effects: look at its "
             "effect, and confirm it"
         )
     return effect.summary | {

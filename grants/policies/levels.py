@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
+from entities.address import Address
 from entities.vocabulary import ADMIN, ANY, EXECUTE, KINDS, READ, WRITE, Privilege
 from grants.policies.grammar import Algebra, Expression, Parameter, Scope, fold
 from grants.policies.policy import Generation
@@ -43,13 +44,14 @@ class LevelCount:
     """The number of entities of a kind on which at least one operation of a level is permitted, or changes.
 
     namespace: which contains them; empty outside of namespaces, and None if there are too many to count them by
-    namespace.
+    namespace. address: the entity, if it is the only one and known.
     """
 
     level: Level
     kind: str
     namespace: str | None
     count: int
+    address: Address | None = None
 
 
 def required_level(requirement: Expression) -> Level:

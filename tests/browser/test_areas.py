@@ -183,7 +183,7 @@ def plans(page, filters):
     expect(page.locator("#effects tbody tr")).to_have_count(1)
     page.get_by_label("Reason", exact=True).fill("the same work")
     expect(page.get_by_role("button", name="Apply plan")).to_be_enabled()
-    for confirmation in page.get_by_label("beyond its purpose").all():
+    for confirmation in page.get_by_label("as side effects").all():
         confirmation.check()
     page.get_by_role("button", name="Apply plan").click()
     expect(page.locator("#notices")).to_contain_text("is applied")

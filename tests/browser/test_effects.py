@@ -80,7 +80,7 @@ def test_a_plan_is_applied_after_its_effect_has_arrived(page):
     held.pop().continue_()
     expect(button).to_be_enabled()
     expect(page.locator("#permissions")).not_to_contain_text("Computing the effect")
-    for confirmation in page.get_by_label("beyond its purpose").all():
+    for confirmation in page.get_by_label("as side effects").all():
         confirmation.check()
     button.click()
     expect(page.locator("#notices")).to_contain_text("is applied")

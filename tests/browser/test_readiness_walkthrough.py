@@ -87,7 +87,7 @@ def wait_for_report(page):
 def apply_plan(page, reason, message):
     page.get_by_label("Reason", exact=True).fill(reason)
     expect(page.get_by_role("button", name="Apply plan")).to_be_enabled()
-    for confirmation in page.get_by_label("beyond its purpose").all():
+    for confirmation in page.get_by_label("as side effects").all():
         confirmation.check()
     page.get_by_role("button", name="Apply plan").click()
     expect(page.locator("#notices")).to_contain_text(message)

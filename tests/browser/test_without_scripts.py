@@ -29,7 +29,7 @@ def test_asking_granting_revoking_and_deleting_work_without_scripts(cast, page_o
     expect(page.get_by_label("Principal")).to_have_value("user:out")
     expect(page.get_by_role("button", name="Grant", exact=True)).to_be_disabled()
     page.get_by_role("button", name="Show effect").click()
-    expect(page.get_by_text("beyond its purpose)")).to_be_visible()
+    expect(page.get_by_text("side effects)")).to_be_visible()
     page.get_by_role("button", name="Grant: 11 permissions gained").click()
     expect(page.locator("#notices")).to_have_text("Granted READ on dataset:sales.orders to user:out.")
     page.get_by_role("link", name="Revoke READ from user:out").click()

@@ -12,7 +12,6 @@ confirms. Other pages load a section (`is_effect_requested`). `run_context` is a
 
 from collections.abc import Sequence
 from datetime import timedelta
-from itertools import groupby
 from urllib.parse import urlencode
 
 from django.db import transaction
@@ -32,12 +31,13 @@ from authzconsole.web.effects.wording import (
 )
 from authzconsole.web.forms import ConsoleForm, FormPage
 from authzconsole.web.shared.guard import request_author
+from authzconsole.web.shared.levels import effect_sentences, effect_table
 from authzconsole.web.shared.rendering import requested_section
 from entities.errors import Refusal
 from grants.administrators import Strandings
 from grants.change_set import Change, principals_of
 from grants.changes import ChangeSet, Outcome, Preview, Shown, apply, can_make, preview
-from grants.effects.effect import TOO_LARGE, KnownEffect, RowFilter
+from grants.effects.effect import TOO_LARGE, KnownEffect
 from grants.effects.large import Computed, has_unfinished_effect_job
 from grants.errors import EffectChanged, EffectNotShown
 from grants.grant_attributes import GrantAttributes
@@ -129,9 +129,6 @@ def effect_changed() -> HttpResponse:
     return HttpResponse(status=204, headers={"HX-Trigger": EFFECT_CHANGED})
 
 
-MAX_LINES = 4
-# operations in one line
-MAX_OPERATIONS = 6
 MAX_TOP = 5
 
 
@@ -172,13 +169,13 @@ def effect_context(
     }
     if not request.user.can_see_all:
         return context
-    # the rows of a run are in files; the most affected people and entities are in its summary
-    lines = [] if shown.computed.is_large else _first_lines(shown.effect)
-    listed = sum(len(line["operations"]) + line["more"] for line in lines)
+    people = effect_sentences(shown.effect)
     return context | {
         "total": shown.effect.tally.total,
-        "lines": lines,
-        "has_more": shown.effect.tally.total > listed,
+        "people": people,
+        "people_more": max(0, shown.effect.people_count - len(people)),
+        # a job keeps the numbers of its summary only
+        "table": None if people else effect_table(shown.effect),
         "tops": top_lists(shown.effect, MAX_TOP),
         "url": effect_url(shown.change_set.texts),
     }
@@ -329,39 +326,9 @@ class EffectPage(FormPage):
         }
 
 
-def _first_lines(effect: KnownEffect) -> list[dict]:
-    """Return the first changed permissions, those beyond the purpose first: one line for each user and
-    entity.
-    """
-    tally = effect.tally
-    purposes = {"beyond": tally.beyond, "for": tally.total - tally.beyond}
-    rows = (
-        row for purpose, count in purposes.items() if count for row in effect.rows(RowFilter(purpose=purpose))
-    )
-    lines = []
-    for (user, entity, is_gain, is_intended), group in groupby(
-        rows, lambda row: (row.user, row.entity, row.after, row.intended)
-    ):
-        if len(lines) == MAX_LINES:
-            break
-        operations = [row.operation for row in group]
-        lines.append(
-            {
-                "principal": f"user:{user}",
-                "is_gain": is_gain,
-                "is_intended": is_intended,
-                "entity": entity,
-                "operations": operations[:MAX_OPERATIONS],
-                "more": max(0, len(operations) - MAX_OPERATIONS),
-            }
-        )
-    return lines
-
-
 def top_lists(effect: KnownEffect, max_rows: int) -> dict:
-    """Return the most affected people, entities and operations, each with its tally, and the number of others."""
+    """Return the most affected entities and operations, each with its tally, and the number of others."""
     counts = {
-        "people": effect.people_count,
         "entities": effect.entity_count,
         "operations": len(effect.operations),
     }

@@ -37,6 +37,7 @@ from authzconsole.web.effects.wording import (
 )
 from authzconsole.web.forms import ConsoleForm, OptionalChoiceField
 from authzconsole.web.shared.guard import auditor_required, capability_required, request_author
+from authzconsole.web.shared.levels import effect_table
 from authzconsole.web.shared.paging import numbered_page, page_number
 from authzconsole.web.shared.parameters import choice_parameter, text_parameter
 from authzconsole.web.shared.rendering import render_page, requested_section, see_other
@@ -81,7 +82,7 @@ SECTION = "permissions"
 # the value of the URL parameter `effect_at` for the present
 PRESENT = "now"
 MAX_TOP = 8
-PURPOSES = {"for": "Purpose of the change", "beyond": "Beyond its purpose"}
+PURPOSES = {"for": "Intended", "beyond": "Side effects"}
 CHANGES = {"gained": "Gained", "lost": "Lost"}
 
 
@@ -129,6 +130,7 @@ def section_context(
         "url": url,
         "poll_url": f"{url}?{urlencode([*parameters, ('generation', generation)])}",
         "parameters": parameters,
+        "is_open": any(name in request.GET for name in ("changes", "generation")),
         "clear_url": f"{url}?{urlencode(parameters)}" if parameters else url,
         "consequences": list(consequence_sentences(consequences)) if consequences else [],
     }
@@ -155,9 +157,11 @@ def section_context(
         "page": page,
         "where": where,
         "is_filtered": is_filtered,
+        "is_open": context["is_open"] or is_filtered,
         "operations": effect.operation_names,
         "purposes": PURPOSES,
         "changes": CHANGES,
+        "table": effect_table(selected or effect),
         "tops": top_lists(selected or effect, MAX_TOP),
         "whole": whole,
         "sentence": filtered_sentence(effect, selected) if is_filtered else effect_sentence(effect),
@@ -320,6 +324,8 @@ def _change_section(request: HttpRequest, change_set: ChangeSet, generation: Gen
     if shown.computed.is_large:
         section["run"] = change_run_context(request, shown)
     section["stranding"] = shown.strandings
+    # the page shows nothing else
+    section["is_open"] = True
     if shown.effect is not None:
         at = [("effect_at", section["time"])] if section["time"] else []
         query = [

@@ -9,20 +9,20 @@ from grants.effects.effect import KnownEffect, Tally
 
 
 def effect_sentence(effect: KnownEffect) -> str:
-    """Return a sentence such as `Gives 8 permissions (4 beyond its purpose) and takes 1 permission.`"""
+    """Return a sentence such as `Gives 8 permissions (4 side effects) and removes 1 permission.`"""
     tally = effect.tally
     if not effect.has_effect:
         return "Changes no permission."
     parts = [
         _change_phrase("gives", tally.gained_for, tally.gained_beyond),
-        _change_phrase("takes", tally.lost_for, tally.lost_beyond),
+        _change_phrase("removes", tally.lost_for, tally.lost_beyond),
     ]
     return f"{' and '.join(filter(None, parts)).capitalize()}."
 
 
 def filtered_sentence(effect: KnownEffect, selected: KnownEffect | None) -> str:
     """Return a sentence such as `With these filters: gives 1 permission. Without: gives 8 permissions and
-    takes 1 permission.`
+    removes 1 permission.`
 
     selected: the changes that the filters select; None if their totals are not known.
     """
@@ -38,11 +38,11 @@ def sentence_part(sentence: str) -> str:
 
 
 def _change_phrase(verb: str, within: int, beyond: int) -> str:
-    """Return a phrase such as `gives 8 permissions (4 beyond its purpose)`. within, beyond: permissions by
+    """Return a phrase such as `gives 8 permissions (4 side effects)`. within, beyond: permissions by
     the purpose of the change."""
     if not within + beyond:
         return ""
-    note = f" ({beyond:,} beyond its purpose)" if beyond else ""
+    note = f" ({quantity(beyond, 'side effect', 'side effects')})" if beyond else ""
     return f"{verb} {quantity(within + beyond, 'permission', 'permissions')}{note}"
 
 
@@ -57,7 +57,7 @@ def button_numbers(tally: Tally) -> str:
 
 
 def tally_phrases(tally: Tally) -> str:
-    """Return a text such as `gains 8, loses 1; beyond: gains 4`."""
+    """Return a text such as `gains 8, loses 1; side effects: gains 4`."""
     intended = [
         f"gains {tally.gained_for:,}" if tally.gained_for else "",
         f"loses {tally.lost_for:,}" if tally.lost_for else "",
@@ -68,7 +68,7 @@ def tally_phrases(tally: Tally) -> str:
     ]
     parts = [
         ", ".join(filter(None, intended)),
-        f"beyond: {', '.join(filter(None, beyond))}" if any(beyond) else "",
+        f"side effects: {', '.join(filter(None, beyond))}" if any(beyond) else "",
     ]
     return "; ".join(filter(None, parts))
 

@@ -110,10 +110,8 @@ def _sentences(counts: Mapping[str, int], levels: Sequence[LevelCount], *, is_ow
     if not counts:
         return ["You have no access to data yet."] if is_own else []
     found = join_words([capped_quantity(count, kind) for kind, count in counts.items()])
-    return [
-        f"{'You have access' if is_own else 'Access'} to {found}.",
-        *level_sentences(levels, is_own=is_own),
-    ]
+    sentences = level_sentences(levels, is_own=is_own)
+    return [f"You have access to {found}.", *sentences] if is_own else sentences
 
 
 def _downloads(request: HttpRequest, principal: str, where: EntityFilter) -> list[tuple[str, str]]:

@@ -321,9 +321,7 @@ def confirmation_context(plan: Plan, section: dict) -> dict:
     if effect is None:
         return {"digest": TOO_LARGE} | unknown_effect(known, run)
     gained = effect.max_gained_beyond
-    confirmation = (
-        f"Also give {quantity(gained, 'permission', 'permissions')} beyond its purpose" if gained else ""
-    )
+    confirmation = f"Accept {quantity(gained, 'permission', 'permissions')} as side effects" if gained else ""
     sentence, numbers = effect_sentence(effect), button_numbers(effect.tally)
     if {section["generation"], section["active"]} != {own}:
         sentence, numbers = (

@@ -34,8 +34,13 @@ def way_rows(
     rows = [
         {
             "levels": [
-                {"name": level, "is_partial": len(permitted[level]) < len(existing.get(level, ()))}
-                for level in operations_by_level(generation, entity.kind, names)
+                {
+                    "name": level,
+                    "is_partial": len(permitted[level]) < len(existing.get(level, ())),
+                    # other rows have operations of the same level
+                    "operations": of_level if len(of_level) < len(permitted[level]) else [],
+                }
+                for level, of_level in operations_by_level(generation, entity.kind, names).items()
             ],
             "operations": names,
             "holders": list(_holder_items(paths, only, is_complete, str(entity), is_linked)),

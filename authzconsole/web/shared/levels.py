@@ -1,10 +1,11 @@
 """Summaries of permissions by access level: sentences and tables for pages."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from entities.vocabulary import KINDS, join_words, quantity
 from grants.access import MAX_COUNTED
+from grants.effects.effect import KnownEffect, Tally
 from grants.policies.levels import LEVELS, Level, LevelCount, level_of, operations_by_level
 from grants.policies.policy import Generation
 
@@ -35,17 +36,20 @@ def quantities_by_level(counts: Iterable[LevelCount]) -> dict[Level, str]:
 
 
 def _quantities(counts: Sequence[LevelCount]) -> str:
-    totals = dict.fromkeys(KINDS, 0)
+    """Return the entities in words, such as `2 applications in finance and namespace:sales`."""
+    by_kind: dict[str, list[LevelCount]] = defaultdict(list)
     for count in counts:
-        totals[count.kind] += count.count
-    words = join_words([capped_quantity(total, kind) for kind, total in totals.items() if total])
-    namespaces = {count.namespace for count in counts if count.kind != "namespace"}
-    if None in namespaces or not any(namespaces):
-        return words
-    names = sorted(name for name in namespaces if name)
-    if len(names) > MAX_NAMED:
-        return f"{words} in {len(names):,} namespaces"
-    return f"{words} in {join_words(names)}"
+        by_kind[count.kind].append(count)
+    single = {kind: rows[0] for kind, rows in by_kind.items() if len(rows) == 1 and rows[0].address}
+    several = {kind: rows for kind, rows in by_kind.items() if kind not in single}
+    totals = {kind: sum(count.count for count in rows) for kind, rows in several.items()}
+    words = [capped_quantity(totals[kind], kind) for kind in KINDS if kind in totals]
+    names = {count.namespace for kind, rows in several.items() for count in rows if kind != "namespace"}
+    if words and None not in names and any(names):
+        named = sorted(name for name in names if name)
+        where = join_words(named) if len(named) <= MAX_NAMED else f"{len(named):,} namespaces"
+        words = [f"{join_words(words)} in {where}"]
+    return join_words([*words, *(str(single[kind].address) for kind in KINDS if kind in single)])
 
 
 def capped_quantity(count: int, kind: str) -> str:
@@ -94,3 +98,72 @@ def operations_in_groups(
     groups = [(level.capitalize(), by_level[level]) for level in reversed(by_level)]
     without = [name for name in names if level_of(generation, kind, name) is None]
     return [*groups, *([(f"No rule in {generation.name}", without)] if without else [])]
+
+
+# The people in a table of an effect.
+MAX_PEOPLE = 10
+# the fields of a `Tally` in each part of an effect
+PARTS = {"Intended": ("gained_for", "lost_for"), "Side effects": ("gained_beyond", "lost_beyond")}
+
+
+def effect_table(effect: KnownEffect) -> dict | None:
+    """Return the context of `effects/_people.html`: what people gain and lose at each level, apart for the purpose of the
+    changes and for side effects; None if nothing is known about levels.
+
+    Each number counts entities. With more than one person, the first row of a part has the totals.
+    """
+    if not effect.levels:
+        return None
+    levels = [level for level in reversed(LEVELS) if level in effect.levels]
+    parts = []
+    for title, (gained, lost) in PARTS.items():
+        rows = [
+            _effect_row(name, effect.figures.levels_by_person[name], levels, gained, lost)
+            for name, _ in effect.people
+        ]
+        rows = [row for row in rows if row["gained"] or row["lost"]][:MAX_PEOPLE]
+        total = _effect_row("", effect.levels, levels, gained, lost)
+        if not rows:
+            continue
+        most = max(max(row["gained"], row["lost"]) for row in rows)
+        for row in rows:
+            row["gained_width"], row["lost_width"] = 100 * row["gained"] // most, 100 * row["lost"] // most
+            row["lost_x"] = 100 - row["lost_width"]
+        parts.append({"title": title, "rows": rows, "total": total if effect.people_count > 1 else None})
+    return {"levels": levels, "parts": parts, "people_count": effect.people_count}
+
+
+def _effect_row(
+    name: str, tallies: Mapping[Level, Tally], levels: Iterable[Level], gained: str, lost: str
+) -> dict:
+    cells = []
+    for level in levels:
+        tally = tallies.get(level, Tally())
+        cells.append({"gained": getattr(tally, gained), "lost": getattr(tally, lost)})
+    return {
+        "user": name,
+        "cells": cells,
+        "gained": sum(cell["gained"] for cell in cells),
+        "lost": sum(cell["lost"] for cell in cells),
+    }
+
+
+def effect_sentences(effect: KnownEffect) -> list[dict]:
+    """Return for each of the first people what they gain and lose in words, such as `administers 3 applications in
+    finance`; empty if it is not known.
+    """
+    names = [name for name, _ in effect.people[:MAX_PEOPLE]]
+    sentences = []
+    for name, changes in effect.level_changes(names).items():
+        parts = [
+            {
+                "is_side_effect": title == "Side effects",
+                "verb": verb,
+                "phrases": [f"{level} {words}" for level, words in quantities_by_level(counts).items()],
+            }
+            for title, fields in PARTS.items()
+            for verb, field in zip(("gains", "loses"), fields, strict=True)
+            if (counts := getattr(changes, field))
+        ]
+        sentences.append({"user": name, "parts": parts})
+    return sentences

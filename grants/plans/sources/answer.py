@@ -169,4 +169,4 @@ def _note(alternatives: list[Alternative]) -> str:
     )
     is_narrowest = all((chosen.beyond or 0) <= (way.beyond or 0) for way in others)
     fewest = ", the fewest of all ways" if is_narrowest else ""
-    return f"This plan gives {chosen.beyond:,} permissions beyond its purpose{fewest}. Other ways: {ways}."
+    return f"This plan gives {chosen.beyond:,} permissions as side effects{fewest}. Other ways: {ways}."

@@ -133,7 +133,7 @@ def test_a_later_effect_changes_the_digest_and_must_be_confirmed():
         grant=[(change.principal, change.address, change.privilege, change.validity) for change in changes]
     )
     author = Author("the tests", reason="because")
-    with pytest.raises(EffectUnconfirmed, match="permissions beyond its purpose"):
+    with pytest.raises(EffectUnconfirmed, match="permissions as side effects"):
         apply_plan(plan, author=author, shown=Shown())
     # the change of the later effect alone
     add_grant("user:out", "dataset:sales.customers", "READ")

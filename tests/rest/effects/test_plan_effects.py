@@ -86,7 +86,7 @@ def test_permissions_beyond_the_purpose_must_be_confirmed(ada, plan):
     refused = problem(ada.post(f"/plans/{plan.pk}/apply", {"reason": "x"}), 409)
     assert (
         refused["type"].endswith("unconfirmed-effect")
-        and "also gives 4 permissions beyond its purpose" in refused["detail"]
+        and "also gives 4 permissions as side effects" in refused["detail"]
     )
     assert Plan.objects.get(pk=plan.pk).is_proposed
     applied = apply_plan(ada, plan.pk).json()

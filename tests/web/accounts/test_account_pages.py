@@ -196,7 +196,7 @@ def test_deactivation_shows_its_effects_before_it_happens(browse):
     effect = {name: form.pop(name) for name in ("effect", "effect_of")}
     # the button for browsers without scripts
     assert form.pop("preview") == "yes"
-    assert form == {"change": "activity", "active": "no", "reason": ""} and "Takes " in text
+    assert form == {"change": "activity", "active": "no", "reason": ""} and "Removes " in text
     form |= effect
     client.post(url, form | {"reason": "left"})
     assert "Their 6 direct grants and 0 memberships take effect again." in forecast_text(

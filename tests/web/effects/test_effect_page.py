@@ -22,9 +22,12 @@ REVOKE = ["revoke", "user:ned", "namespace:sales", "ADMIN"]
 def test_the_page_lists_every_change_with_filters_and_downloads(browse):
     response = browse("ada").get(url_of(REVOKE))
     text = page_html(response)
-    assert "Revoke ADMIN on namespace:sales from user:ned" in text and "Most affected operations" in text
+    assert (
+        "Revoke ADMIN on namespace:sales from user:ned" in text
+        and "Gains and losses by person and access level" in text
+    )
     effect = response.context["permissions"]["effect"]
-    assert effect.tally.total > 0 and f"Takes {effect.tally.total} permission" in text
+    assert effect.tally.total > 0 and f"Removes {effect.tally.total} permission" in text
     part = browse("ada").get(
         url_of(REVOKE, effect_entity="nothing"), headers={"HX-Request": "true", "HX-Target": "permissions"}
     )
@@ -42,12 +45,12 @@ def test_the_page_appears_without_its_effect_and_loads_it(browse, htmx):
     text = page_html(first)
     assert (
         "Computing the effect" in text
-        and "Takes " not in text
+        and "Removes " not in text
         and "effect" not in first.context["permissions"]
     )
     assert 'hx-trigger="load"' in text and "effect_change=lost&amp;preview=yes#permissions" in text
     section = browse("ada").get(url, headers=htmx("permissions"))
-    assert "Takes " in page_html(section) and 'hx-trigger="load"' not in page_html(section)
+    assert "Removes " in page_html(section) and 'hx-trigger="load"' not in page_html(section)
     for account, status in (("aud", 200), ("ned", 404), ("dee", 404)):
         assert browse(account).get(url, headers=htmx("permissions")).status_code == status
 
@@ -61,12 +64,14 @@ def test_the_totals_are_those_of_the_filters(browse):
     assert 1 < beyond < all_gained
     page = browse("ada").get(url_of(change, effect_purpose="beyond"))
     text, tops = page_html(page), page.context["permissions"]["tops"]
-    assert f"With these filters: gives {beyond} permissions ({beyond} beyond its purpose)." in text
-    assert f"Without: gives {all_gained} permissions ({beyond} beyond its purpose)." in text
-    assert [tally_phrases(tally) for _, tally in tops["people"]] == [f"beyond: gains {beyond}"]
+    assert f"With these filters: gives {beyond} permissions ({beyond} side effects)." in text
+    assert f"Without: gives {all_gained} permissions ({beyond} side effects)." in text
+    (part,) = page.context["permissions"]["table"]["parts"]
+    assert part["title"] == "Side effects" and [row["user"] for row in part["rows"]] == ["out"]
+    assert {tally_phrases(tally) for _, tally in tops["entities"]} == {f"side effects: gains {beyond}"}
     assert "dataset:sales.orders" not in {str(link) for link, _ in tops["entities"]}
     text = browse("ada").html(url_of(change, effect_user="nobody"))
-    assert "With these filters: changes no permission." in text and "Most affected people" not in text
+    assert "With these filters: changes no permission." in text and "Gains and losses by person" not in text
 
 
 @pytest.mark.parametrize(

@@ -19,12 +19,12 @@ FORMS = {
     ),
     "leave": (
         "/people/membership?verb=remove&user=grp&group=operators",
-        "Takes ",
+        "Removes ",
         {"verb": "remove", "user": "grp", "group": "operators"},
     ),
     "deactivate": (
         "/accounts/change/user:ned?change=activity&active=no",
-        "Takes ",
+        "Removes ",
         {"change": "activity", "active": "no"},
     ),
     "activate": (
@@ -34,9 +34,9 @@ FORMS = {
     ),
     "register": ("/lifecycle/register/dataset:sales.forecast", "Gives ", {}),
     "recreate": ("/lifecycle/recreate/dataset:sales.legacy", "Gives ", {}),
-    "delete": ("/lifecycle/delete/dataset:sales.orders", "Takes ", {}),
-    "remove": ("/people/remove/user:ned", "Takes ", {"revoke_grants": "yes", "strand": "yes"}),
-    "remove-group": ("/people/remove/group:operators", "Takes ", {"revoke_grants": "yes", "strand": "yes"}),
+    "delete": ("/lifecycle/delete/dataset:sales.orders", "Removes ", {}),
+    "remove": ("/people/remove/user:ned", "Removes ", {"revoke_grants": "yes", "strand": "yes"}),
+    "remove-group": ("/people/remove/group:operators", "Removes ", {"revoke_grants": "yes", "strand": "yes"}),
     "generation": ("/policies/existing/activate", "permission", {"from": "final"}),
 }
 

@@ -63,7 +63,7 @@ def test_the_form_requests_the_run_shows_its_progress_and_then_its_result(browse
     assert 'type="submit" disabled>Delete namespace' in text and not shown_effect(part)
     effect = finished_run()
     text = client.html(FORM, headers=htmx(PART))
-    assert f"Takes {effect.tally.total} permissions." in text and f"Computed by run {run.pk}" in text
+    assert f"Removes {effect.tally.total} permissions." in text and f"Computed by run {run.pk}" in text
     assert f'type="submit">Delete namespace: {effect.tally.total} permissions lost' in text
     assert "every 2s" not in text and f"All {effect.tally.total} changed permissions" in text
 
@@ -151,7 +151,7 @@ def test_the_change_is_made_only_with_the_effect_that_was_shown(browse, sent_tas
     finished_run()
     before = database_state()
     refused = client.post(FORM, form | unknown)
-    assert refused.status_code == 409 and "Takes " in page_html(refused) and database_state() == before
+    assert refused.status_code == 409 and "Removes " in page_html(refused) and database_state() == before
     shown = shown_effect(refused)
     assert shown["effect"].startswith("run-")
     add_grant("user:out", "dataset:sales.orders", "READ")

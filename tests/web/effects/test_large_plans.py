@@ -120,7 +120,7 @@ def test_the_plan_is_applied_only_with_the_effect_that_was_shown(large_plan, bro
     execute_effect(newest_plan_job(large_plan, "final"))
     digest = client.get(with_effect(url)).context["to_confirm"]["digest"]
     form = {"reason": "because", "effect": digest}
-    assert "permissions beyond its purpose" in page_html(client.post(f"{url}apply", form))
+    assert "permissions as side effects" in page_html(client.post(f"{url}apply", form))
     assert client.post(f"{url}apply", form | {"effect": "run-other", "beyond": "yes"}).status_code == 409
     add_grant("user:out", "dataset:hr.salaries", "READ")
     page = client.post(f"{url}apply", form | {"beyond": "yes"})

@@ -64,7 +64,7 @@ def test_a_revocation_on_a_deleted_address_names_the_leftover_grant(browse):
 
 def test_a_revocation_shows_its_effect(browse):
     page = browse("ada").get(REVOKE, {"principal": "user:dee", "privilege": "READ", "preview": "yes"})
-    assert "Takes " in page_html(page)
+    assert "Removes " in page_html(page)
     form = {"principal": "user:dee", "privilege": "READ", "effect": digest_in(page)}
     assert browse("ada").post(REVOKE, form).status_code == 303
     assert ("user:dee", "dataset:sales.orders", "READ") not in all_grants()

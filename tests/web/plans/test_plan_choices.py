@@ -180,7 +180,7 @@ def test_the_pages_say_what_the_activation_itself_gives_and_takes_with_and_witho
     assert given and taken
     sentence = (
         f"Activating <code>existing</code> itself gives {given:,} permissions that <code>final</code> denies, "
-        f"and takes {taken:,}."
+        f"and removes {taken:,}."
     )
     page = client.get(with_effect(f"/plans/policy-impact/{impact.pk}"))
     list_url = page.context["activation"]["list_url"]
@@ -191,7 +191,7 @@ def test_the_pages_say_what_the_activation_itself_gives_and_takes_with_and_witho
         plan = response.context["plan"]
         assert (choice.given, choice.taken) == gained_and_lost([*changes_of_plan(plan), activation], final)
         assert (
-            f"{sentence} With this plan, it gives {choice.given:,} and takes {choice.taken:,}."
+            f"{sentence} With this plan, it gives {choice.given:,} and removes {choice.taken:,}."
             in page_html(response)
         )
     # in another generation than that of the plan, nothing is said that could be read as about this generation
