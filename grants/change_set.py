@@ -134,6 +134,18 @@ class RemovePrincipal:
 
 
 @dataclass(frozen=True, slots=True)
+class Rename:
+    """A user or group gets another name. Decisions are about names, so its grants count for the new name only.
+
+    principal: `user:NAME` or `group:NAME`. new_name: without the type.
+    """
+
+    verb: ClassVar[str] = "rename"
+    principal: str
+    new_name: str
+
+
+@dataclass(frozen=True, slots=True)
 class Register:
     """A new or planned entity becomes live.
 
@@ -181,6 +193,7 @@ Change = (
     | Deactivate
     | MakePrincipal
     | RemovePrincipal
+    | Rename
     | Register
     | Recreate
     | Delete
@@ -335,6 +348,7 @@ _MEMBERS: dict[str, Callable[[str], Any]] = {
     "privilege": privilege_by_name,
     "user": partial(_name, "user"),
     "group": partial(_name, "group"),
+    "new_name": partial(_name, "user"),
     "creator": lambda text: format_principal(text) if text else "",
     "description": str,
     "generation": generation_by_name,

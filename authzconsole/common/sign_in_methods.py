@@ -146,19 +146,21 @@ def _delete_links(user: User, links: QuerySet[SocialAccount]) -> list[JournalEnt
     return changes
 
 
-def name_guard(principal: User | Group, is_removal: bool, is_provisioner: bool) -> str:
-    """Return why the principal must keep its name, or cannot be removed; empty if there is no reason."""
+def name_guard(principal: User | Group, new_name: str, is_provisioner: bool) -> str:
+    """Return why the principal must keep its name, cannot get the new name, or cannot be removed (without a new
+    name); empty if there is no reason.
+    """
     if isinstance(principal, Group):
-        if principal.name in _mapped_groups():
+        if not _mapped_groups().isdisjoint((principal.name, new_name)):
             return "a setting maps groups of a sign-in provider or of the directory to it; change the setting first"
         if not is_provisioner and ProvisionedGroup.objects.filter(group=principal).exists():
             return "a provisioning service manages it; change it there"
         return ""
-    if principal.username in settings.BREAK_GLASS_ACCOUNTS:
+    if not {principal.username, new_name}.isdisjoint(settings.BREAK_GLASS_ACCOUNTS):
         return "BREAK_GLASS_ACCOUNTS names it; change the setting first"
     if not is_provisioner and ProvisionedUser.objects.filter(user=principal, removed_at=None).exists():
         return "a provisioning service manages it; change it there"
-    if not is_removal and SocialAccount.objects.filter(user=principal, provider=LDAP_PROVIDER).exists():
+    if new_name and SocialAccount.objects.filter(user=principal, provider=LDAP_PROVIDER).exists():
         return "the directory knows it by this name"
     return ""
 

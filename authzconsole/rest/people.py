@@ -45,12 +45,11 @@ from authzconsole.rest.grants import MAX_ITEMS, items_of
 from authzconsole.rest.plans import MembershipItemSerializer, NewMembershipSerializer, memberships_of
 from entities.text import storage_fault
 from entities.vocabulary import quantity
-from grants.change_set import Activate, Deactivate, Join, Leave, MakePrincipal, RemovePrincipal
+from grants.change_set import Activate, Deactivate, Join, Leave, MakePrincipal, RemovePrincipal, Rename
 from grants.changes import ChangeSet, apply
 from grants.errors import ChangeRefused
 from grants.journal import Author, lock_journal
 from grants.models import Role, User
-from grants.principals.renaming import rename_group, rename_user
 from grants.principals.services import (
     MAX_EMAIL_CHARACTERS,
     MAX_FULL_NAME_CHARACTERS,
@@ -281,6 +280,7 @@ def _permission_changes(name: str, data: dict) -> ChangeSet:
     return ChangeSet.of(
         *([_activation(name, active=data["active"])] if "active" in data else []),
         *([MakePrincipal(name)] if "is_principal" in data else []),
+        *([Rename(f"user:{name}", data["name"])] if "name" in data else []),
     )
 
 
@@ -301,7 +301,7 @@ def _changed_user(author: Author, name: str, data: dict) -> User:
     if "full_name" in data:
         set_full_name(author=author, name=name, full_name=data["full_name"])
     if "name" in data:
-        rename_user(author=author, name=name, new_name=data["name"])
+        apply(ChangeSet.of(Rename(f"user:{name}", data["name"])), author=author)
     return User.objects.get(username=data.get("name", name))
 
 
@@ -396,10 +396,7 @@ class GroupDetail(ChangeEndpoint):
         """
         new_name = self.data["name"]
         self.find_object(self.kwargs)
-        _, members = self.make(
-            ChangeSet(),
-            lambda: rename_group(author=self.author, name=self.kwargs["name"], new_name=new_name),
-        )
+        _, members = self.make(ChangeSet.of(Rename(f"group:{self.kwargs['name']}", new_name)))
         return Response({"name": new_name} | (members if self.is_dry_run else {}))
 
     @operation(

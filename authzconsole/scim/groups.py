@@ -49,11 +49,10 @@ from authzconsole.scim.rows import (
     visible_users,
     write_transaction,
 )
-from grants.change_set import RemovePrincipal
+from grants.change_set import RemovePrincipal, Rename
 from grants.changes import ChangeSet, apply, changed_members
 from grants.journal import Author
 from grants.principal_names import name_fault
-from grants.principals.renaming import rename_group
 from grants.principals.services import add_group
 from grants.querysets import memberships
 from grants.validity import in_force_condition
@@ -284,7 +283,7 @@ def _rename(author: Author, group: Group, name: Any) -> None:
         return
     if fault := name_fault(name) if isinstance(name, str) else "a text is required":
         raise InvalidValueException(detail=f"displayName: {fault}")
-    rename_group(author=author, name=group.name, new_name=name)
+    apply(ChangeSet.of(Rename(f"group:{group.name}", name)), author=author)
     group.name = name
 
 

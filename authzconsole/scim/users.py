@@ -43,14 +43,13 @@ from authzconsole.scim.rows import (
     write_transaction,
 )
 from grants.authority.transactions import administrator_transaction
-from grants.change_set import Activate, Deactivate
+from grants.change_set import Activate, Deactivate, Rename
 from grants.changes import ChangeSet, apply, remove_all_memberships
 from grants.errors import PrincipalError
 from grants.journal import Author
 from grants.models import JournalLine, Role, User, UserGrant
 from grants.models.reviews import UserManagerLink
 from grants.principal_names import name_fault
-from grants.principals.renaming import rename_user
 from grants.principals.services import add_user, email_fault, set_user_email
 from grants.querysets import memberships
 from grants.reviews.reviewers import set_manager
@@ -156,10 +155,6 @@ def _check_can_return(user: User) -> None:
 
 def _check_can_activate(user: User) -> None:
     """Raise PrincipalError if only an administrator can activate the user."""
-    if user.role != Role.ORDINARY:
-        raise PrincipalError(
-            f"{user} has the console role {user.role}: only an administrator can activate the account"
-        )
     if not _was_deactivated_over_scim(user):
         raise PrincipalError(
             f"{user} was deactivated outside SCIM: only an administrator can activate the account"
@@ -260,7 +255,7 @@ def _change_user(author: Author, user: User, resource: UserResource) -> None:
     if name != user.username:
         if fault := name_fault(name):
             raise InvalidValueException(detail=f"userName: {fault}")
-        rename_user(author=author, name=user.username, new_name=name)
+        apply(ChangeSet.of(Rename(str(user), name)), author=author)
         user.username = name
     if email != user.email or resource.active != user.is_active:
         _check_not_break_glass(user)

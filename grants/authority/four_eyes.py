@@ -25,7 +25,7 @@ from django.contrib.auth.models import Group
 from django.db.models import Count, Q, QuerySet
 from django.utils import timezone
 
-from entities.vocabulary import Privilege, join_words
+from entities.vocabulary import Privilege, clip, join_words
 from grants.authority.break_glass import has_break_glass_access
 from grants.authority.persons import (
     accounts_of,
@@ -41,6 +41,7 @@ from grants.errors import ReasonMissing, SecondPersonRequired
 from grants.journal import Author
 from grants.models import (
     ACTIVATION_VERBS,
+    USER,
     GroupGrant,
     JournalLine,
     Plan,
@@ -48,13 +49,23 @@ from grants.models import (
     PlanVerb,
     User,
     UserGrant,
+    grants_through,
     permission_ids,
 )
+from grants.principal_names import format_principal, parse_principal
 from grants.roles.capabilities import Capability, roles_with
 
 PERIOD = timedelta(hours=1)
 # deactivations and their effect are not counted, so that access can be ended at once
-ACTIONS = ("grant", "revoke", "member-add", "member-remove", "user-activate")
+ACTIONS = (
+    "grant",
+    "revoke",
+    "member-add",
+    "member-remove",
+    "user-activate",
+    "user-rename",
+    "group-rename",
+)
 # of `Plan.effect`, the counts of changes with these actions
 _PLAN_COUNTS = ("grants", "revokes", "joins", "leaves", "activations")
 # names, or a query for names
@@ -110,6 +121,34 @@ def check_direct_change(author: Author, changes: Collection[Change], *, is_writt
         raise SecondPersonRequired(
             f"one person cannot make this change, because it {join_words(reasons)}: create a plan, and "
             "let another administrator apply it"
+        )
+
+
+def check_rename(author: Author, principal: User | Group, new_name: str) -> None:
+    """Raise SecondPersonRequired if one person may not rename the principal. Decisions are about names, so all its
+    effective grants move to another name, and count as changed.
+    """
+    if not is_restricted(author):
+        return
+    old, count = format_principal(principal), sum(rows.count() for rows in grants_through(principal))
+    kind, name = parse_principal(old)
+    users, groups = ([name], []) if kind == USER.name else ([], [name])
+    content = _Content(
+        count=count,
+        grants_admin=False,
+        namespaces=(),
+        users=users if count else (),
+        groups=groups if count else (),
+        receiving_users=users,
+        receiving_groups=groups,
+        changed_groups=groups,
+        counts_hour=bool(count) and not author.is_provisioner,
+    )
+    if reasons := content.reasons(accounts_of(author)):
+        raise SecondPersonRequired(
+            f"one person cannot rename {old}: its access would count for another name, which {join_words(reasons)}; "
+            f"add {kind}:{clip(new_name)}, and create a plan that gives it this access and takes it from {old}, "
+            "which another administrator applies"
         )
 
 
@@ -170,8 +209,8 @@ def is_restricted(author: Author) -> bool:
 class _Content:
     """What a change contains. users, groups: the principals that it changes.
 
-    receiving_users, receiving_groups: the activated users and the groups with new members, because their
-    grants take effect for more users. changed_groups: groups that get or lose members. counts_hour: also
+    receiving_users, receiving_groups: the activated or renamed users, and the groups with new members or a new
+    name, because their grants take effect for others. changed_groups: groups that get or lose members. counts_hour: also
     count the other changes of the last hour.
     is_written: whether the journal has the lines of this change already.
     """
@@ -237,6 +276,7 @@ class _Content:
         for rows in (
             GroupGrant.objects.filter(where, group__name__in=self.changed_groups),
             UserGrant.objects.filter(where, user__username__in=self.receiving_users),
+            GroupGrant.objects.filter(where, group__user__username__in=self.receiving_users),
         ):
             if grant := rows.select_related("content_object").first():
                 namespace = grant.content_object.address.namespace

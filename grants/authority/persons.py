@@ -17,7 +17,15 @@ from grants.journal import Author
 from grants.models import JournalLine, User
 
 # changes that let their author sign in as the account, or that make it an administrator
-CONTROL_ACTIONS = ("password-set", "role-set", "factor-reset", "identity-link", "user-add", "user-activate")
+CONTROL_ACTIONS = (
+    "password-set",
+    "role-set",
+    "factor-reset",
+    "identity-link",
+    "user-add",
+    "user-activate",
+    "user-rename",
+)
 # (number of an API token) -> keys of the accounts that created it
 TokenCreators = Callable[[int], set[int]]
 # (keys of accounts) -> keys of the service accounts for which they created an active token

@@ -14,9 +14,9 @@ from django.db import transaction
 
 from entities.text import storage_fault
 from grants.authority.stewards import stewarded_namespaces
-from grants.errors import GrantError, NotAdministrator
+from grants.errors import GrantError, NotAdministrator, PrincipalError
 from grants.journal import Author, lock_journal
-from grants.models import JournalHead, User
+from grants.models import JournalHead, Role, User
 from grants.principal_names import MAX_REASON_CHARACTERS
 from grants.roles.capabilities import Capability, capabilities_of, role_includes, role_names, roles_with
 
@@ -128,8 +128,14 @@ def check_can_manage_account(author: Author, user: User) -> None:
     """Raise NotAdministrator if the author's role does not include the role of an account, or if the account
     is a data steward.
 
-    Only accounts that can assign data stewards manage their accounts. Runs at most three queries.
+    Only accounts that can assign data stewards manage their accounts. Raise PrincipalError if the author is a
+    provisioning service and the account has a console role: who changes its name or its email could sign in as
+    this account. Runs at most three queries.
     """
+    if author.is_provisioner and user.role != Role.ORDINARY:
+        raise PrincipalError(
+            f"{user} has the console role {user.role}: only an administrator can change the account"
+        )
     check_can_manage(author, user.role)
     if author.user_id not in (None, user.pk) and not author.is_provisioner and stewarded_namespaces(user):
         check_capability(author, Capability.MANAGE_SETTINGS)

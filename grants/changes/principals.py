@@ -23,6 +23,7 @@ from grants.principals.services import (
     check_another_administrator,
     managed_user,
     principal_by_name,
+    user_by_name,
 )
 from grants.querysets import memberships
 from grants.stewards import end_stewardships
@@ -36,8 +37,10 @@ def write_activation(
     An inactive user cannot sign in and is denied everything. The tokens are revoked and the sessions end. The
     grants and memberships remain, and apply again after activation.
     """
-    user = managed_user(author, change.user)
     is_active = isinstance(change, Activate)
+    # a provisioning service can always end access
+    is_ending = author.is_provisioner and not is_active
+    user = user_by_name(change.user) if is_ending else managed_user(author, change.user)
     word = "active" if is_active else "inactive"
     if user.is_active == is_active:
         return _unchanged(head, f"{user} is {word} already: nothing changed")
@@ -99,7 +102,7 @@ def _check_removal(author: Author, principal: User | Group, name: str) -> None:
     # a provisioning service may remove its own groups
     elif author.is_provisioner:
         return
-    if fault := name_guard_fault(principal, is_removal=True):
+    if fault := name_guard_fault(principal):
         raise PrincipalError(f"{name} cannot be removed: {fault}")
 
 

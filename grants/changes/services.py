@@ -38,6 +38,7 @@ from grants.change_set import (
     Recreate,
     Register,
     RemovePrincipal,
+    Rename,
     Revoke,
     UnknownChange,
     as_text,
@@ -74,6 +75,7 @@ from grants.models import Job, JournalHead, User
 from grants.outcomes import Outcome, joint_outcome
 from grants.policies.policy import Generation
 from grants.principal_names import format_principal, name_fault, principals_by_name
+from grants.principals.renaming import write_rename
 from grants.roles.capabilities import Capability
 from grants.validity import ValidityError
 
@@ -110,12 +112,14 @@ class Preview:
 
     @property
     def is_obvious(self) -> bool:
-        """Whether the changes need no preview: nothing is beyond their purpose, and no new member gains
-        anything.
+        """Whether the changes need no preview: nothing is beyond their purpose, and no new member or new name
+        gains anything.
         """
         if self.effect is None or any(effect.tally.beyond for effect in self.effect.times or [self.effect]):
             return False
-        return not self.effect.has_effect or not any(isinstance(change, Join) for change in self.change_set)
+        return not self.effect.has_effect or not any(
+            isinstance(change, Join | Rename) for change in self.change_set
+        )
 
 
 def preview(change_set: ChangeSet, generation: Generation | None = None) -> Preview:
@@ -335,6 +339,8 @@ def _write(head: JournalHead, author: Author, change: Change, detail: str) -> Ou
             return write_principal(head, author, change)
         case RemovePrincipal():
             return write_removal(head, author, change)
+        case Rename():
+            return write_rename(head, author, change)
         case Register() | Recreate():
             return write_live_state(head, author, change)
         case Delete():
@@ -352,10 +358,10 @@ def request_change_effect(*, changes: ChangeSet, generation: str, author: Author
     would depend on their order; NotAdministrator.
     """
     if len(changes) > 1 and any(
-        isinstance(change, Delete | RemovePrincipal | ActivateGeneration) for change in changes
+        isinstance(change, Delete | RemovePrincipal | Rename | ActivateGeneration) for change in changes
     ):
         raise UnknownChange(
-            "deletions, removals and another active generation are evaluated without other changes"
+            "deletions, removals, new names and another active generation are evaluated without other changes"
         )
     return request_effect(
         CHANGE_EFFECT,
@@ -403,7 +409,7 @@ def _transaction(change_set: ChangeSet, author: Author) -> Iterator[tuple[Journa
 def _is_provisioning(change: Change) -> bool:
     """Return whether a provisioning service may make the change."""
     match change:
-        case Join() | Leave() | Activate() | Deactivate():
+        case Join() | Leave() | Activate() | Deactivate() | Rename():
             return True
         case RemovePrincipal(principal, revokes_grants):
             return principal.startswith("group:") and not revokes_grants

@@ -31,6 +31,7 @@ from grants.change_set import (
     Recreate,
     Register,
     RemovePrincipal,
+    Rename,
     Revoke,
 )
 from grants.errors import EffectTooLarge
@@ -56,7 +57,16 @@ class StateChange:
 
 # what the evaluation of an effect distinguishes
 EffectChange = (
-    Grant | Revoke | Join | Leave | Activate | Deactivate | MakePrincipal | StateChange | ActivateGeneration
+    Grant
+    | Revoke
+    | Join
+    | Leave
+    | Activate
+    | Deactivate
+    | MakePrincipal
+    | Rename
+    | StateChange
+    | ActivateGeneration
 )
 
 
@@ -64,7 +74,7 @@ def evaluable_changes(changes: Iterable[Change], *, is_limited: bool = True) -> 
     """Return the changes that can be evaluated.
 
     A removed user is inactive afterwards and a removed group has no members, so it does not matter that their
-    grants are revoked. A deletion runs two queries, and four more if the generation removes grants; the
+    grants are revoked. A renamed group changes no decision about a user. A deletion runs two queries, and four more if the generation removes grants; the
     removal of a group and a registration with a creator run one. Raise EffectTooLarge for a deletion above the
     limits of the settings, if `is_limited`; only jobs evaluate without limits.
     """
@@ -81,6 +91,10 @@ def _parts(change: Change, is_limited: bool) -> Iterator[EffectChange]:
             yield from _deletion_parts(address, is_limited)
         case RemovePrincipal(principal):
             yield from _removal_parts(*parse_principal(principal))
+        case Rename(principal, new_name):
+            principal_type, name = parse_principal(principal)
+            if principal_type == USER.name and name != new_name:
+                yield change
         case _:
             yield change
 

@@ -17,6 +17,7 @@ from grants.change_set import (
     Join,
     Leave,
     MakePrincipal,
+    Rename,
     Revoke,
 )
 from grants.effects.changes import EffectChange, StateChange
@@ -51,7 +52,7 @@ class Situation:
 class AffectedUsers:
     """The users that changes can affect: user number i has bit i.
 
-    names: sorted. before: without the changes. after: with all changes.
+    names: sorted. A renamed user has two bits: the old name before the changes, the new one after them. before: without the changes. after: with all changes.
     personal: with the changes of memberships and activations only; None if there are none.
     changed: the users that are activated, deactivated or become principals, their groups, and the groups with
     changed members.
@@ -83,9 +84,16 @@ class AffectedUsers:
 def affected_users(changes: Sequence[EffectChange]) -> AffectedUsers:
     """Return the users that the changes can affect. Unknown principals are ignored. Runs three queries."""
     users, groups, has_all = _load_users(changes)
-    names = tuple(user.username for user in users)
-    bit = {user.pk: 1 << number for number, user in enumerate(users)}
     user_ids = {user.username: user.pk for user in users}
+    new_names = {
+        change.new_name: pk
+        for change in changes
+        if isinstance(change, Rename) and (pk := user_ids.get(parse_principal(change.principal)[1]))
+    }
+    names = tuple(sorted([*user_ids, *new_names]))
+    number = {name: 1 << position for position, name in enumerate(names)}
+    bit = {pk: number[name] for name, pk in user_ids.items()}
+    bit_after = bit | {pk: number[name] for name, pk in new_names.items()}
     rows = memberships_in_force() if has_all else memberships_in_force().filter(user__pk__among=list(bit))
     pairs = {pair for pair in rows.values_list("user_id", "group_id") if pair[0] in bit}
     pairs_after = set(pairs)
@@ -111,11 +119,15 @@ def affected_users(changes: Sequence[EffectChange]) -> AffectedUsers:
     all_groups = set(groups.values()) | {group for _, group in pairs | pairs_after}
     before = Situation(_active_mask(bit, active, principals), _bits(bit, pairs, all_groups))
     personal = Situation(
-        _active_mask(bit, active_after, principals | joined), _bits(bit, pairs_after, all_groups)
+        _active_mask(bit_after, active_after, principals | joined), _bits(bit_after, pairs_after, all_groups)
     )
     states = {change.address: change.state for change in changes if isinstance(change, StateChange)}
     after = Situation(
-        _active_mask(bit, active_after, principals | joined | granted), personal.bits, held, removed, states
+        _active_mask(bit_after, active_after, principals | joined | granted),
+        personal.bits,
+        held,
+        removed,
+        states,
     )
     changed_users = {
         pk for pk in bit if active[pk] != active_after[pk] or (before.known ^ after.known) & bit[pk]
@@ -161,6 +173,8 @@ def _load_users(changes: Sequence[EffectChange]) -> tuple[list[_UserRow], dict[s
                 group_names.add(group)
             case Activate(user) | Deactivate(user) | MakePrincipal(user):
                 users.add(user)
+            case Rename(principal):
+                users.add(parse_principal(principal)[1])
             case StateChange() | ActivateGeneration():
                 is_for_all = True
     groups = dict(

@@ -235,6 +235,16 @@ GRANT_SOURCES = {
 }
 
 
+def grants_through(principal: User | Group) -> list[GrantQuerySet]:
+    """Return the stored grants of a principal at any time: its own, and those through its memberships. They may
+    contain duplicates.
+    """
+    return [
+        source.holder.grants.filter(**{source.subject: principal})
+        for source in GRANT_SOURCES[type_of(principal).name]
+    ]
+
+
 def type_of(principal: User | Group) -> PrincipalType:
     """Return the type of a principal."""
     return next(row for row in PRINCIPAL_TYPES.values() if isinstance(principal, row.model))

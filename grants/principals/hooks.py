@@ -53,9 +53,9 @@ def end_access(user_ids: Sequence[int], *, with_tokens: bool = True) -> list[Jou
     return [change for ender in _enders for change in ender(user_ids, with_tokens)] if user_ids else []
 
 
-# (principal, whether it would be removed, whether a provisioning service asks) -> why it must keep its name,
-# or cannot be removed; empty if there is no reason
-NameGuard = Callable[[User | Group, bool, bool], str]
+# (principal, its new name or empty if it would be removed, whether a provisioning service asks) -> why it must
+# keep its name, or cannot be removed; empty if there is no reason
+NameGuard = Callable[[User | Group, str, bool], str]
 # deletes the data of the layer above about an account, and returns the changes for the journal
 AccountCleaner = Callable[[User], list[JournalEntry]]
 _guards: list[NameGuard] = []
@@ -72,14 +72,14 @@ def register_account_cleaner(cleaner: AccountCleaner) -> None:
         _cleaners.append(cleaner)
 
 
-def name_guard_fault(
-    principal: User | Group, *, is_removal: bool = False, is_provisioner: bool = False
-) -> str:
-    """Return why the principal must keep its name, or cannot be removed; empty if there is no reason.
+def name_guard_fault(principal: User | Group, new_name: str = "", *, is_provisioner: bool = False) -> str:
+    """Return why the principal must keep its name, cannot get the new name, or cannot be removed; empty if
+    there is no reason.
 
-    is_provisioner: whether a provisioning service asks, which may rename what it manages.
+    new_name: empty for a removal. is_provisioner: whether a provisioning service asks, which may rename what it
+    manages.
     """
-    return next(filter(None, (guard(principal, is_removal, is_provisioner) for guard in _guards)), "")
+    return next(filter(None, (guard(principal, new_name, is_provisioner) for guard in _guards)), "")
 
 
 def remove_account_data(user: User) -> list[JournalEntry]:

@@ -30,6 +30,7 @@ from grants.outcomes import Outcome
 from grants.principal_names import control_character_fault, name_fault
 from grants.principals.hooks import end_access
 from grants.principals.new_names import invisible_character_fault, new_name_fault
+from grants.principals.renaming import reused_name_fault
 from grants.roles.capabilities import Capability
 
 MAX_EMAIL_CHARACTERS = 254
@@ -62,7 +63,7 @@ def add_user(
         user = User.objects.filter(username=name).first()
         if user is not None:
             return _existing_user(record, user, is_principal)
-        _check_new_name("user", name)
+        _check_new_name(author, "user", name)
         User.objects.create(
             username=name,
             email=email,
@@ -177,7 +178,7 @@ def add_group(*, author: Author, name: str) -> Outcome:
     with _journal_recorder(author, allows_provisioner=True) as record:
         if Group.objects.filter(name=name).exists():
             return record(None, f"group:{name} already exists: nothing changed")
-        _check_new_name("group", name)
+        _check_new_name(author, "group", name)
         Group.objects.create(name=name)
         return record(JournalEntry("group-add", principal=f"group:{name}"), f"group:{name} was added")
 
@@ -264,8 +265,11 @@ def _check_name(principal_type: str, name: str) -> None:
         raise PrincipalError(f"invalid {principal_type} name: {fault}")
 
 
-def _check_new_name(principal_type: str, name: str) -> None:
-    if fault := new_name_fault(principal_type, name):
+def _check_new_name(author: Author, principal_type: str, name: str) -> None:
+    """Raise PrincipalError for a name that cannot be added. The name of a principal that was removed can."""
+    if fault := new_name_fault(principal_type, name) or reused_name_fault(
+        author, f"{principal_type}:{name}", allows_removed=True
+    ):
         raise PrincipalError(f"invalid {principal_type} name: {fault}")
 
 

@@ -36,7 +36,6 @@ from grants.models import (
     User,
     UserGrant,
 )
-from grants.principals.renaming import rename_group
 from grants.principals.services import set_user_role
 from grants.requests.approvers import set_namespace_approvers
 from grants.tenant.import_document import import_tenant
@@ -53,6 +52,7 @@ from tests.support.changes import (
     register_entity,
     remove_group,
     remove_member,
+    rename_group,
     revoke_grant,
     set_user_active,
 )

@@ -14,10 +14,9 @@ from entities.address import parse_address
 from grants.changes.period_lines import write_period_lines
 from grants.journal import current_revision
 from grants.models import User
-from grants.principals.renaming import rename_user
 from grants.validity import Validity
 from tests.support.authors import COMMAND
-from tests.support.changes import add_member, change_grants
+from tests.support.changes import add_member, change_grants, rename_user
 from tests.support.tenant_documents import entity, import_lines, user
 
 pytestmark = pytest.mark.django_db

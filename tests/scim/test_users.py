@@ -154,34 +154,34 @@ def test_a_request_applies_fully_or_not_at_all(scim, ids):
 
 def test_users_are_renamed_with_the_checks_of_the_pages(scim, ids):
     path, before, grants = (
-        f"/Users/{ids['ned']}",
+        f"/Users/{ids['dee']}",
         current_revision(),
-        User.objects.get(username="ned").grants.count(),
+        User.objects.get(username="dee").grants.count(),
     )
     answer = scim.patch(
         path,
-        {"op": "replace", "path": "userName", "value": "ned.smith"},
-        {"op": "replace", "path": 'emails[type eq "work"].value', "value": "ned@example.com"},
+        {"op": "replace", "path": "userName", "value": "dee.smith"},
+        {"op": "replace", "path": 'emails[type eq "work"].value', "value": "dee@example.com"},
     )
-    assert answer.status_code == 200 and answer.json()["userName"] == "ned.smith"
-    user = User.objects.get(username="ned.smith")
-    assert (str(user.pk), user.email, user.grants.count()) == (ids["ned"], "ned@example.com", grants)
+    assert answer.status_code == 200 and answer.json()["userName"] == "dee.smith"
+    user = User.objects.get(username="dee.smith")
+    assert (str(user.pk), user.email, user.grants.count()) == (ids["dee"], "dee@example.com", grants)
     assert [line[:2] for line in lines_after(before)] == [
-        ("user-rename", "user:ned"),
-        ("user-change", "user:ned.smith"),
+        ("user-rename", "user:dee"),
+        ("user-change", "user:dee.smith"),
     ]
     assert (
-        scim.send("put", path, {"schemas": [USER], "userName": "ned", "active": True}).json()["userName"]
-        == "ned"
+        scim.send("put", path, {"schemas": [USER], "userName": "dee", "active": True}).json()["userName"]
+        == "dee"
     )
     unchanged = database_state()
-    for name, status in (("dee", 409), ("DEE", 409), ("d\u200bee", 409), ("", 400), ("a\nb", 400)):
+    for name, status in (("ned", 409), ("NED", 409), ("n\u200bed", 409), ("", 400), ("a\nb", 400)):
         error_of(
             scim.patch(path, {"op": "replace", "path": "userName", "value": name}),
             status,
             "invalidValue" if status == 400 else None,
         )
-    assert "only an administrator can rename" in error_of(
+    assert "only an administrator can change the account" in error_of(
         scim.patch(f"/Users/{ids['ada']}", {"op": "replace", "path": "userName", "value": "adam"}), 409
     )
     assert database_state() == unchanged
@@ -494,3 +494,24 @@ def test_the_journal_and_the_tables_agree(settings):
     assert scim.create_user("nina").status_code == 201
     assert scim.send("delete", f"/Groups/{groups[1]}").status_code == 204
     assert first_fault(facts_of_tokens) is None
+
+
+def test_the_attack_a_provisioning_service_changes_the_account_of_a_console_role(scim, ids):
+    """With its email or its name, the service could sign in as this account."""
+    before = database_state()
+    for name in ("ada", "aud"):
+        for operation in (
+            {"op": "replace", "path": "emails", "value": [{"value": "attacker@example.com"}]},
+            {"op": "replace", "path": "userName", "value": "attacker"},
+        ):
+            assert "has the console role" in error_of(scim.patch(f"/Users/{ids[name]}", operation), 409)
+        body = {"schemas": [USER], "userName": name, "emails": [{"value": "attacker@example.com"}]}
+        assert "has the console role" in error_of(scim.send("put", f"/Users/{ids[name]}", body), 409)
+    assert database_state() == before
+    assert not User.objects.exclude(email="").exists()
+    # access can always be ended, but not given back
+    assert (
+        scim.patch(f"/Users/{ids['aud']}", {"op": "replace", "value": {"active": False}}).status_code == 200
+    )
+    answer = scim.patch(f"/Users/{ids['aud']}", {"op": "replace", "value": {"active": True}})
+    assert "only an administrator" in error_of(answer, 409)

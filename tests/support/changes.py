@@ -22,6 +22,7 @@ from grants.change_set import (
     Recreate,
     Register,
     RemovePrincipal,
+    Rename,
     Revoke,
 )
 from grants.changes import ChangeSet, Outcome, Shown, apply
@@ -177,6 +178,14 @@ def set_user_active(name: str, *, active: bool, author: Author = COMMAND) -> Out
 
 def remove_user(name: str, *, revokes_grants: bool = False, author: Author = COMMAND) -> Outcome:
     return apply(ChangeSet.of(RemovePrincipal(f"user:{name}", revokes_grants)), author=author)
+
+
+def rename_user(*, name: str, new_name: str, author: Author = COMMAND) -> Outcome:
+    return apply(ChangeSet.of(Rename(f"user:{name}", new_name)), author=author)
+
+
+def rename_group(*, name: str, new_name: str, author: Author = COMMAND) -> Outcome:
+    return apply(ChangeSet.of(Rename(f"group:{name}", new_name)), author=author)
 
 
 def remove_group(name: str, *, revokes_grants: bool = False, author: Author = COMMAND) -> Outcome:

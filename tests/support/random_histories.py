@@ -14,7 +14,6 @@ from grants.errors import GrantError
 from grants.journal import current_revision
 from grants.models import Role, User
 from grants.policies.catalogue import GENERATIONS
-from grants.principals.renaming import rename_group, rename_user
 from grants.principals.services import set_user_role
 from grants.validity import Validity
 from tests.support.authors import COMMAND, all_grants
@@ -31,6 +30,8 @@ from tests.support.changes import (
     remove_group,
     remove_member,
     remove_user,
+    rename_group,
+    rename_user,
     set_user_active,
 )
 from tests.support.tenant_documents import entity, grant, group, import_lines, user

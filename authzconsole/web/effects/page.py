@@ -55,6 +55,7 @@ from grants.change_set import (
     Recreate,
     Register,
     RemovePrincipal,
+    Rename,
     Revoke,
     UnknownChange,
     change_from_text,
@@ -379,3 +380,5 @@ def change_sentence(change: Change) -> str:
             return f"Delete {address}"
         case RemovePrincipal(principal):
             return f"Remove {principal}"
+        case Rename(principal, new_name):
+            return f"Rename {principal} to {new_name}"

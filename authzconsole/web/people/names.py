@@ -13,24 +13,21 @@ from authzconsole.web.forms import (
     ConsoleForm,
     FlagField,
     ForAdministrators,
-    FormPage,
     FormRefused,
     NameInput,
     TextField,
     reason_field,
 )
-from authzconsole.web.shared.guard import request_author
 from authzconsole.web.shared.links import principal_link, principal_url
 from authzconsole.web.shared.principal_input import principal_or_404
 from authzconsole.web.shared.rendering import see_other, show_outcome
 from entities.models import State
-from grants.change_set import RemovePrincipal
+from grants.change_set import RemovePrincipal, Rename
 from grants.changes import ChangeSet, Outcome, Preview
 from grants.models import PlanItem, PlanState, User
 from grants.principals.administrator_loss import AdministratorLoss, loss_if_removed
 from grants.principals.hooks import name_guard_fault
 from grants.principals.principal_lists import MAX_COUNTED, capped_count
-from grants.principals.renaming import rename_group, rename_user
 
 
 class RenameForm(ConsoleForm):
@@ -39,10 +36,11 @@ class RenameForm(ConsoleForm):
     reason = reason_field()
 
 
-class RenamePrincipal(ForAdministrators, FormPage):
+class RenamePrincipal(ForAdministrators, EffectPage):
     decorators = (recent_authentication_required,)
     form_class = RenameForm
     template_name = "people/changes/rename.html"
+    has_forecast = True
 
     def prepare(self) -> None:
         self.subject = principal_or_404(self.kwargs["principal"])
@@ -50,16 +48,22 @@ class RenamePrincipal(ForAdministrators, FormPage):
     def get_initial(self) -> dict:
         return {"name": principal_link(self.subject).name}
 
-    def perform(self, form: RenameForm) -> HttpResponse:
-        subject, new_name = self.subject, form.cleaned_data["name"]
-        rename = rename_user if isinstance(subject, User) else rename_group
-        author = request_author(self.request, form.cleaned_data["reason"])
-        link = principal_link(subject)
-        show_outcome(self.request, rename(author=author, name=link.name, new_name=new_name))
-        return see_other(principal_url("person", f"{link.type}:{new_name}"))
+    def change_set(self, form: ConsoleForm) -> ChangeSet:
+        return ChangeSet.of(Rename(self.kwargs["principal"], form.cleaned_data["name"]))
+
+    def done(self, form: ConsoleForm, outcome: Outcome) -> HttpResponse:
+        show_outcome(self.request, outcome)
+        link = principal_link(self.subject)
+        return see_other(principal_url("person", f"{link.type}:{form.cleaned_data['name']}"))
 
     def get_context_data(self, **context) -> dict:
-        return super().get_context_data(**context) | {
+        context = super().get_context_data(**context) | {
+            "button": "Rename",
+            "back": principal_link(self.subject).url,
+        }
+        if self.is_part:
+            return context
+        return context | {
             **_page_context(self.request, self.subject),
             "grants": capped_count(self.subject.grants),
         }
@@ -134,7 +138,7 @@ def ended_access(user: User) -> dict:
 def _page_context(request: HttpRequest, subject: User | Group, *, is_removal: bool = False) -> dict:
     """Return the principal, why it cannot be changed, and the numbers of what the change affects."""
     link, is_user = principal_link(subject), isinstance(subject, User)
-    fault = "" if request.method == "POST" else name_guard_fault(subject, is_removal=is_removal)
+    fault = "" if request.method == "POST" else name_guard_fault(subject, "" if is_removal else link.name)
     items = PlanItem.objects.filter(
         plan__state=PlanState.PROPOSED, principal_type=link.type, principal_name=link.name
     )

@@ -17,7 +17,6 @@ from grants.changes import Shown
 from grants.errors import GrantError, ReasonMissing, SecondPersonRequired
 from grants.journal import Author
 from grants.models import GroupGrant, JournalLine, Plan, Role, User, UserGrant
-from grants.principals.renaming import rename_user
 from grants.principals.services import renew_user_password, set_user_role
 from grants.requests.create import RequestDraft, WantedAccess, create_request
 from grants.requests.decide import Approval, approve_request
@@ -38,6 +37,7 @@ from tests.support.changes import (
     remove_group,
     remove_member,
     remove_user,
+    rename_user,
     renew_plan,
     revoke_grant,
     set_user_active,
@@ -177,7 +177,7 @@ def test_a_second_account_or_token_of_the_person_is_not_a_second_person(settings
     with pytest.raises(SecondPersonRequired, match="you made it"):
         apply_plan(of_robot, author=author_named("ada"))
     token_author = author_named("robot", token_by="ada")
-    rename_user(author=author_named("bob"), name="ada", new_name="eve")
+    rename_user(name="ada", new_name="eve")
     for impostor in (author_named("eve"), token_author):
         with pytest.raises(SecondPersonRequired, match="you made it"):
             apply_plan(plan, author=impostor)

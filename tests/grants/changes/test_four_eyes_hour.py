@@ -19,7 +19,6 @@ from grants.journal import Author
 from grants.models import JournalLine, Role, User
 from grants.policies.catalogue import GENERATIONS
 from grants.policies.grammar import AllOf
-from grants.principals.renaming import rename_user
 from grants.principals.services import renew_user_password
 from grants.requests.create import RequestDraft, WantedAccess, create_request
 from grants.requests.decide import Approval, approve_request
@@ -34,6 +33,7 @@ from tests.support.changes import (
     change_members,
     create_plan_from_changes,
     remove_member,
+    rename_user,
     revoke_grant,
     set_user_active,
 )
@@ -118,7 +118,7 @@ def test_other_accounts_tokens_and_names_of_the_person_count(cast):
     grant("out", "EXECUTE")
     with pytest.raises(SecondPersonRequired, match=HOUR):
         grant("grp", "WRITE")
-    rename_user(author=author_named("bob"), name="ada", new_name="eve")
+    rename_user(name="ada", new_name="eve")
     for impostor in (author_named("eve"), robot):
         with pytest.raises(SecondPersonRequired, match=HOUR):
             grant("grp", "WRITE", by=impostor)
@@ -160,7 +160,7 @@ def test_another_person_activates_a_proposed_generation(settings):
     propose_generation(author=author_named("bob"), name="existing")
     with pytest.raises(SecondPersonRequired):
         activate_generation("core", author=author_named("bob"))
-    rename_user(author=author_named("ada"), name="bob", new_name="rob")
+    rename_user(name="bob", new_name="rob")
     with pytest.raises(SecondPersonRequired):
         activate_generation("existing", author=author_named("rob"))
     propose_generation(author=author_named("ada"), name="existing")
@@ -200,7 +200,7 @@ def test_a_proposal_is_of_the_rules_that_the_generation_had_then(monkeypatch):
 
 
 def test_an_account_that_got_the_name_of_the_proposer_does_not_hide_the_proposer(settings):
-    settings.FOUR_EYES_ACCOUNT_HOURS = 0
+    settings.FOUR_EYES_ACCOUNT_HOURS, settings.NAME_REUSE_DAYS = 0, 0
     proposer = author_named("ada")
     propose_generation(author=proposer, name="core")
     rename_user(author=author_named("bob"), name="ada", new_name="eva")

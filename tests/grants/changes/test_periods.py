@@ -22,7 +22,6 @@ from grants.plans.sources.bulk import parse_bulk_change, subtree_plan
 from grants.plans.sources.change_file import BadChangeFile, file_plan
 from grants.plans.sources.copy import copy_plan
 from grants.plans.sources.like import like_plan
-from grants.principals.renaming import rename_group
 from grants.validity import Validity, format_time
 from tests.support.authors import COMMAND
 from tests.support.changes import (
@@ -35,6 +34,7 @@ from tests.support.changes import (
     create_inverse,
     create_plan_from_changes,
     remove_member,
+    rename_group,
     renew_plan,
 )
 from tests.support.tenant_documents import (

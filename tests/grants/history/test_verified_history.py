@@ -24,7 +24,6 @@ from grants.models.history import (
     UserGrantPeriod,
     UserPeriod,
 )
-from grants.principals.renaming import rename_group, rename_user
 from grants.verification.replay import first_fault, first_history_fault
 from tests.support.authors import COMMAND
 from tests.support.changes import (
@@ -38,6 +37,8 @@ from tests.support.changes import (
     register_entity,
     remove_member,
     remove_user,
+    rename_group,
+    rename_user,
     revoke_grant,
     set_user_active,
 )

@@ -12,7 +12,6 @@ from grants.models import JournalLine, Plan, UserGrant
 from grants.plans.permission_effect import plan_effect
 from grants.plans.sources.off_boarding import OffBoarding, off_boarding_plan
 from grants.policies.catalogue import GENERATIONS
-from grants.principals.renaming import rename_user
 from grants.verification.replay import first_fault
 from tests.support.authors import COMMAND, all_grants
 from tests.support.changes import (
@@ -26,6 +25,7 @@ from tests.support.changes import (
     create_plan_from_changes,
     discard_plan,
     register_entity,
+    rename_user,
     renew_plan,
     revoke_grant,
 )

@@ -15,7 +15,7 @@ from grants.history.past import as_of
 from grants.history.periods import catch_up
 from grants.journal import Author, current_revision
 from grants.models import User, UserGrant
-from grants.principals.renaming import names_since, rename_group, rename_user
+from grants.principals.renaming import names_since
 from grants.verification.replay import first_fault
 from tests.support.authors import COMMAND, account, all_grants, database_state, lines_after
 from tests.support.changes import (
@@ -29,6 +29,8 @@ from tests.support.changes import (
     create_plan_from_changes,
     remove_group,
     remove_user,
+    rename_group,
+    rename_user,
     renew_plan,
     revoke_grant,
 )

@@ -8,7 +8,6 @@ from django.utils import timezone
 from grants.errors import NotAdministrator, PlanError
 from grants.models import Job, JobState, Membership, UserGrant
 from grants.models.reviews import Campaign, CampaignState, ReviewItem
-from grants.principals.renaming import rename_user
 from grants.reviews.answers import ItemSelection, answer_items, sign_off
 from grants.reviews.campaigns import months_later
 from grants.reviews.errors import ReviewError
@@ -29,6 +28,7 @@ from tests.support.changes import (
     apply_plan,
     change_planned_grants,
     remove_user,
+    rename_user,
     renew_plan,
     revoke_grant,
     set_user_active,

@@ -10,7 +10,6 @@ from grants.authority.four_eyes import recent_change_count
 from grants.errors import SecondPersonRequired
 from grants.models import Role, User
 from grants.models.reviews import ReviewItem
-from grants.principals.renaming import rename_user
 from grants.reviews.answers import ItemSelection, answer_items, preview_answer
 from grants.reviews.campaigns import CampaignOptions, create_campaign
 from grants.reviews.errors import ReviewError
@@ -19,7 +18,7 @@ from grants.reviews.sweep import sweep_campaigns
 from tests.grants.reviews.support import answer, finish, item_of, open_campaign
 from tests.support.authors import COMMAND, account, author_named
 from tests.support.cast import create_sample_tenant
-from tests.support.changes import add_grant, add_user, apply_plan
+from tests.support.changes import add_grant, add_user, apply_plan, rename_user
 
 pytestmark = pytest.mark.django_db
 ALL = ItemSelection(filter=ItemFilter())

@@ -14,7 +14,6 @@ from grants.authority.stewards import is_steward, stewarded_condition, stewards_
 from grants.errors import GrantError, NotAdministrator, PrincipalError, StewardError
 from grants.journal import Author
 from grants.models import JournalLine, Membership, NamespaceSteward, User
-from grants.principals.renaming import rename_user
 from grants.principals.services import renew_user_password
 from grants.stewards.services import add_steward, remove_steward
 from grants.verification.replay import first_fault
@@ -27,6 +26,7 @@ from tests.support.changes import (
     register_entity,
     remove_group,
     remove_user,
+    rename_user,
     set_user_active,
 )
 

@@ -9,7 +9,6 @@ from authzconsole.common.tokens import TokenError, create_token, revoke_token
 from authzconsole.sessions import end_sessions_of
 from grants.errors import NotAdministrator
 from grants.journal import Author
-from grants.principals.renaming import rename_user
 from grants.principals.services import renew_user_password, set_user_email, set_user_role
 from tests.support.authors import database_state
 from tests.support.cast import SETUP, create_role_accounts
@@ -20,6 +19,7 @@ from tests.support.changes import (
     add_user,
     change_members,
     remove_user,
+    rename_user,
     set_user_active,
 )
 

@@ -8,7 +8,7 @@ from grants.change_set import Join
 from grants.models import User
 from tests.support.authors import all_grants
 from tests.support.changes import create_plan_from_changes
-from tests.support.pages import page_html, with_effect
+from tests.support.pages import page_html, post_as_shown, with_effect
 
 pytestmark = pytest.mark.django_db
 
@@ -21,7 +21,7 @@ def test_a_user_is_renamed_after_the_effect_was_shown_and_the_old_address_leads_
         "2 direct grants and 0 memberships stay." in page
         and "1 proposed plan with this user becomes stale." in page
     )
-    response = ada.post("/people/rename/user:dee", {"name": "dora", "reason": "married"})
+    response = post_as_shown(ada, "/people/rename/user:dee", {"name": "dora", "reason": "married"})
     assert (response.status_code, response["Location"]) == (303, "/people/user:dora")
     assert ada.get("/people/user:dee")["Location"] == "/people/user:dora"
     assert ada.get("/people/user:nobody").status_code == 404
