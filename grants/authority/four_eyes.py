@@ -53,7 +53,6 @@ from grants.models import (
     permission_ids,
 )
 from grants.principal_names import format_principal, parse_principal
-from grants.roles.capabilities import Capability, roles_with
 
 PERIOD = timedelta(hours=1)
 # deactivations and their effect are not counted, so that access can be ended at once
@@ -114,7 +113,7 @@ def check_direct_change(author: Author, changes: Collection[Change], *, is_writt
         receiving_users=activated,
         receiving_groups={change.group for change in members if isinstance(change, Join)},
         changed_groups={change.group for change in members},
-        counts_hour=not author.is_provisioner,
+        counts_hour=_is_person(author),
         is_written=is_written,
     )
     if reasons := content.reasons(accounts_of(author)):
@@ -142,7 +141,7 @@ def check_rename(author: Author, principal: User | Group, new_name: str) -> None
         receiving_users=users,
         receiving_groups=groups,
         changed_groups=groups,
-        counts_hour=bool(count) and not author.is_provisioner,
+        counts_hour=bool(count) and _is_person(author),
     )
     if reasons := content.reasons(accounts_of(author)):
         raise SecondPersonRequired(
@@ -203,6 +202,13 @@ def is_restricted(author: Author) -> bool:
         and author.user_id is not None
         and not (author.token is None and has_break_glass_access(author.user_id))
     )
+
+
+def _is_person(author: Author) -> bool:
+    """Return whether a person is behind the changes: also behind those of a provisioning service whose token an
+    account created. The token of a service can be created by a command.
+    """
+    return not author.is_provisioner or accounts_of(author) != {author.user_id}
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,10 +344,7 @@ def recent_change_count(accounts: Collection[int]) -> int:
     """
     since = timezone.now() - PERIOD
     names = names_of(accounts)
-    # services that only provision users, and that others may have set up with a token of this person, are no
-    # administrators
-    administrators = User.objects.filter(role__in=roles_with(Capability.CHANGE_GRANTS)).values("username")
-    by_person = Q(actor__in=written_names(names)) | Q(issuer__in=names, actor__in=administrators)
+    by_person = Q(actor__in=written_names(names)) | Q(issuer__in=names)
     lines = JournalLine.objects.filter(by_person, at__gte=since, action__in=ACTIONS)
     totals = dict(lines.order_by().values_list("actor").annotate(total=Count("*")))
     return max(0, sum(totals.values()) - _changes_for_others(accounts, set(totals), since)) if totals else 0

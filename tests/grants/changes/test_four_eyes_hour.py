@@ -32,6 +32,7 @@ from tests.support.changes import (
     apply_plan,
     change_members,
     create_plan_from_changes,
+    issue_token,
     remove_member,
     rename_user,
     revoke_grant,
@@ -129,15 +130,32 @@ def test_other_accounts_tokens_and_names_of_the_person_count(cast):
         apply_plan(plan, author=author_named("eve"))
 
 
-def test_a_directory_is_not_a_person_and_break_glass_access_is_exempt(cast):
+def test_the_attack_one_person_splits_a_change_over_an_own_provisioning_token(cast):
     add_user("directory", is_service=True)
     token = create_token(
         author=author_named("ada"), owner="directory", name="t", scopes=["provision"], days=1
     ).token
     directory = author_named("directory", token=token.pk, issuer=token.issued_by, is_provisioner=True)
+    for name in ("dee", "out", "ned"):
+        change_members("operators", author=directory, added=[cast[name].pk])
+    assert recent_change_count({cast["ada"].pk}) == 3
+    for author in (directory, author_named("ada")):
+        with pytest.raises(SecondPersonRequired, match=HOUR):
+            change_members("operators", author=author, added=[cast["ina"].pk])
+    # another person has an own limit, and a person who left the console none
+    assert grant("out", by=author_named("bob")).has_changed
+
+
+def test_a_directory_with_a_token_of_a_command_is_not_a_person(cast):
+    add_user("directory", is_service=True)
+    token = issue_token("directory", "provision").token
+    directory = author_named("directory", token=token.pk, issuer=token.issued_by, is_provisioner=True)
     for name in ("dee", "out", "ned", "ina"):
         change_members("operators", author=directory, added=[cast[name].pk])
     assert recent_change_count({cast["ada"].pk}) == 0 and grant("out").has_changed
+
+
+def test_break_glass_access_is_exempt():
     for privilege in ("READ", "WRITE", "EXECUTE"):
         grant("grp", privilege, CUSTOMERS, by=author_named("bob"))
     with pytest.raises(SecondPersonRequired, match=HOUR):
