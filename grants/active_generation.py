@@ -8,21 +8,19 @@ from django.conf import settings
 from django.db import connection
 from django.utils import timezone
 
-from grants.author_names import ACCOUNT_SUFFIX
 from grants.authority.four_eyes import is_restricted
-from grants.authority.persons import accounts_of, are_one_person
+from grants.authority.persons import accounts_of, accounts_of_line, are_one_person
+from grants.authority.proposals import PROPOSAL_DAYS
 from grants.authority.transactions import administrator_transaction
 from grants.change_set import ActivateGeneration
 from grants.errors import SecondPersonRequired
 from grants.journal import Author, JournalEntry, append_to_journal
-from grants.models import ActiveGeneration, JournalHead, JournalLine, User
+from grants.models import ActiveGeneration, JournalHead, JournalLine
 from grants.outcomes import Outcome
 from grants.policies.catalogue import generation_by_name
 from grants.policies.policy import Generation, rules_digest
 from grants.roles.capabilities import Capability
 
-# for so long, another person can activate a proposed generation (FOUR_EYES)
-PROPOSAL_DAYS = 7
 # in the detail of a proposal, before the digest of the proposed rules
 _RULES = "; rules "
 # SQL, because this query runs before every decision, and the ORM takes longer to build it than the database
@@ -104,7 +102,7 @@ def activation_fault(author: Author, name: str) -> str:
     if line.detail.rpartition(_RULES)[2] != rules_digest(generation_by_name(name)):
         return f"the rules of `{name}` have changed since {line.actor} proposed it: propose it again"
     # an account that no longer exists cannot be compared
-    proposers = set(User.objects.filter(username__in=_current_names(line)).values_list("pk", flat=True))
+    proposers = accounts_of_line(line)
     if not proposers or are_one_person(accounts_of(author), proposers):
         return f"another person must activate `{name}`, because {line.actor} proposed it"
     return ""
@@ -131,18 +129,3 @@ def latest_proposal() -> JournalLine | None:
     ):
         return None
     return line
-
-
-def _current_names(line: JournalLine) -> set[str]:
-    """Return the present names of the accounts that wrote a line: another account may have got one of these
-    names since.
-
-    Runs one query.
-    """
-    names = {name for name in (line.actor.removesuffix(ACCOUNT_SUFFIX), line.issuer) if name}
-    later = JournalLine.objects.filter(action__in=("user-rename", "user-remove"), revision__gt=line.revision)
-    for principal, detail in later.order_by("revision").values_list("principal", "detail"):
-        if (name := principal.removeprefix("user:")) in names:
-            names.remove(name)
-            names.update([detail.removeprefix("user:")] if detail else [])
-    return names

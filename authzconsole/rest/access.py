@@ -188,6 +188,8 @@ class StewardList(ListEndpoint):
     def post(self) -> Outcome:
         """Assign a data steward.
 
+        With four eyes, the first administrator proposes it, and another one assigns it with the same request.
+
         For administrators.
         """
         return add_steward(author=self.author, **self.steward)

@@ -25,7 +25,6 @@ from authzconsole.common.fields import (
 from authzconsole.lists.requests import (
     AccessRequests,
     Approvers,
-    ApproversSerializer,
     RequestSummarySerializer,
 )
 from authzconsole.models import TokenScope
@@ -35,7 +34,7 @@ from authzconsole.rest.framework.lists import FORMULAS, ListEndpoint
 from authzconsole.rest.framework.operations import operation
 from authzconsole.rest.framework.problems import Problem
 from grants.changes import Shown
-from grants.models import AccessRequestPart, RequestEventKind, RequestState
+from grants.models import AccessRequestPart, NamespaceApprovers, RequestEventKind, RequestState
 from grants.principal_names import MAX_REASON_CHARACTERS
 from grants.requests.approvers import own_requests, set_namespace_approvers, visible_requests
 from grants.requests.background import PartBackground, can_see_effect, part_background
@@ -300,6 +299,15 @@ class ProposalsQuery(StrictSerializer):
         help_text="The chosen proposals, such as `1:0a1b2c3d4e5f,2:`. By default the "
         "narrowest one of every part.",
     )
+
+
+class ApproversChangeSerializer(output.Output):
+    """The group that decides about requests for a namespace, or that is proposed to do so."""
+
+    namespace = output.Text(example="namespace:finance")
+    group = output.Text(allow_null=True, example="finance-stewards")
+    is_proposed = output.Boolean(help_text="Whether another administrator must confirm the group.")
+    sentence = output.Text()
 
 
 class SetApproversSerializer(StrictSerializer):
@@ -591,16 +599,25 @@ class ApproverList(ListEndpoint):
     @operation(
         "approvers_set",
         check_administrator,
-        ApproversSerializer,
+        ApproversChangeSerializer,
         body=SetApproversSerializer,
     )
     def put(self) -> Response:
         """Set the approvers of a namespace.
 
-        Names the group, or none. The namespace need not be registered yet. For administrators.
+        Names the group, or none. The namespace need not be registered yet. For administrators. With four eyes,
+        the first administrator proposes the group, and another one confirms it with the same request.
         """
-        data = self.data
-        set_namespace_approvers(
-            author=author_of(self.request), namespace=data["namespace"], group=data["group"] or ""
+        namespace, group = self.data["namespace"], self.data["group"]
+        outcome = set_namespace_approvers(
+            author=author_of(self.request), namespace=namespace, group=group or ""
         )
-        return Response({"namespace": str(data["namespace"]), "group": data["group"]})
+        is_set = NamespaceApprovers.objects.filter(namespace=namespace.key, group__name=group).exists()
+        return Response(
+            {
+                "namespace": str(namespace),
+                "group": group,
+                "is_proposed": group is not None and not is_set,
+                "sentence": outcome.sentence,
+            }
+        )

@@ -6,7 +6,8 @@ A change needs a second person if it
 - has more than FOUR_EYES_MAX_ITEMS items, alone or together with the other changes that the same person made
   alone within the last hour,
 - changes grants in a namespace of PROTECTED_NAMESPACES,
-- grants ADMIN, or
+- grants ADMIN,
+- appoints a data steward or an approver, through a group, or
 - concerns the person who makes it.
 
 Such a change is only possible with a plan that another person applies. The services call these checks, so
@@ -29,6 +30,7 @@ from entities.vocabulary import Privilege, clip, join_words
 from grants.authority.break_glass import has_break_glass_access
 from grants.authority.persons import (
     accounts_of,
+    appointing_line,
     are_one_person,
     controlling_line,
     makers_of_plan,
@@ -44,6 +46,8 @@ from grants.models import (
     USER,
     GroupGrant,
     JournalLine,
+    NamespaceApprovers,
+    NamespaceSteward,
     Plan,
     PlanState,
     PlanVerb,
@@ -172,15 +176,17 @@ def application_fault(author: Author, plan: Plan) -> str:
     return f"another person must apply {plan}, because it {join_words(reasons)}, and {_sameness(accounts, makers)}"
 
 
-def check_approval(author: Author, requesters: Collection[int]) -> None:
+def check_approval(author: Author, requesters: Collection[int], *, decides_all: bool = True) -> None:
     """Raise SecondPersonRequired if the author and one of the requesters are the same person, whatever they
     request.
 
     This applies without FOUR_EYES too. Only with FOUR_EYES, accounts that the author controls count as the
-    same person.
+    same person, and an approver whom one of the requesters appointed is not independent.
 
     requesters: the keys of the accounts of the person who made the request, and of the account for which it
-    was made. Runs at most three queries for accounts and tokens, and three more unless the author signed in.
+    was made. decides_all: whether the author approves by its console role, and not by an appointment.
+    Runs at most three queries for accounts and tokens, three more unless the author signed in, and those of
+    `appointing_line`.
     """
     accounts = with_service_accounts(accounts_of(author))
     is_own = (
@@ -189,6 +195,13 @@ def check_approval(author: Author, requesters: Collection[int]) -> None:
     if is_own:
         raise SecondPersonRequired(
             "another person must approve this request: a person cannot approve their own request"
+        )
+    if decides_all or author.user_id is None or not is_restricted(author):
+        return
+    if appointing_line(author.user_id, requesters):
+        raise SecondPersonRequired(
+            "another person must approve this request: the person who made it gave you the right to approve it in "
+            f"the last {settings.FOUR_EYES_ACCOUNT_HOURS} hours"
         )
 
 
@@ -251,6 +264,8 @@ class _Content:
             yield "grants ADMIN"
         if name := self._protected_namespace():
             yield f"changes grants in the protected namespace {name}"
+        if self._appoints():
+            yield "appoints a data steward or an approver"
         if self._concerns(accounts):
             yield "concerns the person who makes it"
 
@@ -288,6 +303,14 @@ class _Content:
                 namespace = grant.content_object.address.namespace
                 return namespace.key if namespace else ""
         return ""
+
+    def _appoints(self) -> bool:
+        groups = Q(name__in=self.receiving_groups) | Q(user__username__in=self.receiving_users)
+        appointed = Q(pk__in=NamespaceApprovers.objects.values("group")) | Q(stewardships__isnull=False)
+        return (
+            Group.objects.filter(groups, appointed).exists()
+            or NamespaceSteward.objects.filter(user__username__in=self.receiving_users).exists()
+        )
 
     def _concerns(self, accounts: Collection[int]) -> bool:
         own = User.objects.filter(pk__in=with_service_accounts(accounts))

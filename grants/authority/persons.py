@@ -2,19 +2,29 @@
 
 A person uses an account and the API tokens that this account created, also those of service accounts. A
 person also controls another account for a while after setting its password, its console role or its second
-factor.
+factor, or after appointing it to decide about requests.
 """
 
 from collections.abc import Callable, Collection
 from datetime import timedelta
 
 from django.conf import settings
+from django.contrib.auth.models import Group
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 
+from entities.vocabulary import Privilege
 from grants.author_names import ACCOUNT_SUFFIX
 from grants.journal import Author
-from grants.models import JournalLine, User
+from grants.journal_details import parse_detail
+from grants.models import (
+    GroupGrant,
+    JournalLine,
+    NamespaceApprovers,
+    NamespaceSteward,
+    User,
+    permission_ids,
+)
 
 # changes that let their author sign in as the account, or that make it an administrator
 CONTROL_ACTIONS = (
@@ -26,6 +36,8 @@ CONTROL_ACTIONS = (
     "user-activate",
     "user-rename",
 )
+# changes that let their author choose who approves
+APPOINTMENT_ACTIONS = ("steward-propose", "steward-add", "approvers-propose", "approvers-set")
 # (number of an API token) -> keys of the accounts that created it
 TokenCreators = Callable[[int], set[int]]
 # (keys of accounts) -> keys of the service accounts for which they created an active token
@@ -78,9 +90,7 @@ def controlling_line(accounts: Collection[int], others: Collection[int]) -> Jour
     """
     if not settings.FOUR_EYES_ACCOUNT_HOURS:
         return None
-    lines = JournalLine.objects.filter(
-        at__gte=timezone.now() - timedelta(hours=settings.FOUR_EYES_ACCOUNT_HOURS)
-    )
+    lines = _recent_lines()
     renames = _renames(lines)
     names, other_names = (_names(keys, renames) for keys in (accounts, others))
     condition = _is_change_of(names, other_names) | _is_change_of(other_names, names)
@@ -95,13 +105,73 @@ def names_of(accounts: Collection[int]) -> set[str]:
     return _names(accounts, _renames(JournalLine.objects.filter(at__gte=timezone.now() - timedelta(days=1))))
 
 
+def accounts_of_line(line: JournalLine) -> set[int]:
+    """Return the keys of the accounts that wrote a line: another account may have got one of their names since.
+
+    Runs two queries.
+    """
+    names = {name for name in (line.actor.removesuffix(ACCOUNT_SUFFIX), line.issuer) if name}
+    later = JournalLine.objects.filter(action__in=("user-rename", "user-remove"), revision__gt=line.revision)
+    for principal, detail in later.order_by("revision").values_list("principal", "detail"):
+        if (name := principal.removeprefix("user:")) in names:
+            names.remove(name)
+            names.update([detail.removeprefix("user:")] if detail else [])
+    return set(User.objects.filter(username__in=names).values_list("pk", flat=True))
+
+
+def appointing_line(approver: int, requesters: Collection[int]) -> JournalLine | None:
+    """Return a journal line of the last FOUR_EYES_ACCOUNT_HOURS with which one of the requesters gave an account
+    the right to decide: as data steward, as member of a group of stewards or approvers, or with ADMIN.
+
+    Runs at most seven queries.
+    """
+    if not settings.FOUR_EYES_ACCOUNT_HOURS:
+        return None
+    lines = _recent_lines()
+    renames = _renames(lines)
+    requester_names = _names(requesters, renames)
+    own = {f"user:{name}" for name in _names({approver}, renames)}
+    groups = _deciding_groups(approver, lines)
+    theirs = lines.filter(
+        Q(actor__in=written_names(requester_names)) | Q(issuer__in=requester_names)
+    ).order_by("-revision")
+    appoints = Q(action__in=APPOINTMENT_ACTIONS) | Q(action="grant", privilege=Privilege.ADMIN)
+    if line := theirs.filter(appoints, principal__in=own | groups).first():
+        return line
+    joins = theirs.filter(action="member-add", principal__in=own)
+    return next((line for line in joins if parse_detail(line.detail).rest in groups), None)
+
+
+def _deciding_groups(account: int, lines: QuerySet[JournalLine]) -> set[str]:
+    """Return the groups of an account that make it a steward, an approver or a holder of ADMIN, by their written
+    names now and before the renames in these lines.
+    """
+    decides = (
+        Q(pk__in=NamespaceApprovers.objects.values("group"))
+        | Q(pk__in=NamespaceSteward.objects.exclude(group=None).values("group"))
+        | Q(pk__in=GroupGrant.objects.filter(permission_id=permission_ids()[Privilege.ADMIN]).values("group"))
+    )
+    rows = Group.objects.filter(decides, user=account).values_list("name", flat=True)
+    names = {f"group:{name}" for name in rows}
+    for old, new in _renames(lines, "group-rename"):
+        if new in names:
+            names.add(old)
+    return names
+
+
 def written_names(names: set[str]) -> set[str]:
     """Return these names in the form in which journal lines contain them as actors."""
     return {f"{name}{ACCOUNT_SUFFIX}" for name in names} | names
 
 
-def _renames(lines: QuerySet[JournalLine]) -> list[tuple[str, str]]:
-    return list(lines.filter(action="user-rename").order_by("-revision").values_list("principal", "detail"))
+def _recent_lines() -> QuerySet[JournalLine]:
+    return JournalLine.objects.filter(
+        at__gte=timezone.now() - timedelta(hours=settings.FOUR_EYES_ACCOUNT_HOURS)
+    )
+
+
+def _renames(lines: QuerySet[JournalLine], action: str = "user-rename") -> list[tuple[str, str]]:
+    return list(lines.filter(action=action).order_by("-revision").values_list("principal", "detail"))
 
 
 def _names(accounts: Collection[int], renames: list[tuple[str, str]]) -> set[str]:

@@ -17,6 +17,7 @@ from entities.address import Address
 from entities.models import State
 from entities.vocabulary import Privilege, clip
 from grants.authority.limits import DelegationLimits
+from grants.authority.proposals import propose_first
 from grants.authority.rights import approvers_of, is_approver
 from grants.authority.stewards import stewarded_namespaces
 from grants.authority.transactions import administrator_transaction
@@ -33,6 +34,7 @@ from grants.models import (
     User,
     permission_ids,
 )
+from grants.outcomes import Outcome
 from grants.policies.explain import MissingGrant
 from grants.roles.capabilities import DELEGATE_ROLES, Capability, roles_with
 from grants.validity import Validity, in_force_condition
@@ -48,12 +50,13 @@ class ApproverScope:
     """The parts about which an account decides. decides_all: whether these are all parts.
 
     namespaces: the names of those for which the account decides, as a steward or as a member of the named
-    group.
+    group. sensitive_namespaces: those of the named group, in which it also approves what needs two persons.
     """
 
     account: User
     decides_all: bool
     namespaces: frozenset[str]
+    sensitive_namespaces: frozenset[str] = frozenset()
 
     def can_decide(self, request: AccessRequest, part: AccessRequestPart) -> bool:
         """Return whether the account may decide about the part.
@@ -94,11 +97,24 @@ class ApproverScope:
         """Return why the account may not approve these grants for a period; empty if it may."""
         if self.decides_all:
             return ""
+        grants = list(grants)
+        if settings.FOUR_EYES and any(map(self._is_too_sensitive, grants)):
+            return (
+                "ADMIN and grants in protected namespaces need an administrator, an approver, or the group of the "
+                "namespace"
+            )
         others = [grant for grant in grants if not self._is_in_namespaces(grant[0])]
         if len(others) > MAX_GRANTS_CHECKED or not all(is_approver(self.account, *grant) for grant in others):
             return "you may not grant all of this, so another approver decides"
         limits = DelegationLimits.for_account(self.account)
         return next(filter(None, (limits.fault(*grant, period) for grant in others)), "")
+
+    def _is_too_sensitive(self, grant: MissingGrant) -> bool:
+        """Return whether stewards and delegates may not approve the grant."""
+        address, privilege = grant
+        namespace = address.namespace.key if address.namespace else ""
+        is_sensitive = privilege == Privilege.ADMIN or namespace in settings.PROTECTED_NAMESPACES
+        return is_sensitive and namespace not in self.sensitive_namespaces
 
     def _is_in_namespaces(self, address: Address) -> bool:
         namespace = address.namespace
@@ -113,8 +129,8 @@ def approver_scope(account: User) -> ApproverScope:
     if not account.is_active or account.can(Capability.APPROVE):
         return ApproverScope(account, account.can(Capability.APPROVE), frozenset())
     groups = Membership.objects.filter(in_force_condition(), user=account).values("group")
-    named = NamespaceApprovers.objects.filter(group__in=groups).values_list("namespace", flat=True)
-    return ApproverScope(account, False, frozenset(named) | stewarded_namespaces(account))
+    named = frozenset(NamespaceApprovers.objects.filter(group__in=groups).values_list("namespace", flat=True))
+    return ApproverScope(account, False, named | stewarded_namespaces(account), named)
 
 
 def is_own(request: AccessRequest, account: User) -> bool:
@@ -255,8 +271,9 @@ def approver_accounts(request: AccessRequest) -> list[User]:
     )[:MAX_APPROVERS]
 
 
-def set_namespace_approvers(*, author: Author, namespace: Address, group: str) -> None:
-    """Let the members of a group decide about requests for a namespace; an empty `group` ends this.
+def set_namespace_approvers(*, author: Author, namespace: Address, group: str) -> Outcome:
+    """Let the members of a group decide about requests for a namespace; an empty `group` ends this. With
+    FOUR_EYES, the first of two administrators only proposes a group.
 
     Raise RequestError if the address is not one of a namespace, or there is no such group.
     """
@@ -265,24 +282,24 @@ def set_namespace_approvers(*, author: Author, namespace: Address, group: str) -
     with administrator_transaction(author) as head:
         before = NamespaceApprovers.objects.select_related("group").filter(namespace=namespace.key).first()
         if group == (before.group.name if before else ""):
-            return
+            return Outcome(
+                False, f"the approvers of {namespace} are the same: nothing changed", head.revision
+            )
+        entry = JournalEntry(
+            "approvers-set",
+            principal=f"group:{group}" if group else "",
+            entity=str(namespace),
+            detail=f"instead of group:{before.group.name}" if before else "",
+        )
         if not group:
             before.delete()
         else:
             row = Group.objects.filter(name=group).first()
             if row is None:
                 raise RequestError(f"group:{clip(group)} does not exist: add it first, or correct the name")
+            title = f"group:{group} as the approvers of {namespace}"
+            if proposed := propose_first(head, author, entry, "approvers-propose", title):
+                return proposed
             NamespaceApprovers.objects.update_or_create(namespace=namespace.key, defaults={"group": row})
-        replaced = f"instead of group:{before.group.name}" if before else ""
-        append_to_journal(
-            head,
-            [
-                JournalEntry(
-                    "approvers-set",
-                    principal=f"group:{group}" if group else "",
-                    entity=str(namespace),
-                    detail=replaced,
-                )
-            ],
-            author=author,
-        )
+        append_to_journal(head, [entry], author=author)
+    return Outcome(True, f"the approvers of {namespace} are changed", head.revision)

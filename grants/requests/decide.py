@@ -65,7 +65,8 @@ def approve_request(*, author: Author, request_id: int, approval: Approval) -> A
     with request_transaction(author) as (head, account):
         request, scope = pending_request(request_id), approver_scope(account)
         decidable = decidable_parts(request, scope)
-        check_approval(author, {*request.maker_ids, *filter(None, [request.creator_id, request.subject_id])})
+        requesters = {*request.maker_ids, *filter(None, [request.creator_id, request.subject_id])}
+        check_approval(author, requesters, decides_all=scope.decides_all)
         approved = [part for part in decidable if part.position in approval.choices]
         if not approved or len(approved) < len(approval.choices):
             raise RequestError("choose parts of the request that are pending and that you may decide about")

@@ -5,6 +5,7 @@ from django.utils import timezone
 
 from entities.address import Address
 from entities.selectors import entity_at
+from grants.authority.proposals import propose_first
 from grants.authority.transactions import administrator_transaction
 from grants.errors import PrincipalError, StewardError
 from grants.journal import Author, JournalEntry, append_to_journal
@@ -15,7 +16,8 @@ from grants.roles.capabilities import Capability
 
 
 def add_steward(*, author: Author, namespace: Address, principal: str) -> Outcome:
-    """Make a user or a group, such as `group:analysts`, data steward of a registered namespace.
+    """Make a user or a group, such as `group:analysts`, data steward of a registered namespace. With FOUR_EYES,
+    the first of two administrators only proposes it.
 
     Raise StewardError if there is no such namespace, PrincipalError if there is no such principal.
     """
@@ -25,18 +27,22 @@ def add_steward(*, author: Author, namespace: Address, principal: str) -> Outcom
                 f"{namespace} is not a registered namespace: only a namespace can have data stewards"
             )
         column = _column(principal)
-        _, has_changed = NamespaceSteward.objects.get_or_create(
-            namespace=namespace.key,
-            **column,
-            defaults={"assigned_by": author.name, "assigned_at": timezone.now(), "reason": author.reason},
-        )
-        if not has_changed:
+        if NamespaceSteward.objects.filter(namespace=namespace.key, **column).exists():
             return Outcome(
                 False, f"{principal} is a data steward of {namespace} already: nothing changed", head.revision
             )
-        revision = append_to_journal(
-            head, [JournalEntry("steward-add", principal=principal, entity=str(namespace))], author=author
+        entry = JournalEntry("steward-add", principal=principal, entity=str(namespace))
+        title = f"{principal} as data steward of {namespace}"
+        if proposed := propose_first(head, author, entry, "steward-propose", title):
+            return proposed
+        NamespaceSteward.objects.create(
+            namespace=namespace.key,
+            **column,
+            assigned_by=author.name,
+            assigned_at=timezone.now(),
+            reason=author.reason,
         )
+        revision = append_to_journal(head, [entry], author=author)
     return Outcome(True, f"{principal} is a data steward of {namespace} now", revision)
 
 

@@ -83,8 +83,10 @@ class EventKind(TextChoices):
     STORAGE_IDENTITY = "storage-identity", "Storage identity changed"
     REQUEST_APPROVE = "request-approve", "Access request approved"
     REQUEST_DENY = "request-deny", "Access request denied"
+    APPROVERS_PROPOSE = "approvers-propose", "Approvers of a namespace proposed"
     APPROVERS_SET = "approvers-set", "Approvers of a namespace changed"
     DELEGATION_SET = "delegation-set", "Limits of delegation changed"
+    STEWARD_PROPOSE = "steward-propose", "Data steward proposed"
     STEWARD_ADD = "steward-add", "Data steward assigned"
     STEWARD_REMOVE = "steward-remove", "Data steward removed"
 

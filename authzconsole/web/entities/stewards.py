@@ -10,6 +10,7 @@ from authzconsole.web.shared.links import entity_tab_url
 from authzconsole.web.shared.principal_input import with_default_type
 from authzconsole.web.shared.rendering import see_other, show_outcome
 from entities.models import Entity
+from grants.authority.proposals import open_proposals
 from grants.authority.stewards import sees_everything_in
 from grants.models import NamespaceSteward
 from grants.policies.policy import Generation
@@ -79,6 +80,9 @@ class StewardsPage(FormPage):
     def get_context_data(self, **context) -> dict:
         return super().get_context_data(**context) | {
             **_stewards(self.namespace),
+            "proposals": open_proposals(
+                "steward-propose", "steward-add", entity=str(self.namespace)
+            ).values(),
             "target": self.namespace,
             "back": entity_tab_url(self.namespace, "access"),
             "action": self.request.path,
