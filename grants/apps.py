@@ -35,10 +35,14 @@ class GrantsConfig(AppConfig):
         except AnchorError as error:
             raise ImproperlyConfigured(f"JOURNAL_ANCHOR: {error}") from None
 
-        from grants.principals.hooks import register_account_cleaner
+        from grants.principals.hooks import register_duty_ender
         from grants.requests.expiry import cancel_requests_of
+        from grants.reviews.answers import end_reviews_by
+        from grants.reviews.reviewers import end_management
+        from grants.stewards import end_stewardships
 
-        register_account_cleaner(cancel_requests_of)
+        for ender in (end_stewardships, end_management, end_reviews_by, cancel_requests_of):
+            register_duty_ender(ender)
         # the functions of all types of jobs
         autodiscover_modules("job_types")
         post_migrate.connect(

@@ -46,12 +46,14 @@ from grants.authority.transactions import administrator_transaction
 from grants.change_set import Activate, Deactivate, Rename
 from grants.changes import ChangeSet, apply, remove_all_memberships
 from grants.errors import PrincipalError
-from grants.journal import Author
+from grants.journal import Author, append_to_journal
 from grants.models import JournalLine, Role, User, UserGrant
-from grants.models.reviews import UserManagerLink
 from grants.principal_names import name_fault
+from grants.principals.hooks import end_duties
 from grants.principals.services import add_user, email_fault, set_user_email
 from grants.querysets import memberships
+from grants.requests.expiry import detach_requests_of
+from grants.reviews.answers import detach_reviews_by
 from grants.reviews.reviewers import set_manager
 from grants.validity import in_force_condition
 
@@ -109,8 +111,7 @@ def create_user(request: HttpRequest, author: Author) -> HttpResponse:
         else:
             _check_can_return(user)
             ProvisionedUser.objects.filter(user=user).update(removed_at=None)
-            _remove_sign_in_methods(author, user)
-            end_management(author, user)
+            _remove_traces(author, user)
             set_user_email(author=author, name=name, email=email)
             _set_active(author, name, is_active=bool(resource.active))
         user = _reload(User.objects.get(username=name))
@@ -119,14 +120,17 @@ def create_user(request: HttpRequest, author: Author) -> HttpResponse:
         return USERS.response(_reload(user), request, status=201)
 
 
-def _remove_sign_in_methods(author: Author, user: User) -> None:
-    """Remove password, second factors and linked identities, because the name may belong to another person
-    now.
+def _remove_traces(author: Author, user: User) -> None:
+    """Remove the full name, password, second factors, linked identities, duties, requests and reviews, because
+    the name may belong to another person now.
     """
-    User.objects.filter(pk=user.pk).update(password=make_password(None))
+    User.objects.filter(pk=user.pk).update(password=make_password(None), first_name="", last_name="")
     with administrator_transaction(author, allows_provisioner=True) as head:
         remove_all_factors(head, author, user)
         unlink_all_identities(head, author, user)
+        append_to_journal(head, end_duties(user), author=author)
+    detach_requests_of(user)
+    detach_reviews_by(user)
 
 
 def _check_can_return(user: User) -> None:
@@ -240,12 +244,16 @@ def _apply_patch(user: User, patch: PatchOp) -> UserResource:
 
 
 def delete_user(request: HttpRequest, author: Author, pk: str) -> HttpResponse:
-    """Deactivate the user, remove all memberships, and hide the user. Grants remain, but have no effect."""
+    """Deactivate the user, remove all memberships, end all duties, and hide the user. Grants remain, but have no
+    effect.
+    """
     with write_transaction():
         user = row_or_404(_users(), pk)
         _check_not_break_glass(user)
         _set_active(author, user.username, is_active=False)
         remove_all_memberships(author=author, user=user)
+        with administrator_transaction(author, allows_provisioner=True) as head:
+            append_to_journal(head, end_duties(user), author=author)
         ProvisionedUser.objects.update_or_create(user=user, defaults={"removed_at": timezone.now()})
     return scim_response(None, status=204)
 
@@ -399,16 +407,6 @@ def store_manager(author: Author, user: User, resource: UserResource) -> None:
     if new and manager is None:
         raise InvalidValueException(detail=f"manager: no user has the id {new[:100]!r}")
     set_manager(author=author, name=user.username, manager=manager.username if manager else "")
-
-
-def end_management(author: Author, user: User) -> None:
-    """Remove the manager of a user, and remove the user as the manager of others.
-
-    The name may now belong to another person.
-    """
-    links = UserManagerLink.objects.filter(user=user) | UserManagerLink.objects.filter(manager=user)
-    for name in links.order_by("pk").values_list("user__username", flat=True):
-        set_manager(author=author, name=name, manager="")
 
 
 def managers_as_objects(payload: dict) -> dict:

@@ -18,7 +18,7 @@ from grants.journal import Author, JournalEntry, append_to_journal
 from grants.models import PRINCIPAL_TYPES, GrantQuerySet, JournalHead, User
 from grants.outcomes import Outcome
 from grants.principal_names import parse_principal
-from grants.principals.hooks import end_access, name_guard_fault, remove_account_data
+from grants.principals.hooks import end_access, end_duties, name_guard_fault, remove_account_data
 from grants.principals.services import (
     check_another_administrator,
     managed_user,
@@ -83,9 +83,10 @@ def write_removal(head: JournalHead, author: Author, change: RemovePrincipal) ->
     check_direct_change(author, [*revoked, *left])
     grants.delete()
     members.delete()
-    ended = end_stewardships(principal)
     if isinstance(principal, User):
-        ended += [*end_access([principal.pk]), *remove_account_data(principal)]
+        ended = [*end_duties(principal), *end_access([principal.pk]), *remove_account_data(principal)]
+    else:
+        ended = end_stewardships(principal)
     principal.delete()
     removal = JournalEntry(f"{principal_type}-remove", principal=change.principal)
     append_to_journal(

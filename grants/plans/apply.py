@@ -18,7 +18,9 @@ from grants.plans.create import PlanDraft, PlanOrigin, plan_source
 from grants.plans.items import change_of_item
 from grants.plans.permission_effect import check_effect
 from grants.plans.staleness import invalidating_line, line_summary
+from grants.principals.hooks import end_duties
 from grants.principals.renaming import names_since
+from grants.principals.services import user_by_name
 from grants.validity import VALIDITY_COLUMNS, Validity
 from grants.verification import PLAN_CREATE, first_plan_in_journal, plan_digest
 
@@ -52,6 +54,9 @@ def write_plan(head: JournalHead, author: Author, plan: Plan, shown: Shown | Non
         raise StalePlan(str(plan), plan.base_revision, head.revision, line_summary(line))
     permissions = check_effect(plan, shown) if shown else {}
     counts = _write_items(head, author, plan)
+    if plan.origin == PlanOrigin.OFF_BOARDING and plan.recipe.get("deactivate"):
+        leaver = user_by_name(plan.recipe["user"])
+        append_to_journal(head, end_duties(leaver), author=author)
     if change_count(counts):
         append_to_journal(head, [JournalEntry("plan-apply", detail=f"{plan}: {plan.title}")], author=author)
     plan.effect = plan.effect | counts | {"principals": len(PrincipalEffects(plan))}

@@ -56,10 +56,11 @@ def end_access(user_ids: Sequence[int], *, with_tokens: bool = True) -> list[Jou
 # (principal, its new name or empty if it would be removed, whether a provisioning service asks) -> why it must
 # keep its name, or cannot be removed; empty if there is no reason
 NameGuard = Callable[[User | Group, str, bool], str]
-# deletes the data of the layer above about an account, and returns the changes for the journal
+# deletes data about an account, or ends what it does for others, and returns the changes for the journal
 AccountCleaner = Callable[[User], list[JournalEntry]]
 _guards: list[NameGuard] = []
 _cleaners: list[AccountCleaner] = []
+_duty_enders: list[AccountCleaner] = []
 
 
 def register_name_guard(guard: NameGuard) -> None:
@@ -70,6 +71,20 @@ def register_name_guard(guard: NameGuard) -> None:
 def register_account_cleaner(cleaner: AccountCleaner) -> None:
     if cleaner not in _cleaners:
         _cleaners.append(cleaner)
+
+
+def register_duty_ender(ender: AccountCleaner) -> None:
+    if ender not in _duty_enders:
+        _duty_enders.append(ender)
+
+
+def end_duties(user: User) -> list[JournalEntry]:
+    """End what a user who leaves does and waits for: stewardships, being a manager or having one, reviews, and
+    pending requests. A later account of the same name would get them.
+
+    Return the changes. Call this in the transaction of the removal.
+    """
+    return [change for ender in _duty_enders for change in ender(user)]
 
 
 def name_guard_fault(principal: User | Group, new_name: str = "", *, is_provisioner: bool = False) -> str:

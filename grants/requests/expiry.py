@@ -60,16 +60,23 @@ def mark_reminded(request: AccessRequest) -> bool:
 
 
 def cancel_requests_of(user: User) -> list[JournalEntry]:
-    """Withdraw the pending requests of a user who is removed. Return the changes for the journal."""
+    """Withdraw the pending requests that are by or for a user who leaves. Return the changes for the journal."""
     changes = []
-    for request in AccessRequest.objects.select_related("subject").filter(
-        subject=user, state=RequestState.PENDING
-    ):
+    own = AccessRequest.objects.filter(Q(subject=user) | Q(creator=user))
+    for request in own.select_related("subject").filter(state=RequestState.PENDING):
         close_pending_parts(request, RequestState.CANCELLED)
         AccessRequestEvent.objects.create(request=request, at=timezone.now(), kind=RequestEventKind.CANCELLED)
         changes.append(
             JournalEntry(
-                "request-cancel", principal=request.principal, detail=f"{request}; the user was removed"
+                "request-cancel", principal=request.principal, detail=f"{request}; {user} was removed"
             )
         )
     return changes
+
+
+def detach_requests_of(user: User) -> None:
+    """Separate the requests of a former user from the account, so that another person who gets it cannot read
+    them. They keep the name.
+    """
+    AccessRequest.objects.filter(subject=user).update(subject=None)
+    AccessRequest.objects.filter(creator=user).update(creator=None)

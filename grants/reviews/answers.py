@@ -25,7 +25,7 @@ from grants.principal_names import MAX_REASON_CHARACTERS
 from grants.reviews.campaigns import add_makers
 from grants.reviews.errors import ReviewError
 from grants.reviews.reviewers import concern_condition, reviewer_condition, reviewers_of_group
-from grants.reviews.selection import ItemFilter, answerable_items, matching_items
+from grants.reviews.selection import OPEN_ITEMS, ItemFilter, answerable_items, matching_items
 from grants.reviews.shares import (
     change_shares,
     count_changes,
@@ -264,6 +264,30 @@ def move_items(
         ReviewItem.objects.filter(pk__among=own).exclude(concern_condition(user)).update(reviewer=user)
     change_shares(campaign, count_changes(before, counts_by_reviewer(selected)))
     return len(numbers)
+
+
+def end_reviews_by(user: User) -> list[JournalEntry]:
+    """Take all shares of open reviews from a user who leaves: open items go to the escalation, answered ones to
+    the administrators. Return the changes for the journal.
+    """
+    changes = []
+    for campaign in Campaign.objects.filter(state=CampaignState.OPEN, shares__reviewer=user).order_by("pk"):
+        items = ReviewItem.objects.filter(campaign=campaign, reviewer=user)
+        targets = [pk for pk in escalation_reviewers(campaign) if pk != user.pk]
+        moved = move_items(campaign, items.filter(OPEN_ITEMS), targets, escalated=True)
+        counts = counts_by_reviewer(items)
+        items.update(reviewer=None)
+        if counts:
+            change_shares(campaign, count_changes(counts, {None: counts[user.pk]}))
+        if moved:
+            detail = f"{campaign}: {quantity(moved, 'item', 'items')} to the escalation"
+            changes.append(JournalEntry("review-assign", detail=detail, reason=f"{user} left"))
+    return changes
+
+
+def detach_reviews_by(user: User) -> None:
+    """Remove the shares of a former user, so that another person who gets the account cannot read them."""
+    ReviewShare.objects.filter(reviewer=user).delete()
 
 
 def escalation_reviewers(campaign: Campaign) -> list[int]:

@@ -93,3 +93,13 @@ def set_manager(*, author: Author, name: str, manager: str) -> Outcome:
         return Outcome(
             True, f"the manager of {user} is {new} now" if new else f"{user} has no manager now", revision
         )
+
+
+def end_management(user: User) -> list[JournalEntry]:
+    """Remove the manager of a user who leaves, and the user as the manager of others. Return the changes for the
+    journal.
+    """
+    links = UserManagerLink.objects.filter(Q(user=user) | Q(manager=user))
+    names = list(links.order_by("user__username").values_list("user__username", flat=True))
+    links.delete()
+    return [JournalEntry("user-change", principal=f"user:{name}", detail="manager: none") for name in names]

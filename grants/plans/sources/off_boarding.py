@@ -213,7 +213,10 @@ def _check_heirs(user: User, choices: OffBoarding) -> None:
 def _note(choices: OffBoarding) -> str:
     if not choices.deactivate:
         return ""
-    return "API tokens and sessions of the user end when this plan is applied. Undoing the plan does not restore them."
+    return (
+        "API tokens, sessions, stewardships, open reviews and pending requests of the user end when this plan is applied, "
+        "and so does being a manager. Undoing the plan does not restore them."
+    )
 
 
 def _no_administrator_text(plan: Plan) -> str:
