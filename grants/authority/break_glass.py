@@ -9,16 +9,17 @@ events announce it.
 from datetime import timedelta
 
 from django.conf import settings
-from django.db.models import Exists, OuterRef
+from django.db.models import Exists, OuterRef, Value
+from django.db.models.functions import Concat
 from django.utils import timezone
 
 from entities.text import storage_fault
 from entities.vocabulary import clip
-from grants.authority.persons import accounts_of, are_one_person
+from grants.authority.persons import accounts_of, are_one_person, foreign_control
 from grants.authority.transactions import administrator_transaction
 from grants.errors import GrantError, SecondPersonRequired
 from grants.journal import Author, JournalEntry, append_to_journal
-from grants.models import BreakGlassUse, JournalHead, User
+from grants.models import BreakGlassUse, JournalHead, JournalLine, User
 from grants.models.break_glass import uptime
 from grants.principal_names import MAX_REASON_CHARACTERS
 
@@ -43,12 +44,26 @@ def has_break_glass_access(user_id: int) -> bool:
     BREAK_GLASS_ACCOUNTS.
 
     A clock that was set back does not extend the access: see `BreakGlassUse.is_active`. On all machines, it
-    has also ended if a journal line was written after its end.
+    has also ended if a journal line was written after its end, and if the account lost its role, was deactivated,
+    or is not in BREAK_GLASS_ACCOUNTS any more.
     """
     if not settings.BREAK_GLASS_ACCOUNTS:
         return False
     has_later_line = Exists(JournalHead.objects.filter(at__gte=OuterRef("ends_at")))
-    uses = BreakGlassUse.objects.filter(~has_later_line, account_id=user_id, ends_at__gt=timezone.now())
+    has_lost_role = Exists(
+        JournalLine.objects.filter(
+            action__in=("role-set", "user-deactivate"),
+            principal=Concat(Value("user:"), OuterRef("account__username")),
+            revision__gt=OuterRef("first_revision"),
+        )
+    )
+    uses = BreakGlassUse.objects.filter(
+        ~has_later_line,
+        ~has_lost_role,
+        account_id=user_id,
+        account__username__in=settings.BREAK_GLASS_ACCOUNTS,
+        ends_at__gt=timezone.now(),
+    )
     return any(use.is_active for use in uses.only("started_at", "ends_at", "boot", "uptime_at_end"))
 
 
@@ -57,7 +72,8 @@ def start_break_glass(*, author: Author) -> BreakGlassUse:
 
     Raise BreakGlassError if the account is not in BREAK_GLASS_ACCOUNTS, has access already, has
     MAX_UNREVIEWED uses without a review or gives no reason, and for requests with an API token: break-glass
-    access is for a person who signed in.
+    access is for a person who signed in. With FOUR_EYES, also raise it if another account set the password of
+    this account or got control over it in another way: its author could use any account in the setting.
     """
     if author.name not in settings.BREAK_GLASS_ACCOUNTS or author.user_id is None or author.token is not None:
         raise BreakGlassError(
@@ -73,6 +89,12 @@ def start_break_glass(*, author: Author) -> BreakGlassUse:
             raise BreakGlassError(
                 f"{MAX_UNREVIEWED} uses of break-glass access by you wait for a review: another person must "
                 "review one first"
+            )
+        if settings.FOUR_EYES and (line := foreign_control(author.user_id)):
+            raise BreakGlassError(
+                f"`{clip(line.actor)}` got control over this account less than "
+                f"{settings.FOUR_EYES_ACCOUNT_HOURS} hours ago ({line.action}): set its password with "
+                "`manage.py changepassword` instead, or wait"
             )
         now = timezone.now()
         ends_at = now + DURATION

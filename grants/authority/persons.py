@@ -14,7 +14,7 @@ from django.db.models import Q, QuerySet
 from django.utils import timezone
 
 from entities.vocabulary import Privilege
-from grants.author_names import ACCOUNT_SUFFIX
+from grants.author_names import ACCOUNT_SUFFIX, is_reserved_name
 from grants.journal import Author
 from grants.journal_details import parse_detail
 from grants.models import (
@@ -117,6 +117,30 @@ def accounts_of_line(line: JournalLine) -> set[int]:
             names.remove(name)
             names.update([detail.removeprefix("user:")] if detail else [])
     return set(User.objects.filter(username__in=names).values_list("pk", flat=True))
+
+
+def foreign_control(account: int) -> JournalLine | None:
+    """Return a journal line of the last FOUR_EYES_ACCOUNT_HOURS with which another account got control over this
+    account; None if there is none. Commands do not count. Runs three queries.
+    """
+    if not settings.FOUR_EYES_ACCOUNT_HOURS:
+        return None
+    lines = _recent_lines()
+    names = _names({account}, _renames(lines))
+    # a new name gives no control over an account that the settings name
+    by_others = (
+        lines.filter(action__in=CONTROL_ACTIONS, principal__in={f"user:{name}" for name in names})
+        .exclude(action="user-rename")
+        .exclude(actor__in=written_names(names))
+    )
+    return next(
+        (
+            line
+            for line in by_others.order_by("-revision")
+            if line.actor.endswith(ACCOUNT_SUFFIX) or not is_reserved_name(line.actor)
+        ),
+        None,
+    )
 
 
 def appointing_line(approver: int, requesters: Collection[int]) -> JournalLine | None:

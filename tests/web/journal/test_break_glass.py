@@ -6,6 +6,7 @@ from unittest.mock import Mock
 
 import pytest
 from django.core import mail
+from django.core.management import call_command
 from django.utils import timezone
 
 from authzconsole.common.tokens import create_token
@@ -21,13 +22,21 @@ from grants.authority.break_glass import (
     has_break_glass_access,
     start_break_glass,
 )
-from grants.errors import SecondPersonRequired
+from grants.errors import GrantError, SecondPersonRequired
 from grants.journal import Author
 from grants.models import BreakGlassUse, JournalHead, JournalLine, Role, User
-from grants.principals.services import renew_user_password
+from grants.principals.services import renew_user_password, set_user_role
+from tests.grants.test_journal import in_threads
 from tests.support.authors import database_state
 from tests.support.cast import SETUP
-from tests.support.changes import add_grant, rename_user
+from tests.support.changes import (
+    add_grant,
+    add_user,
+    apply_plan,
+    create_plan_from_changes,
+    rename_user,
+    set_user_active,
+)
 from tests.support.pages import page_html
 
 ORDERS = parse_address("dataset:sales.orders")
@@ -261,3 +270,68 @@ def test_without_the_setting_pages_run_no_further_query(browse, settings, django
     with django_assert_max_num_queries(4):
         ada.get(LIST)
     assert SETUP.user_id is None and not has_break_glass_access(1)
+
+
+def test_the_attack_an_administrator_uses_the_emergency_account_of_another_one(bob, settings, cast):
+    """Any administrator could set the password of an account in the setting, and act alone with it."""
+    ada = Author("ada", reason="x", user_id=cast["ada"].pk)
+    renew_user_password(author=ada, name="bob")
+    with pytest.raises(BreakGlassError, match="`ada` got control over this account"):
+        start_break_glass(author=bob)
+    # nor a new account of this name
+    settings.BREAK_GLASS_ACCOUNTS = ["emergency"]
+    add_user("emergency", role=Role.ADMINISTRATOR, author=ada)
+    emergency = Author("emergency", reason="x", user_id=User.objects.get(username="emergency").pk)
+    with pytest.raises(BreakGlassError, match="got control over this account"):
+        start_break_glass(author=emergency)
+    JournalLine.objects.update(at=timezone.now() - timedelta(hours=25))
+    assert start_break_glass(author=emergency).is_active
+
+
+def test_a_password_that_a_command_sets_does_not_prevent_an_emergency(bob, monkeypatch):
+    monkeypatch.setattr("getpass.getpass", lambda prompt="": "an emergency password")
+    call_command("changepassword", "bob")
+    assert start_break_glass(author=bob).is_active
+
+
+@pytest.mark.parametrize("loss", ["role", "active", "setting"])
+def test_the_access_ends_with_the_role_and_does_not_return(loss, bob, settings):
+    start_break_glass(author=bob)
+    assert has_break_glass_access(bob.user_id)
+    match loss:
+        case "role":
+            set_user_role(author=SETUP, name="bob", role=Role.ORDINARY)
+            with pytest.raises(GrantError):
+                grant_admin(bob)
+            set_user_role(author=SETUP, name="bob", role=Role.ADMINISTRATOR)
+        case "active":
+            set_user_active("bob", active=False)
+            set_user_active("bob", active=True)
+        case "setting":
+            settings.BREAK_GLASS_ACCOUNTS = ["dee"]
+    assert not has_break_glass_access(bob.user_id)
+    with pytest.raises(SecondPersonRequired):
+        grant_admin(bob)
+
+
+def test_the_access_is_of_one_account_and_one_session(bob, cast):
+    """Neither another administrator, nor a token of the account, nor a review of the own use profits."""
+    use = start_break_glass(author=bob)
+    secret = create_token(author=bob, owner="bob", name="t", scopes=["administer"], days=1)
+    of_token = Author("bob", user_id=bob.user_id, token=secret.token.pk, issuer="bob")
+    for author in (Author("ada", user_id=cast["ada"].pk), of_token):
+        with pytest.raises(SecondPersonRequired):
+            grant_admin(author)
+    with pytest.raises(BreakGlassError, match="only an account in BREAK_GLASS_ACCOUNTS can"):
+        start_break_glass(author=of_token)
+    plan = create_plan_from_changes(grant=[("user:dee", ORDERS, "ADMIN")], author=bob)
+    assert apply_plan(plan, author=bob).state == "applied"
+    end_break_glass(author=Author("ada", user_id=cast["ada"].pk), number=use.pk)
+    with pytest.raises(SecondPersonRequired):
+        add_grant("user:out", ORDERS, Privilege.ADMIN, author=bob)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_two_starts_at_the_same_moment_are_one_use(bob):
+    (refusal,) = in_threads(*[lambda: start_break_glass(author=bob)] * 2)
+    assert isinstance(refusal, BreakGlassError) and BreakGlassUse.objects.count() == 1
