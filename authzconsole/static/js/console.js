@@ -10,7 +10,9 @@
     menu.open = false;
     menu.querySelector("summary").focus();
   });
-  const closeMenus = ({ target }) => {
+  const closeMenus = ({ target, type, detail }) => {
+    // Enter in a field of a menu clicks the button of the form
+    if (type === "click" && detail === 0) return;
     for (const menu of document.querySelectorAll(":is(.actions-menu, .more)[open]"))
       if (!menu.contains(target)) menu.open = false;
   };
