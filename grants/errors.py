@@ -204,7 +204,7 @@ class EffectNotShown(GrantError):
 
 
 class EffectUnconfirmed(GrantError):
-    """A change gives permissions beyond its purpose, and this was not confirmed."""
+    """A change gives permissions as side effects, and this was not confirmed."""
 
     status = 409
     problem_type = "unconfirmed-effect"

@@ -111,7 +111,7 @@ class ApplySerializer(StrictSerializer):
         help_text="The digest of the effect that was read before (`plans_effect`).",
     )
     confirm_beyond = Boolean(
-        required=False, default=False, help_text="Whether the plan may give permissions beyond its purpose."
+        required=False, default=False, help_text="Whether the plan may give permissions as side effects."
     )
 
 
@@ -226,7 +226,7 @@ class PlanApplication(Endpoint):
         Applies all items in one transaction, with the reason. Returns 409 (stale-base) if data that the
         plan depends on has changed; the plan can be renewed. Returns 409 (effect-changed) if `effect` is
         sent and the effect is another one now, and 409 (unconfirmed-effect) if the plan gives permissions
-        beyond its purpose, unless `confirm_beyond` is true. Returns 409 if the plan was already applied
+        as side effects, unless `confirm_beyond` is true. Returns 409 if the plan was already applied
         or discarded.
         """
         data = self.data

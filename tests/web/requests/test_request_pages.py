@@ -108,7 +108,7 @@ def test_an_approval_confirms_permissions_beyond_the_request(browse):
     refused = browse("ada").post(
         f"{url}approve", {name: value for name, value in fields.items() if name != "beyond"}
     )
-    assert refused.status_code == 409 and "permissions beyond its purpose" in page_html(refused)
+    assert refused.status_code == 409 and "permissions as side effects" in page_html(refused)
     assert not UserGrant.objects.filter(user__username="out").exists()
     assert browse("ada").post(f"{url}approve", fields).status_code == 303
 

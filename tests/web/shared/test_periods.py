@@ -112,7 +112,10 @@ def test_invalid_periods_of_a_form_are_refused(berlin, values, field, message):
 def test_the_suggested_ends_are_days_of_the_reader(berlin, monkeypatch):
     monkeypatch.setattr(timezone, "now", lambda: datetime(2026, 11, 25, 22, 30, 5, tzinfo=UTC))
     # a Wednesday, half past eleven in the evening
-    assert {key: end for key, _, end in presets()} == {
+    ends = {key: end for key, _, end in presets()}
+    assert list(ends) == ["week", "30-days", "3-months", "6-months", "1-year"]
+    assert ends["3-months"] == datetime(2027, 2, 25, 22, 30, tzinfo=UTC)
+    assert {key: ends[key] for key in ("week", "30-days")} == {
         "week": datetime(2026, 11, 29, 23, tzinfo=UTC),
         "30-days": datetime(2026, 12, 25, 22, 30, tzinfo=UTC),
     }
