@@ -61,7 +61,7 @@
     if (requestConfig.verb !== "get" || !target.id) return;
     // the latest request wins, even if an earlier response arrives later
     pendingReads.get(target.id)?.xhr.abort();
-    pendingReads.set(target.id, { xhr, form: requestConfig.elt.closest("form") });
+    pendingReads.set(target.id, { xhr, sender: requestConfig.elt });
     target.setAttribute("aria-busy", "true");
     xhr.addEventListener("loadend", () => {
       if (pendingReads.get(target.id)?.xhr !== xhr) return;
@@ -70,10 +70,10 @@
     });
   });
 
-  // An input that changes while its form is being replaced would lose its value. The form is sent again with the new value.
+  // An input that changes while its filters are being replaced would lose its value. They are sent again with the new value.
   const keepForm = ({ target: field }) => {
-    for (const [id, { xhr, form }] of pendingReads)
-      if (form !== null && field.form === form && document.getElementById(id)?.contains(form)) xhr.abort();
+    for (const [id, { xhr, sender }] of pendingReads)
+      if (sender.contains(field) && document.getElementById(id)?.contains(sender)) xhr.abort();
   };
   document.addEventListener("input", keepForm);
 
