@@ -70,7 +70,7 @@ def _regrants_of_report(
 
     The arguments, errors and costs are those of `regrant_plan`.
     """
-    before, after = _validated_generations(run)
+    before, after = validated_generations(run)
     scope = regrant_scope(user, group, namespace)
     permissions, confirmed = LostPermissions(before, after), 0
     for _ in permissions.confirmed_losses(_rows_in_namespace(lost_rows(run, scope.users), namespace)):
@@ -101,7 +101,7 @@ def regrant_choices(
     The arguments, errors and costs are those of `regrant_plan`, except that a preference without a plan has its
     fault.
     """
-    _validated_generations(run)
+    validated_generations(run)
     regrant_scope(user, group, namespace)
     choices, activation = [], None
     for prefer in Prefer:
@@ -146,7 +146,7 @@ def regrant_plan(
     few hundred lost permissions. The rule engine is asked about each lost permission; those that it does not
     confirm are left out and counted.
     """
-    before, after = _validated_generations(run)
+    before, after = validated_generations(run)
     prefer = Prefer(prefer)
     regrants, confirmed, left_out = _regrants_of_report(run, user, group, namespace, prefer)
     answers = confirmed if prefer == Prefer.FEWEST else regrants.lost - regrants.counts["kept_not"]
@@ -179,7 +179,7 @@ def regrant_plan(
     )
 
 
-def _validated_generations(run: AnalysisRun) -> tuple[Generation, Generation]:
+def validated_generations(run: AnalysisRun) -> tuple[Generation, Generation]:
     """Return the two generations of the run after checking that its report can be used.
 
     Raise the errors of `regrant_plan`.

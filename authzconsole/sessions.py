@@ -36,7 +36,9 @@ USE_RESOLUTION = timedelta(minutes=1)
 MAX_USER_AGENT_CHARACTERS = 200
 MAX_EXPIRED_DELETED = 1_000
 # the ids of the sections that htmx reloads at intervals (`hx-trigger="every ..."`)
-POLLING_SECTIONS = ("run", "attention", "effect", "evidence", "permissions", "review")
+POLLING_SECTIONS = ("run", "attention", "evidence", "permissions", "review")
+# the end of the ids of the parts of forms that show an effect, which htmx reloads while a job computes it
+EFFECT_PART = "-effect"
 
 
 def record_sign_in(sender, request: HttpRequest | None, user, **kwargs) -> None:
@@ -107,8 +109,9 @@ def _is_polling(request: HttpRequest | None) -> bool:
 
     Links and forms inside the section are other triggers.
     """
-    trigger = request.headers.get("HX-Trigger") if request is not None and request.method == "GET" else None
-    return trigger in POLLING_SECTIONS and trigger == request.headers.get("HX-Target")
+    trigger = request.headers.get("HX-Trigger", "") if request is not None and request.method == "GET" else ""
+    is_polling = trigger in POLLING_SECTIONS or trigger.endswith(EFFECT_PART)
+    return is_polling and request is not None and trigger == request.headers.get("HX-Target")
 
 
 def _end(created_at: datetime, *, last_used_at: datetime) -> datetime:

@@ -14,7 +14,7 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django_htmx.http import HttpResponseClientRedirect
 
-from analytics.regrant_plans import regrant_choices, regrant_plan
+from analytics.regrant_plans import regrant_choices, regrant_plan, validated_generations
 from authzconsole.web.ask.questions import FIELDS, QuestionInputForm, question_from_input
 from authzconsole.web.effects.forms import is_effect_requested
 from authzconsole.web.forms import (
@@ -198,7 +198,7 @@ class ChooseImpactPlan(ChoosePlan):
     def page_context(self, values: dict) -> dict[str, Any]:
         run, scope = self.run, _scope_of(values)
         limits = " and ".join(f"{name} {value}" for name, value in scope.items() if value)
-        before, after = run.options["generation"], run.options["to_generation"]
+        before, after = (generation.name for generation in validated_generations(run))
         return {
             "title": "Keep current permissions",
             "note": f"From {before} to {after}{f', only for {limits}' if limits else ''}. Kept: permissions of {before} that "

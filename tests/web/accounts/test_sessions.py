@@ -15,7 +15,8 @@ from django.utils import timezone
 from authzconsole import tasks
 from authzconsole.common.tokens import TokenRefused, create_token, verify_token
 from authzconsole.models import AccountSession
-from authzconsole.sessions import POLLING_SECTIONS, SessionStore, session_id
+from authzconsole.sessions import EFFECT_PART, POLLING_SECTIONS, SessionStore, session_id
+from authzconsole.web.effects.forms import EffectPage
 from grants.models import JournalLine, User
 from grants.principals.services import renew_user_password
 from grants.tenant.import_document import import_tenant
@@ -68,10 +69,23 @@ def test_the_attack_the_open_page_of_a_run_does_not_keep_an_idle_session_alive(b
 
 def test_all_sections_that_reload_themselves_are_known():
     texts = [path.read_text() for path in (configured.BASE_DIR / "templates").rglob("*.html")]
-    names = [name for text in texts for name in re.findall(r'id="(\w+)"\s[^<]*hx-trigger="every ', text)]
-    assert sorted(names) == sorted(POLLING_SECTIONS)
+    names = [
+        name for text in texts for name in re.findall(r'id="([^"]+)"\s[^<]*hx-trigger="[^"]*every ', text)
+    ]
+    # the part of a form that shows an effect has the id of its form
+    assert sorted(names) == sorted([*POLLING_SECTIONS, "{{ effect_id }}"])
     triggers = [trigger for text in texts for trigger in re.findall(r'hx-trigger="([^"]*)"', text)]
-    assert sum("every " in trigger for trigger in triggers) == len(POLLING_SECTIONS)
+    assert sum("every " in trigger for trigger in triggers) == len(names)
+    effect_ids = {name for text in texts for name in re.findall(r'effect_id="([^"]+)"', text)}
+    assert effect_ids and all(name.endswith(EFFECT_PART) for name in {*effect_ids, EffectPage.effect_id})
+
+
+def test_a_form_that_waits_for_an_effect_does_not_keep_the_session_alive(browse):
+    client, url = browse("ada"), "/lifecycle/delete/dataset:sales.orders"
+    poll = {"HX-Request": "true", "HX-Trigger": "change-effect", "HX-Target": "change-effect"}
+    age(unused_seconds=IDLE - 60)
+    assert client.get(url, headers=poll).status_code == 200
+    assert timezone.now() - AccountSession.objects.get().last_used_at >= timedelta(seconds=IDLE - 60)
 
 
 @pytest.mark.parametrize("headers", [{"HX-Request": "true", "HX-Trigger": "next", "HX-Target": "run"}, {}])

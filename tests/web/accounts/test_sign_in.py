@@ -39,7 +39,7 @@ def test_a_post_after_the_session_ended_leads_to_sign_in(browse):
     client = browse()
     response = client.post("/grant/dataset:sales.orders", {"principal": "user:dee", "privilege": "READ"})
     assert (response.status_code, response.headers["Location"]) == (303, "/sign-in")
-    assert "Your session expired. Sign in and repeat your last change." in client.html("/sign-in")
+    assert "Sign in and repeat your last change." in client.html("/sign-in")
     response = client.post("/sign-in", {"username": "ada", "password": PASSWORD}, follow=True)
     assert (response.status_code, response.request["PATH_INFO"]) == (200, "/")
 
@@ -52,7 +52,7 @@ def test_an_htmx_post_returns_to_its_page(browse):
         headers={"HX-Request": "true", "HX-Target": "grant-form", "HX-Current-URL": page},
     )
     assert response.headers["HX-Redirect"] == "/sign-in?next=%2Fentities%2Fdataset%3Asales.orders"
-    assert "Your session expired" in client.html(response.headers["HX-Redirect"])
+    assert "Your session ended" in client.html(response.headers["HX-Redirect"])
 
 
 def test_signing_out_after_the_session_ended_needs_no_repeat(browse):

@@ -61,7 +61,7 @@ def test_the_page_requests_the_run_shows_its_progress_and_then_its_result(
         f"Computed by run {run.pk}" in text
         and "1 permission" not in page.context["to_confirm"]["confirmation"]
     )
-    assert page.context["to_confirm"]["digest"].startswith("run-") and "Also give 4 permissions" in text
+    assert page.context["to_confirm"]["digest"].startswith("run-") and "Accept 4 permissions" in text
     assert [row.operation for row in page.context["permissions"]["page"].rows] == [
         row.operation for row in large_effect(newest_plan_job(large_plan, "final")).rows()
     ]

@@ -11,7 +11,7 @@ from django.test import Client
 from entities.vocabulary import Privilege
 from grants.models import JournalLine
 from tests.support.authors import all_grants, database_state
-from tests.support.pages import page_html, post_as_shown
+from tests.support.pages import page_html, post_as_shown, with_effect
 
 GRANT, REVOKE = "/grant/dataset:sales.orders", "/revoke/dataset:sales.orders"
 
@@ -174,7 +174,7 @@ def test_a_revoked_administrator_role_blocks_writes_immediately(browse, cast):
 def test_the_forecast_warns_about_entities_without_administrators(browse):
     client, url = browse("ada"), "/lifecycle/recreate/dataset:sales.legacy"
     for principal, warning in (("user:dee", "none"), ("user:out", "one active user"), ("", "")):
-        text = " ".join(page_html(client.get(url)).split())
+        text = " ".join(page_html(client.get(with_effect(url))).split())
         assert (f"fewer than two ADMIN holders</strong>: {warning}" in text) is bool(warning)
         post_as_shown(client, "/grant/dataset:sales.legacy", {"principal": principal, "privilege": "ADMIN"})
     text = page_html(client.get("/lifecycle/delete/namespace:sales"))
