@@ -63,7 +63,12 @@ class Filters:
     def fill(self, section, label, text):
         section.get_by_label(label, exact=True).fill(text)
         if not self._scripts:
-            section.get_by_role("button", name="Filter").click()
+            section.get_by_role("button", name="Filter", exact=True).click()
+
+    def show_effect(self):
+        """Open the second page of an effect, which scripts load into the first one."""
+        if not self._scripts:
+            self._page.get_by_text("Show effect", exact=True).first.click()
 
 
 @area("Overview")
@@ -129,6 +134,7 @@ def ask(page, filters):
     expect(page.locator("tr:target")).to_contain_text("delete")
     page.go_back()
     page.get_by_role("button", name="Plan all missing grants").click()
+    filters.show_effect()
     page.get_by_role("button", name="Create plan").click()
     expect(page.get_by_role("heading", level=1)).to_contain_text(
         "Let user:sofia.lindqvist delete namespace:logistics"
@@ -176,11 +182,12 @@ def people(page, filters):
 
 @area("Plans")
 def plans(page, filters):
-    page.get_by_label("From").fill("user:sofia.lindqvist")
+    page.get_by_label("From", exact=True).first.fill("user:sofia.lindqvist")
     page.get_by_label("To", exact=True).fill("user:ana.pereira")
     page.get_by_role("button", name="Create plan").click()
     expect(page.get_by_role("heading", level=1)).to_contain_text("Copy the grants of user:sofia.lindqvist")
     expect(page.locator("#effects tbody tr")).to_have_count(1)
+    filters.show_effect()
     page.get_by_label("Reason", exact=True).fill("the same work")
     expect(page.get_by_role("button", name="Apply plan")).to_be_enabled()
     for confirmation in page.get_by_label("as side effects").all():
@@ -202,12 +209,14 @@ def policies(page, filters):
     page.get_by_text("Activate", exact=True).click()
     page.get_by_role("link", name="Activate existing").click()
     page.get_by_label("Reason", exact=True).fill("until the new rules are ready")
+    filters.show_effect()
     page.get_by_role("button", name="Activate existing").click()
     expect(page.locator("#notices")).to_contain_text("existing")
     page.get_by_role("navigation", name="Generation").get_by_role("link", name="final").click()
     page.get_by_text("Activate", exact=True).click()
     page.get_by_role("link", name="Activate final").click()
     page.get_by_label("Reason", exact=True).fill("they are")
+    filters.show_effect()
     page.get_by_role("button", name="Activate final").click()
     expect(page.locator(".head-note")).to_contain_text("The active generation is final")
 
@@ -232,7 +241,7 @@ def journal(page, filters):
     if lines.locator("#lines-more > summary").is_visible():
         lines.locator("#lines-more > summary").click()
     lines.get_by_label("Action").select_option("plan-apply")
-    lines.get_by_role("button", name="Filter").click()
+    lines.get_by_role("button", name="Filter", exact=True).click()
     expect(lines.locator("tbody tr")).to_have_count(1)
     expect(lines).to_contain_text("the same work")
     page.get_by_role("link", name="Verify journal").click()
