@@ -71,9 +71,10 @@ def test_a_dialog_keeps_its_input_and_shows_an_error_if_the_request_fails(page):
     page.goto(ORDERS)
     page.locator("#holders [hx-target='#dialog']").first.click()
     page.locator("dialog [name=reason]").fill("no longer needed")
+    expect(page.locator("dialog button.main")).to_be_enabled()
     page.route("**/revoke/**", lambda route: route.abort())
     page.route("**/grant/**", lambda route: route.abort())
-    page.locator("dialog button[type=submit]").click()
+    page.locator("dialog button.main").click()
     expect(page.locator("dialog [role=alert]")).to_contain_text("The console did not respond.")
     assert page.locator("dialog [name=reason]").input_value() == "no longer needed"
 
@@ -82,7 +83,7 @@ def test_a_dialog_opened_before_another_sign_in_reports_an_expired_form(page):
     page.goto(ORDERS)
     page.locator("#holders [hx-target='#dialog']").first.click()
     page.locator("dialog [name=csrfmiddlewaretoken]").evaluate("field => { field.value = 'x'; }")
-    page.locator("dialog button[type=submit]").click()
+    page.locator("dialog button.main").click()
     expect(page.locator("dialog [role=alert]")).to_contain_text("This form was opened before you signed in")
 
 

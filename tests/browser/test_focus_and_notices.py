@@ -137,6 +137,7 @@ def test_a_change_on_a_separate_page_returns_to_the_entity_page(verb, page):
     page.goto(
         f"/{verb}/dataset:sales.orders?principal=user:dee&privilege={'READ' if verb == 'revoke' else 'WRITE'}"
     )
+    expect(page.locator("#content button.main")).to_be_enabled()
     press_key(page, page.get_by_label("Reason", exact=True))
     page.wait_for_url(f"**{ORDERS}?tab=access")
     expect(page.locator("#notices")).to_contain_text("user:dee")
@@ -152,6 +153,7 @@ def test_a_deactivation_is_confirmed_in_a_dialog_with_a_reason(page):
     expect(page.locator("#change-activity")).to_be_focused()
     press_key(page, page.locator("#change-activity"))
     dialog.get_by_label("Reason", exact=True).fill("left the company")
+    expect(dialog.get_by_role("button", name="Deactivate account")).to_be_enabled()
     press_key(page, dialog.get_by_role("button", name="Deactivate account"))
     expect(page.locator("#notices")).to_contain_text("user:ned is inactive now.")
 

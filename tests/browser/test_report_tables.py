@@ -35,6 +35,7 @@ def test_a_download_contains_the_filtered_rows(cast, page_of, settings, tmp_path
     page.goto(f"/analyses/{run.pk}/")
     page.get_by_role("link", name="Show changes").click()
     expect(page.locator("#rows")).to_contain_text("1 → 2")
+    page.locator("#rows-more > summary").click()
     page.get_by_label("User").fill("ned")
     expect(page.locator("#rows tbody tr")).to_have_count(1)
     with page.expect_download() as download:

@@ -11,6 +11,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
 def test_a_typed_date_filters_when_the_field_is_left(page):
     page.goto("/journal/")
+    page.locator("#lines-more > summary").click()
     page.locator("#lines-since").focus()
     page.keyboard.type("11162026", delay=60)
     page.wait_for_load_state("networkidle")
@@ -23,6 +24,7 @@ def test_a_typed_date_filters_when_the_field_is_left(page):
 
 def test_a_date_that_is_set_right_after_another_filter_is_kept(page):
     page.goto("/journal/")
+    page.locator("#lines-more > summary").click()
     page.locator("#lines-action").select_option("grant")
     page.locator("#lines-since").fill("2026-11-16")
     page.locator("#lines-since").blur()

@@ -63,12 +63,13 @@ def test_a_review_is_answered_with_the_keyboard_and_its_evidence_verified(
     ada.get_by_role("button", name="Finish review").click()
     ada.get_by_text("The plan and the evidence are being written.").wait_for()
     execute_finish(number=review.pk)
-    ada.get_by_role("link", name="Download evidence").wait_for()
+    ada.locator("a", has_text="Download evidence").wait_for(state="attached")
     answers = sorted(review.items.exclude(answer=Answer.OPEN).values_list("answer", "answered_by"))
     assert answers == [("keep", "ned"), ("revoke", "ned"), ("shorten", "ned")]
 
     auditor = page_of("aud")
     auditor.goto(f"/reviews/{review.pk}/")
+    auditor.get_by_text("More", exact=True).click()
     with auditor.expect_download() as download:
         auditor.get_by_role("link", name="Download evidence").click()
     assert download.value.suggested_filename == f"review-{review.pk}.zip"

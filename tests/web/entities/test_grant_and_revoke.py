@@ -177,7 +177,7 @@ def test_the_forecast_warns_about_entities_without_administrators(browse):
         text = " ".join(page_html(client.get(with_effect(url))).split())
         assert (f"fewer than two ADMIN holders</strong>: {warning}" in text) is bool(warning)
         post_as_shown(client, "/grant/dataset:sales.legacy", {"principal": principal, "privilege": "ADMIN"})
-    text = page_html(client.get("/lifecycle/delete/namespace:sales"))
+    text = page_html(client.get(with_effect("/lifecycle/delete/namespace:sales")))
     assert "No other entity loses ADMIN holders" in text
 
 
