@@ -69,7 +69,7 @@ def test_a_token_of_an_inactive_account_is_refused(api):
 @pytest.mark.parametrize("path", PATHS)
 def test_a_token_without_the_scope_is_refused_with_403(client, service, path):
     answer = Api(client, bearer("service", "read")).post(f"/access/v1/{path}", request())
-    assert (answer.status_code, answer.json()) == (403, "the token lacks the scope `decide`")
+    assert (answer.status_code, answer.json()) == (403, "the token lacks the scope `decide` or `self`")
     assert 'error="insufficient_scope", scope="decide"' in answer["WWW-Authenticate"]
 
 
