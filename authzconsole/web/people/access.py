@@ -57,7 +57,6 @@ def effective_access_section(request: HttpRequest, profile: Profile) -> dict:
         "kinds": [(kind.name, kind.plural) for kind in KINDS.values() if kind.operations],
         "operations": _operations(where.kind),
         "privileges": list(Privilege),
-        "max_counted": MAX_COUNTED,
         "counts": counts if is_counted else None,
         "sentences": _sentences(counts, levels, is_own=is_own) if is_counted else [],
         "table": level_table(levels),

@@ -27,8 +27,8 @@ def way_rows(
     paths are links.
     """
     operations: dict[tuple, list[str]] = {}
-    for operation, way in ways.items():
-        operations.setdefault((tuple(way.listed_paths), way.only, way.is_complete), []).append(operation)
+    for name, way in ways.items():
+        operations.setdefault((tuple(way.listed_paths), way.only, way.is_complete), []).append(name)
     permitted = operations_by_level(generation, entity.kind, ways)
     existing = operations_by_level(generation, entity.kind, [operation] if operation else None)
     rows = [

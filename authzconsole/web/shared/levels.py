@@ -118,13 +118,13 @@ def effect_table(effect: KnownEffect) -> dict | None:
     parts = []
     for title, (gained, lost) in PARTS.items():
         rows = [
-            _effect_row(name, effect.figures.levels_by_person[name], levels, gained, lost)
-            for name, _ in effect.people
+            _effect_row(name, tallies, levels, gained, lost)
+            for name, tallies in effect.figures.levels_by_person.items()
         ]
         rows = [row for row in rows if row["gained"] or row["lost"]][:MAX_PEOPLE]
-        total = _effect_row("", effect.levels, levels, gained, lost)
         if not rows:
             continue
+        total = _effect_row("", effect.levels, levels, gained, lost)
         most = max(max(row["gained"], row["lost"]) for row in rows)
         for row in rows:
             row["gained_width"], row["lost_width"] = 100 * row["gained"] // most, 100 * row["lost"] // most

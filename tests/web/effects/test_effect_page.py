@@ -4,8 +4,12 @@ import json
 from urllib.parse import urlencode
 
 import pytest
+from django.contrib.auth.models import Group
 
 from authzconsole.web.effects.wording import tally_phrases
+from authzconsole.web.shared.levels import MAX_PEOPLE
+from grants.effects.effect import MAX_PEOPLE_WITH_LEVELS
+from grants.models import User
 from tests.support.pages import page_html
 
 pytestmark = pytest.mark.django_db
@@ -53,6 +57,18 @@ def test_the_page_appears_without_its_effect_and_loads_it(browse, htmx):
     assert "Removes " in page_html(section) and 'hx-trigger="load"' not in page_html(section)
     for account, status in (("aud", 200), ("ned", 404), ("dee", 404)):
         assert browse(account).get(url, headers=htmx("permissions")).status_code == status
+
+
+def test_the_table_of_levels_names_the_first_of_many_people(browse):
+    numbers = range(MAX_PEOPLE_WITH_LEVELS + 5)
+    members = User.objects.bulk_create(User(username=f"member{number:02}") for number in numbers)
+    Group.objects.get(name="operators").user_set.add(*members)
+    page = browse("ada").get(url_of(["grant", "group:operators", "dataset:sales.orders", "READ"]))
+    section = page.context["permissions"]
+    assert section["effect"].people_count > MAX_PEOPLE_WITH_LEVELS
+    for part in section["table"]["parts"]:
+        assert len(part["rows"]) == MAX_PEOPLE
+        assert part["total"]["gained"] > sum(row["gained"] for row in part["rows"])
 
 
 def test_the_totals_are_those_of_the_filters(browse):

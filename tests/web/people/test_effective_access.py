@@ -40,6 +40,24 @@ def test_a_person_page_shows_entities_with_operations_and_paths(browse):
     assert "Effective access" in page and "What you can do" not in page
 
 
+def test_a_level_of_which_an_operation_is_denied_is_marked(browse):
+    def partial_levels(url: str) -> dict:
+        rows = {str(row["entity"]): row for row in section(browse("aud"), url)["rows"]}
+        return {
+            address: {(level["name"], level["is_partial"]) for way in row["ways"] for level in way["levels"]}
+            for address, row in rows.items()
+        }
+
+    levels = partial_levels("/people/user:dee")
+    # deleting all streams of a namespace without streams needs no grant
+    assert levels["namespace:hr"] == {("administers", True)}
+    assert levels["dataset:sales.orders"] == {("reads", False), ("sees", False)}
+    # a filter asks about no other operation
+    assert partial_levels("/people/user:dee?may=delete-all-streams")["namespace:hr"] == {
+        ("administers", False)
+    }
+
+
 def test_a_second_path_is_not_the_only_one(browse):
     change_grants(
         grant=[
