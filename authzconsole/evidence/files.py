@@ -268,7 +268,7 @@ class PageOutput:
         self._file, self._users, self._entity = file, 0, ""
         self._has_contents = evidence.contents
         self._generation = generation_by_name(generations[-1])
-        self._context = {"evidence": evidence, "generations": generations, "levels": list(reversed(LEVELS))}
+        self._context = {"evidence": evidence, "generations": generations, "levels": LEVELS}
         # the summary, which is known at the end, precedes the sections
         self._sections = SpooledTemporaryFile(MAX_SECTIONS_IN_MEMORY, "w+", encoding="utf-8")
         self._summary: dict[str, Counter[Level]] = {}
@@ -302,8 +302,7 @@ class PageOutput:
     def finish(self, figures: Mapping) -> None:
         left_out = max(0, self._users - MAX_USERS_ON_PAGE)
         summary = [
-            (user, [counts[level] for level in reversed(LEVELS)])
-            for user, counts in sorted(self._summary.items())
+            (user, [counts[level] for level in LEVELS]) for user, counts in sorted(self._summary.items())
         ]
         self._file.write(
             render_to_string("journal/evidence/report_head.html", self._context | {"summary": summary})

@@ -112,10 +112,12 @@ PATH_KINDS = ("direct", "group")
 class PeopleFilter:
     """Which people to list; empty members do not filter.
 
-    text: a part of the name, in any case. group: only members of this group. privilege: the user holds it on
-    exactly the entity.
-    operation: only this operation. level: only operations of this access level. path_kind: only operations with a `direct` path, or with one through a
-    `group`.
+    text: a part of the name, in any case.
+    group: only members of this group.
+    privilege: the user holds it on exactly the entity.
+    operation: only this operation.
+    level: only operations of this access level.
+    path_kind: only operations with a `direct` path, or with one through a `group`.
     group_namespace: the namespace of a reader that sees nothing else. A group without a grant in it then
     looks empty, because the reader would learn who its members are.
     """
@@ -200,7 +202,7 @@ class PeopleWithAccess:
         parts = {
             requirement: any_of_requirements([requirement], self.address.kind) for requirement in grouped
         }
-        by_level: dict[Level, list[Expression]] = {level: [] for level in reversed(LEVELS)}
+        by_level: dict[Level, list[Expression]] = {level: [] for level in LEVELS}
         for requirement in grouped:
             by_level[required_level(requirement)].append(requirement)
         levels = {

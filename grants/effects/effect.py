@@ -187,8 +187,9 @@ def figures_of(
             key=lambda row: (-row[2].total, row[:2]),
         ),
         {
-            level: Tally(*(counter.total for counter in of_level))
-            for level, of_level in sorted(by_level.items(), key=lambda item: -LEVELS.index(item[0]))
+            level: Tally(*(counter.total for counter in by_level[level]))
+            for level in LEVELS
+            if level in by_level
         },
         {
             name: {

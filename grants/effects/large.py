@@ -46,7 +46,7 @@ from grants.journal import Author, JournalEntry, append_to_journal
 from grants.journal_queries import data_head, first_relevant_line_since
 from grants.models import EFFECT_JOBS, EffectRows, Job, JobState
 from grants.policies.catalogue import generation_by_name
-from grants.policies.levels import Level
+from grants.policies.levels import LEVELS
 from grants.policies.times import format_time, parse_time
 from grants.roles.capabilities import Capability
 from grants.validity import at_time, next_change_of_time, question_time
@@ -221,7 +221,8 @@ def _effect_at_time(job: Job, values: Mapping[str, Any], digest: str) -> LargeEf
 
 
 def _stored_levels(values: Mapping[str, Sequence[int]]) -> Levels:
-    return {Level(level): Tally(*tally) for level, tally in values.items()}
+    # PostgreSQL does not keep the order of the members of a JSON object
+    return {level: Tally(*values[level]) for level in LEVELS if level in values}
 
 
 def compute_effect(

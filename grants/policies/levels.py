@@ -16,13 +16,13 @@ from grants.policies.policy import Generation
 
 
 class Level(StrEnum):
-    """The levels, from the weakest to the strongest. The value is the verb of a sentence about one user."""
+    """The levels, from the strongest to the weakest. The value is the verb of a sentence about one user."""
 
-    SEES = "sees"
-    READS = "reads"
-    RUNS = "runs"
-    WRITES = "writes"
     ADMINISTERS = "administers"
+    WRITES = "writes"
+    RUNS = "runs"
+    READS = "reads"
+    SEES = "sees"
 
     @property
     def infinitive(self) -> str:
@@ -72,7 +72,7 @@ def operations_by_level(
 
     operations: by default, all operations of the kind.
     """
-    grouped: dict[Level, list[str]] = {level: [] for level in reversed(LEVELS)}
+    grouped: dict[Level, list[str]] = {level: [] for level in LEVELS}
     for operation in KINDS[kind].operations if operations is None else operations:
         level = level_of(generation, kind, operation)
         if level is not None:
@@ -101,10 +101,10 @@ class RequiredLevel(Algebra[Level]):
         return Level.SEES
 
     def all_of(self, parts: Iterable[Level]) -> Level:
-        return max(parts, key=LEVELS.index)
+        return min(parts, key=LEVELS.index)
 
     def any_of(self, parts: Iterable[Level]) -> Level:
-        return min(parts, key=LEVELS.index)
+        return max(parts, key=LEVELS.index)
 
     def given(self, parameter: Parameter, then: Callable[[], Level]) -> Level:
         return Level.SEES

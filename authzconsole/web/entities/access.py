@@ -86,7 +86,7 @@ def access_section(request: HttpRequest, entity: Entity, generation: Generation)
         ),
         "is_descending": access.is_descending,
         "next_order": None if access.is_descending else "-name",
-        "levels": list(reversed(LEVELS)),
+        "levels": LEVELS,
         "operations": _operations(entity, target),
         "privileges": list(Privilege),
         "path_kinds": PATHS,
@@ -190,7 +190,7 @@ def _totals(counts: dict[str, int], entity: Entity, generation: Generation) -> l
         for requirement, operations in grouped.items()
         if operations[0] in counts
     ]
-    return sorted(totals, key=lambda row: (-LEVELS.index(row["level"]), -row["total"]))
+    return sorted(totals, key=lambda row: (LEVELS.index(row["level"]), -row["total"]))
 
 
 def _downloads(request: HttpRequest, filters: dict) -> list[tuple[str, str]]:

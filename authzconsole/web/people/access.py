@@ -60,7 +60,7 @@ def effective_access_section(request: HttpRequest, profile: Profile) -> dict:
         "counts": counts if is_counted else None,
         "sentences": _sentences(counts, levels, is_own=is_own) if is_counted else [],
         "table": level_table(levels),
-        "levels": list(reversed(LEVELS)),
+        "levels": LEVELS,
         "downloads": _downloads(request, profile.address, where),
     }
 

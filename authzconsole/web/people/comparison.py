@@ -83,6 +83,6 @@ def _levels(*users: User) -> list[dict] | None:
     words = [quantities_by_level(entities.level_counts(entities.counts())) for entities in lists]
     return [
         {"level": level, "cells": [of_user.get(level, "") for of_user in words]}
-        for level in reversed(LEVELS)
+        for level in LEVELS
         if any(level in of_user for of_user in words)
     ]

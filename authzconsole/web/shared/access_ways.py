@@ -47,7 +47,7 @@ def way_rows(
         }
         for (paths, only, is_complete), names in operations.items()
     ]
-    return sorted(rows, key=lambda row: -LEVELS.index(row["levels"][0]["name"]))
+    return sorted(rows, key=lambda row: LEVELS.index(row["levels"][0]["name"]))
 
 
 def _holder_items(

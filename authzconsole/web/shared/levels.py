@@ -32,7 +32,7 @@ def quantities_by_level(counts: Iterable[LevelCount]) -> dict[Level, str]:
     by_level: dict[Level, list[LevelCount]] = defaultdict(list)
     for count in counts:
         by_level[count.level].append(count)
-    return {level: _quantities(by_level[level]) for level in reversed(LEVELS) if level in by_level}
+    return {level: _quantities(by_level[level]) for level in LEVELS if level in by_level}
 
 
 def _quantities(counts: Sequence[LevelCount]) -> str:
@@ -68,7 +68,7 @@ def level_table(counts: Iterable[LevelCount]) -> dict:
     for count in counts:
         if count.namespace is not None:
             cells[count.namespace][count.level].append(count)
-    levels = [level for level in LEVELS if any(level in row for row in cells.values())]
+    levels = [level for level in reversed(LEVELS) if any(level in row for row in cells.values())]
     rows = [
         {
             "namespace": namespace,
@@ -114,7 +114,7 @@ def effect_table(effect: KnownEffect) -> dict | None:
     """
     if not effect.levels:
         return None
-    levels = [level for level in reversed(LEVELS) if level in effect.levels]
+    levels = list(effect.levels)
     parts = []
     for title, (gained, lost) in PARTS.items():
         rows = [

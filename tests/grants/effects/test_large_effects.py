@@ -151,7 +151,7 @@ def check_agreement(effect, expected):
         expected.people_count,
     )
     assert effect.operations == expected.operations
-    assert effect.levels == expected.levels
+    assert list(effect.levels.items()) == list(expected.levels.items())
     assert effect.figures.levels_by_person == {
         name: expected.figures.levels_by_person[name] for name, _ in effect.people
     }

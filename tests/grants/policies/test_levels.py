@@ -28,7 +28,7 @@ def test_each_operation_with_a_rule_has_exactly_one_level(generation, kind):
     assert sorted(listed) == sorted(
         operation for operation in KINDS[kind].operations if generation.policy(kind, operation).has_rule
     )
-    assert list(grouped) == [level for level in reversed(LEVELS) if level in grouped]
+    assert list(grouped) == [level for level in LEVELS if level in grouped]
     for level, operations in grouped.items():
         assert {level_of(generation, kind, operation) for operation in operations} == {level}
 
