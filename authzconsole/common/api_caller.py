@@ -41,7 +41,7 @@ class Caller:
     generation: the name of the active generation. can_ask_about_all: whether the caller may ask about any
     subject and gets complete explanations; other callers may only ask about the user `name`. user: the
     account of a session, or the owner of a token that may only ask about its owner. account_id, token_number:
-    whose requests are counted.
+    the account and the token whose rate limits apply.
     """
 
     generation: str

@@ -110,10 +110,10 @@ def _write(evidence: Evidence, context: JobContext) -> JobResult:
                 f"{fault.sentence if isinstance(fault, ChainBreak) else fault}"
             )
         context.check()
-        return _write_verified(evidence, context)
+        return _write_evidence(evidence, context)
 
 
-def _write_verified(evidence: Evidence, context: JobContext) -> JobResult:
+def _write_evidence(evidence: Evidence, context: JobContext) -> JobResult:
     head, entity = current_head(), parse_address(evidence.entity)
     bounds = (evidence.from_revision, evidence.to_revision + 1)
     users = read_users(bounds)

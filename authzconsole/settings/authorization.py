@@ -62,5 +62,5 @@ FOUR_EYES_MAX_ITEMS = env.int("FOUR_EYES_MAX_ITEMS", default=100)
 PROTECTED_NAMESPACES = [name.strip() for name in env.list("PROTECTED_NAMESPACES", default=[])]
 # for this long after an account set the password or the console role of another, the two count as one person
 FOUR_EYES_ACCOUNT_HOURS = env.int("FOUR_EYES_ACCOUNT_HOURS", default=24)
-# for this long, nobody gets the name that another user or group gave up
+# days in which the former name of a user or group cannot be given to another one
 NAME_REUSE_DAYS = env.int("NAME_REUSE_DAYS", default=30)

@@ -243,7 +243,7 @@ class AccessibleEntities:
             return
         rows = union_all(
             [
-                entities._listed(kind)
+                entities._listed_entities(kind)
                 .annotate(level=Value(level))
                 .values("level", "namespace__key")
                 .annotate(total=Count("pk"))
@@ -266,10 +266,10 @@ class AccessibleEntities:
         keys = self._few_keys(kind)
         if keys is not None:
             return len(keys)
-        rows = self._listed(kind)
+        rows = self._listed_entities(kind)
         return rows.count() if max_counted is None else rows[: max_counted + 1].count()
 
-    def _listed(self, kind: str) -> QuerySet[Entity]:
+    def _listed_entities(self, kind: str) -> QuerySet[Entity]:
         """Return the listed entities of a kind. Only for a kind with a requirement."""
         requirement = self._requirement(kind)
         conditions = EntityConditions(self.tables or (), [kind])

@@ -134,7 +134,7 @@ def period_of_recipe(plan: Plan) -> Validity:
     return Validity.parse(*plan.recipe.get("period", ()))
 
 
-def _limited(changes: Iterable[Change], period: Validity) -> Iterator[Change]:
+def _changes_within(changes: Iterable[Change], period: Validity) -> Iterator[Change]:
     """Yield the changes, of which grants and memberships are limited to the period."""
     for change in changes:
         if not isinstance(change, Grant | Join):
@@ -212,7 +212,7 @@ def _insert_items(plan: Plan, draft: PlanDraft) -> dict[str, int]:
     changed: set[str] = set()
     planned: set[Address] = set()
     count = 0
-    changes = _limited(draft.changes, draft.period) if draft.period.is_limited else draft.changes
+    changes = _changes_within(draft.changes, draft.period) if draft.period.is_limited else draft.changes
     for batch in chunks(changes, ITEMS_PER_BATCH):
         if count + len(batch) > MAX_PLAN_ITEMS:
             raise PlanError(

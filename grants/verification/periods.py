@@ -78,7 +78,7 @@ def stored_periods(names: Names, *, is_current: bool) -> Iterator[StoredPeriod]:
     principals = _Principals(names)
     _check_addresses()
     yield from _users(principals, is_current)
-    yield from _named(GroupPeriod, principals, "group")
+    yield from _name_periods(GroupPeriod, principals, "group")
     yield from _memberships(principals)
     yield from _entities()
     for model in GRANT_PERIODS:
@@ -150,7 +150,7 @@ def _users(principals: _Principals, is_current: bool) -> Iterator[StoredPeriod]:
     yield from open_periods.values()
 
 
-def _named(model: type[Period], principals: _Principals, type_: str) -> Iterator[StoredPeriod]:
+def _name_periods(model: type[Period], principals: _Principals, type_: str) -> Iterator[StoredPeriod]:
     rows = (
         f'SELECT h.name, p."{type_}", p.name, {_RANGE} FROM {_table(model)} p {_JOURNAL} {_principal(type_)}'
     )

@@ -115,7 +115,7 @@ def _actions(webhook: Webhook) -> str:
 
 
 def _content_digest(webhook: Webhook) -> str:
-    """Return the SHA-256 of what never changes. Nobody can guess the URL from it, because of the nonce."""
+    """Return the SHA-256 of the fields that never change. The nonce prevents guessing the URL from it."""
     content = webhook.pk, webhook.url, webhook.actions, webhook.nonce, webhook.created_by
     return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 

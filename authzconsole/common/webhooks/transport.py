@@ -17,8 +17,8 @@ from urllib.parse import urlsplit
 from django.conf import settings
 
 MAX_URL_CHARACTERS = 500
-# The special-purpose registries of IANA, and networks whose addresses embed an IPv4 address, which can be
-# internal. They are listed because `is_global` follows the registries of the release of Python.
+# The special-purpose registries of IANA, and the networks of IPv6 addresses that contain an IPv4 address, because
+# that address can be internal. They are listed because `is_global` follows the registries of the release of Python.
 _BLOCKED_NETWORKS = [
     ipaddress.ip_network(network)
     for network in (

@@ -124,7 +124,7 @@ def effect_url(texts: Sequence[str]) -> str:
     return url if len(url) <= MAX_URL_CHARACTERS else ""
 
 
-def effect_changed() -> HttpResponse:
+def effect_reload_response() -> HttpResponse:
     """Return the response to htmx after a job was requested or cancelled: the page loads its part again."""
     return HttpResponse(status=204, headers={"HX-Trigger": EFFECT_CHANGED})
 

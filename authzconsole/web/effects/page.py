@@ -23,8 +23,8 @@ from authzconsole.lists.files import download_links, list_file
 from authzconsole.lists.plans import EffectRows
 from authzconsole.web.effects.forms import (
     change_run_context,
-    effect_changed,
     effect_parameters,
+    effect_reload_response,
     is_effect_requested,
     top_lists,
 )
@@ -267,7 +267,7 @@ def compute_effect_view(request: HttpRequest) -> HttpResponse:
             )
         except GrantError as error:
             messages.error(request, f"{error}.")
-    return effect_changed() if request.htmx else _page_of(change_set, generation)
+    return effect_reload_response() if request.htmx else _page_of(change_set, generation)
 
 
 @require_POST
@@ -275,7 +275,7 @@ def compute_effect_view(request: HttpRequest) -> HttpResponse:
 def cancel_effect_view(request: HttpRequest) -> HttpResponse:
     change_set, generation = changes_from_url(request)
     cancel_effect_run(request, newest_change_job(change_set, generation.name))
-    return effect_changed() if request.htmx else _page_of(change_set, generation)
+    return effect_reload_response() if request.htmx else _page_of(change_set, generation)
 
 
 def cancel_effect_run(request: HttpRequest, run: Job | None) -> None:

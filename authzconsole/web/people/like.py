@@ -104,7 +104,7 @@ class LikeColleague(ForAdministrators, FormPage):
             items=keys,
             period=values["validity"],
         )
-        for text in _excluded_but_reached(self.rows, self.chosen):
+        for text in _reach_warnings(self.rows, self.chosen):
             messages.warning(self.request, text)
         return see_other(plan_url(plan))
 
@@ -117,12 +117,12 @@ class LikeColleague(ForAdministrators, FormPage):
         if len(form.users) < 2:
             return super().form_invalid(form)
         self._read_choice(form)
-        return self._refused(form)
+        return self._choices_again(form)
 
     def form_refused(self, form: LikeForm, error: Refusal) -> HttpResponse:
-        return self._refused(form)
+        return self._choices_again(form)
 
-    def _refused(self, form: LikeForm) -> HttpResponse:
+    def _choices_again(self, form: LikeForm) -> HttpResponse:
         choices = _choices(form.users, self.rows, self.chosen)
         return self.render_to_response(self.get_context_data(form=form, **choices), status=400)
 
@@ -161,7 +161,7 @@ def _reached_namespaces(groups: Iterable[str]) -> dict[str, list[str]]:
     return reached
 
 
-def _excluded_but_reached(rows: Sequence[AccessDifference], chosen: Collection[str]) -> Iterator[str]:
+def _reach_warnings(rows: Sequence[AccessDifference], chosen: Collection[str]) -> Iterator[str]:
     """Yield a sentence for each group to join that gives access in a namespace of which no grant is chosen."""
     kept = {_namespace_of(row) for row in rows if difference_key(row) in chosen}
     excluded = {_namespace_of(row) for row in rows} - kept - {""}

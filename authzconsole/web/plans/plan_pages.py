@@ -17,7 +17,7 @@ from django.views.decorators.http import require_safe
 from analytics.analyses import AnalysisName
 from authzconsole.lists.files import download_links
 from authzconsole.lists.plans import EffectRows, KeptNotRows
-from authzconsole.web.effects.forms import effect_changed, effect_url, run_context, unknown_effect
+from authzconsole.web.effects.forms import effect_reload_response, effect_url, run_context, unknown_effect
 from authzconsole.web.effects.page import cancel_effect_run, filter_query, loading_section, section_context
 from authzconsole.web.effects.wording import button_numbers, effect_sentence, sentence_part
 from authzconsole.web.forms import (
@@ -517,7 +517,7 @@ class PlanEffectAction(PlanAction):
 
     def updated_page(self, generation: str) -> HttpResponse:
         if self.request.htmx:
-            return effect_changed()
+            return effect_reload_response()
         query = urlencode({"generation": generation, "preview": "yes"})
         return see_other(f"{plan_url(self.plan)}?{query}#permissions")
 

@@ -196,7 +196,7 @@ def _table_section(request: HttpRequest, run: AnalysisRun, table: Table) -> dict
 
 
 def _fixed_rows(run: AnalysisRun, table: Table, rows: Sequence[dict]) -> set[int]:
-    """Return the places of the rows whose problem does not exist any more. Runs a fixed number of queries, or none."""
+    """Return the indexes of the rows with a solved problem. Runs a fixed number of queries, or none."""
     find = FIXED_ROWS.get(run.type) if table.name == "rows" else None
     return find(rows) if find and rows and changes_since(run) else set()
 
@@ -229,7 +229,7 @@ def _ghosts_before(rows: Sequence[dict]) -> set[int]:
     }
 
 
-# by analysis: the function that returns the places of the rows whose problem was solved since
+# by analysis: the function that returns the indexes of the rows with a solved problem
 FIXED_ROWS: dict[str, Callable[[Sequence[dict]], set[int]]] = {
     AnalysisName.STRANDED: _stranded_before,
     AnalysisName.GHOST_GRANTS: _ghosts_before,
