@@ -44,6 +44,10 @@ FREEZE = """() => {
     document.activeElement.blur();
 }"""
 
+# on a slow machine, the network is idle before htmx has requested the badges of the navigation
+IS_LOADED = """() => !document.querySelector(".htmx-request, .effect-loading")
+    && [...document.querySelectorAll("[hx-trigger=load]")].every((part) => part.textContent.trim())"""
+
 
 @pytest.mark.browser
 @pytest.mark.slow
@@ -65,6 +69,7 @@ def test_the_most_used_pages_look_as_approved(demo, chromium, live_server, tmp_p
         page = context.new_page()
         for name in names:
             page.goto(urls[name], wait_until="networkidle")
+            page.wait_for_function(IS_LOADED)
             page.evaluate(FREEZE)
             picture = Image.open(io.BytesIO(page.screenshot(animations="disabled"))).convert("RGB")
             path = APPROVED / f"{name}-{window}.webp"
