@@ -51,7 +51,8 @@ IS_LOADED = """() => !document.querySelector(".htmx-request, .effect-loading")
 
 @pytest.mark.browser
 @pytest.mark.slow
-@pytest.mark.django_db(transaction=True)
+# plans and reviews show their numbers, which otherwise depend on the tests that ran before
+@pytest.mark.django_db(transaction=True, reset_sequences=True)
 def test_the_most_used_pages_look_as_approved(demo, chromium, live_server, tmp_path):
     examples, client = demo
     urls, faults = page_urls(examples, PAGES), []
@@ -70,6 +71,7 @@ def test_the_most_used_pages_look_as_approved(demo, chromium, live_server, tmp_p
         for name in names:
             page.goto(urls[name], wait_until="networkidle")
             page.wait_for_function(IS_LOADED)
+            page.evaluate("document.fonts.ready")
             page.evaluate(FREEZE)
             picture = Image.open(io.BytesIO(page.screenshot(animations="disabled"))).convert("RGB")
             path = APPROVED / f"{name}-{window}.webp"
