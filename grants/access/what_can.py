@@ -86,7 +86,9 @@ def _permissions_on_kind(
 
 # Counts above this limit are reported as the limit plus one.
 MAX_COUNTED = 10_000
-# Entities are counted at once for a principal with at most this many effective grants.
+# Entities are counted with the page for a principal with at most this many effective grants, and after the page has
+# appeared with at most MAX_GRANTS_TO_COUNT.
+MAX_GRANTS_TO_COUNT_AT_ONCE = 100
 MAX_GRANTS_TO_COUNT = 5_000
 # With few grants, all entities that they lead to are read, up to this number.
 MAX_KEYS_OF_FEW_GRANTS = 5_000
@@ -207,11 +209,19 @@ class AccessibleEntities:
 
     @cached_property
     def is_quickly_counted(self) -> bool:
-        """Whether the principal has so few grants that counting takes milliseconds.
+        """Whether the principal has so few grants that counting takes less than a second.
 
         Runs at most one query.
         """
         return self.tables is None or has_at_most(MAX_GRANTS_TO_COUNT, self.tables)
+
+    @cached_property
+    def is_counted_at_once(self) -> bool:
+        """Whether the principal has so few grants that counting takes milliseconds.
+
+        Runs at most one query.
+        """
+        return self.tables is None or has_at_most(MAX_GRANTS_TO_COUNT_AT_ONCE, self.tables)
 
     def counts(self, max_counted: int | None = MAX_COUNTED) -> dict[str, int]:
         """Return the number of entities of each kind that has any, up to `max_counted` + 1.

@@ -40,7 +40,7 @@ def effective_access_section(request: HttpRequest, profile: Profile) -> dict:
     after = address_or_none(request.GET.get("what-after", ""))
     page = entities.page(after, ROWS_PER_PAGE)
     linked = _visible(page.rows, profile) if is_own else None
-    is_counted = entities.is_quickly_counted or COUNT in request.GET
+    is_counted = entities.is_counted_at_once or COUNT in request.GET
     counts = entities.counts(MAX_COUNTED if entities.is_quickly_counted else None) if is_counted else {}
     levels = entities.level_counts(counts)
     return {
@@ -58,6 +58,7 @@ def effective_access_section(request: HttpRequest, profile: Profile) -> dict:
         "operations": _operations(where.kind),
         "privileges": list(Privilege),
         "counts": counts if is_counted else None,
+        "is_counted_later": not is_counted and entities.is_quickly_counted,
         "sentences": _sentences(counts, levels, is_own=is_own) if is_counted else [],
         "table": level_table(levels),
         "levels": LEVELS,

@@ -103,8 +103,8 @@ def test_filters_pages_and_downloads(browse, monkeypatch):
 
 
 def test_entities_of_a_principal_with_many_grants_are_counted_on_demand(browse, monkeypatch):
-    monkeypatch.setattr("grants.access.what_can.MAX_GRANTS_TO_COUNT", 0)
-    monkeypatch.setattr("grants.access.what_can.FEW_GRANTS", 0)
+    for limit in ("MAX_GRANTS_TO_COUNT_AT_ONCE", "MAX_GRANTS_TO_COUNT", "FEW_GRANTS"):
+        monkeypatch.setattr(f"grants.access.what_can.{limit}", 0)
     client = browse("ada")
     access = section(client, "/people/user:dee")
     assert access["counts"] is None and access["rows"]
@@ -143,3 +143,19 @@ def test_own_access_is_given_back_on_a_page_that_confirms_it(browse):
     assert "Revoked" in page_html(answer) or "revoked" in page_html(answer)
     assert not UserGrant.objects.filter(user__username="dee", content_object__key="sales.orders").exists()
     assert browse("grp").get("/my-access/give-back?group=operators").status_code == 200
+
+
+def test_the_entities_of_a_person_with_many_grants_are_counted_after_the_page(browse, monkeypatch, htmx):
+    client, url = browse("aud"), "/people/user:dee"
+    expected = section(client, url)
+    monkeypatch.setattr("grants.access.what_can.MAX_GRANTS_TO_COUNT_AT_ONCE", 1)
+    page = client.get(url)
+    access = page.context["access"]
+    assert access["counts"] is None and access["is_counted_later"] and access["rows"]
+    assert "The entities are being counted." in page_html(page) and 'hx-trigger="load"' in page_html(page)
+    # also without scripts
+    counted = client.get(f"{url}?count=1", headers=htmx("access"))
+    assert (counted.context["access"]["counts"], counted.context["access"]["sentences"]) == (
+        expected["counts"],
+        expected["sentences"],
+    )
