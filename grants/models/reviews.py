@@ -63,6 +63,7 @@ class Campaign(models.Model):
     previous: the campaign before this one in a recurrence. next_created: whether the next campaign exists.
     job: the job that prepares or finishes the campaign, or did so last.
     path, sha256: the evidence bundle below SNAPSHOT_URI; empty before it is written.
+    levels: what the items gave when they were prepared (grants.reviews.item_levels); empty before that.
     creator_ids: the keys of the accounts of the person who created it, or the first campaign of the
     recurrence; maker_ids: of the persons who decided that access ends (grants.authority.persons).
     """
@@ -95,6 +96,7 @@ class Campaign(models.Model):
     checked_revision = models.BigIntegerField(default=0, db_default=0)
     item_count = models.PositiveIntegerField(default=0)
     figures = models.JSONField(default=dict)
+    levels = models.JSONField(default=dict, db_default=Value({}, output_field=models.JSONField()))
     maker_ids = models.JSONField(default=list, db_default=Value([], output_field=models.JSONField()))
     previous = models.ForeignKey("self", models.PROTECT, null=True, related_name="following")
     next_created = models.BooleanField(default=False)

@@ -80,6 +80,15 @@ def operations_by_level(
     return {level: names for level, names in grouped.items() if names}
 
 
+def level_of_grant(generation: Generation, kind: str, privilege: Privilege) -> Level:
+    """Return the strongest level that a privilege can give on an entity of a kind.
+
+    A privilege that no operation of the kind needs only shows the entity.
+    """
+    level = LEVEL_OF_PRIVILEGE[privilege]
+    return level if level in operations_by_level(generation, kind) else Level.SEES
+
+
 class RequiredLevel(Algebra[Level]):
     """The weakest level with which a requirement can be met, in a question without parameters.
 

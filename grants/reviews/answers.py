@@ -66,9 +66,10 @@ class AnswerPreview:
 
     count: the items that would get the answer. answered: those of them that already have an answer. own:
     items that are skipped, because they are about the account itself. strands: items that leave an entity
-    with fewer than two ADMIN holders if they are revoked.
+    with fewer than two ADMIN holders if they are revoked. items: those that would get the answer.
     """
 
+    items: QuerySet[ReviewItem]
     count: int
     answered: int
     own: int
@@ -99,7 +100,7 @@ def preview_answer(*, account: User, campaign: Campaign, selection: ItemSelectio
     by_source = dict(
         others.order_by().values_list("source").annotate(total=Count("id")).values_list("source", "total")
     )
-    return AnswerPreview(**row, own=items.filter(own).count(), by_source=by_source)
+    return AnswerPreview(others, **row, own=items.filter(own).count(), by_source=by_source)
 
 
 def answer_items(

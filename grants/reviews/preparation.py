@@ -15,6 +15,7 @@ from grants.history import catch_up
 from grants.journal import current_revision
 from grants.models.reviews import Campaign, CampaignState, ItemSource, ReviewItem
 from grants.reviews.errors import ReviewError
+from grants.reviews.item_levels import item_levels
 from grants.reviews.items_sql import insert_items_sql, preparation_rules
 from grants.reviews.scope import check_scope_names, parse_scope, reviewed_rows
 from grants.reviews.shares import store_shares
@@ -45,6 +46,7 @@ def prepare_campaign(
         fail_preparation(campaign, str(error))
         return campaign
     refresh_statistics(ReviewItem)
+    levels = item_levels(ReviewItem.objects.filter(campaign=campaign))
     with transaction.atomic():
         confirm()
         count = store_shares(campaign)
@@ -53,6 +55,7 @@ def prepare_campaign(
             opened_at=timezone.now(),
             base_revision=revision,
             item_count=count,
+            levels=levels.as_json(),
             error="",
         )
     campaign.refresh_from_db()

@@ -167,6 +167,12 @@ def totals(campaign: Campaign) -> Totals:
     return Totals(**campaign.shares.aggregate(**_SUMS))
 
 
+def item_total(campaign: Campaign, reviewer: str | None) -> int:
+    """Return the number of items of the reviewer with this name, or of administrators. Runs one query."""
+    shares = campaign.shares.filter(**({"reviewer__username": reviewer} if reviewer else {"reviewer": None}))
+    return shares.aggregate(total=Sum("item_count", default=0))["total"]
+
+
 def visible_totals(account: User, campaigns: Iterable[Campaign]) -> dict[int, Totals]:
     """Return the numbers of items that the account sees, by campaign. Runs one query."""
     campaigns = list(campaigns)

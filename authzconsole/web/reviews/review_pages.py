@@ -7,7 +7,7 @@ from datetime import date, timedelta
 
 from django.conf import settings
 from django.contrib import messages
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 from django.urls import reverse
@@ -36,11 +36,12 @@ from authzconsole.web.forms import (
     reason_field,
 )
 from authzconsole.web.shared.guard import capability_required, request_author
-from authzconsole.web.shared.paging import keyset_page, paginate_sequence
+from authzconsole.web.shared.levels import level_sentences, level_table
+from authzconsole.web.shared.paging import Page, keyset_page, paginate_sequence
 from authzconsole.web.shared.parameters import choice_parameter, text_parameter
 from authzconsole.web.shared.rendering import render_page, requested_section, see_other
 from authzconsole.web.shared.times import exact_time, time_input, zone_hint
-from entities.vocabulary import KINDS, Privilege
+from entities.vocabulary import KINDS, Privilege, quantity
 from grants.errors import GrantError
 from grants.evidence import public_key
 from grants.journal import Author, read_only_reason
@@ -67,10 +68,19 @@ from grants.reviews.answers import (
 from grants.reviews.campaigns import CampaignOptions, cancel_campaign, create_campaign, retry_campaign
 from grants.reviews.errors import ReviewError
 from grants.reviews.evidence_lines import evidence_lines
-from grants.reviews.finishing import figures, reason_without_plan, request_finish, sign_off_share, summary
+from grants.reviews.finishing import (
+    figures,
+    items_to_end,
+    reason_without_plan,
+    request_finish,
+    sign_off_share,
+    summary,
+)
+from grants.reviews.item_levels import MAX_ITEMS, ItemLevels, item_levels, parse_item_levels
 from grants.reviews.removals import load_current_removal, with_current_removal
 from grants.reviews.scope import ReviewScope, parse_scope
 from grants.reviews.selection import (
+    ADMINISTRATORS,
     OPEN,
     REMOVED,
     ItemFilter,
@@ -80,7 +90,13 @@ from grants.reviews.selection import (
     visible_items,
     with_principals,
 )
-from grants.reviews.shares import largest_open_shares, share_to_sign_off, visible_totals, waiting_items
+from grants.reviews.shares import (
+    item_total,
+    largest_open_shares,
+    share_to_sign_off,
+    visible_totals,
+    waiting_items,
+)
 from grants.roles.capabilities import Capability
 from grants.usage import first_day_of_use
 
@@ -114,6 +130,7 @@ FLAG_LABELS = (
 TEXT_FILTERS = ("principal", "namespace", "group", "reviewer")
 # the worker changes the review, and the page updates itself
 WORKING = (CampaignState.PREPARING, CampaignState.FINISHING)
+NOT_PREPARED = (CampaignState.PREPARING, CampaignState.FAILED)
 CANCELLABLE = (CampaignState.PREPARING, CampaignState.OPEN, CampaignState.FAILED)
 SECTION = "review"
 FILE_EXTENSIONS = ("csv", "jsonl")
@@ -224,6 +241,9 @@ def render_review(
         "rows": [item_row(item, knows_use=used_since is not None) for item in page.rows],
         "form": form,
         "totals": totals,
+        "levels": _listed_levels(request, campaign, filter_, items, page, totals.items)
+        if campaign.state not in NOT_PREPARED
+        else None,
         "filter": filter_,
         "answer_choices": ANSWER_CHOICES,
         "answer": filter_.answer or ALL,
@@ -245,7 +265,7 @@ def render_review(
         "waiting_reason": waiting_reason("The preparation")
         if request.user.can_see_all and _is_waiting(campaign)
         else "",
-        "is_prepared": campaign.state not in (CampaignState.PREPARING, CampaignState.FAILED),
+        "is_prepared": campaign.state not in NOT_PREPARED,
         "can_cancel": request.user.can_administer and campaign.state in CANCELLABLE,
         "is_working": campaign.state in WORKING,
         "can_sign_off": bool(share)
@@ -262,6 +282,44 @@ def render_review(
         # the items and the buttons are outside of the section
         response["HX-Refresh"] = "true"
     return response
+
+
+def _listed_levels(
+    request: HttpRequest,
+    campaign: Campaign,
+    filter_: ItemFilter,
+    items: QuerySet[ReviewItem],
+    page: Page,
+    total: int,
+) -> dict | None:
+    """Return what the listed items give.
+
+    total: the number of items that the account sees. Of more than MAX_ITEMS items, return what all of them gave when
+    the review was prepared, and with a filter what those on this page give.
+    """
+    if filter_.reviewer:
+        reviewer = None if filter_.reviewer == ADMINISTRATORS else filter_.reviewer
+        total = min(total, item_total(campaign, reviewer))
+    if total <= MAX_ITEMS:
+        return levels_context("What these items give", item_levels(items))
+    stored = parse_item_levels(campaign.levels)
+    if stored and request.user.can_see_all and not set(filter_.as_mapping()) - {"answer"}:
+        return levels_context("What all items gave when the review was prepared", stored)
+    on_page = ReviewItem.objects.filter(pk__in=[item.pk for item in page.rows])
+    return levels_context("What the items on this page give", item_levels(on_page))
+
+
+def levels_context(title: str, given: ItemLevels) -> dict | None:
+    """Return the context of `reviews/_levels.html`; None if there are no items."""
+    sentences = level_sentences(given.levels)
+    if given.memberships:
+        memberships = quantity(given.memberships, "membership", "memberships")
+        sentences.append(f"{memberships} in {quantity(given.groups, 'group', 'groups')}.")
+    if given.other:
+        sentences.append(f"{quantity(given.other, 'grant gives', 'grants give')} nothing now.")
+    if not sentences:
+        return None
+    return {"title": title, "sentences": sentences, "table": level_table(given.levels)}
 
 
 def _is_waiting(campaign: Campaign) -> bool:
@@ -514,12 +572,24 @@ class FinishReview(ForAdministrators, ReviewStep):
 
     def get_context_data(self, **context) -> dict:
         campaign = self.campaign
+        counts = figures(campaign) if campaign.is_open else campaign.figures
         return super().get_context_data(**context) | {
             "review": campaign,
-            "counts": figures(campaign) if campaign.is_open else campaign.figures,
+            "counts": counts,
             "revokes_open": campaign.unanswered == UnansweredRule.REVOKE,
+            "levels": self._ending_levels(counts),
             "url": review_url(campaign),
         }
+
+    def _ending_levels(self, counts: Mapping[str, int]) -> dict | None:
+        """Return what the items give that the plan revokes or shortens; None of more than MAX_ITEMS."""
+        campaign = self.campaign
+        ending = counts.get("revoke", 0) + counts.get("shorten", 0)
+        if campaign.unanswered == UnansweredRule.REVOKE:
+            ending += counts.get("open", 0)
+        if ending > MAX_ITEMS:
+            return None
+        return levels_context("What the plan revokes or shortens", item_levels(items_to_end(campaign)))
 
     def render_to_response(self, context: Mapping, *, status: int = 200) -> HttpResponse:
         return render_page(self.request, self.template_name, context, status=status)
@@ -651,6 +721,9 @@ class AnswerReview(FormPage):
             "form": form,
             "review": campaign,
             "preview": preview,
+            "levels": levels_context("What these items give", item_levels(preview.items))
+            if preview.count <= MAX_ITEMS
+            else None,
             "verb": verb,
             "title": VERBS[verb],
             "fields": form.selection_fields(),

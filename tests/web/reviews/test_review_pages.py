@@ -339,7 +339,7 @@ def test_pages_of_items_have_the_same_cost_and_reach_every_item(
     monkeypatch.setattr("authzconsole.web.reviews.review_pages.ITEMS_PER_PAGE", 4)
     ada, url, seen = browse("ada"), f"/reviews/{review.pk}/?answer=all", []
     while url:
-        with django_assert_num_queries(11):
+        with django_assert_num_queries(14):
             response = ada.get(url)
         seen += [row["item"].pk for row in response.context["rows"]]
         last, url = response, response.context["page"].next_url
@@ -493,3 +493,41 @@ def test_the_page_that_confirms_an_answer_names_the_items(browse, review):
 def test_the_namespace_of_a_review_is_suggested(browse, htmx):
     page = browse("ada").get("/search?namespace=sal", headers=htmx("review-namespace-suggestions"))
     assert 'data-value="namespace:sales"' in page_html(page) and "dataset:sales" not in page_html(page)
+
+
+def test_a_review_says_first_what_its_items_give(browse, cast, review):
+    text = text_of(browse("ada").get(f"/reviews/{review.pk}/"))
+    assert text.index("What these items give") < text.index("Add filter")
+    assert "Administers" in text and "in sales" in text
+    given = browse("ned").get(f"/reviews/{review.pk}/").context["levels"]["sentences"]
+    assert "Reads 1 dataset in sales." in given and not any("Administers" in sentence for sentence in given)
+
+
+def test_a_large_review_says_what_all_items_gave_and_what_those_on_a_page_give(
+    browse, cast, review, monkeypatch
+):
+    monkeypatch.setattr("authzconsole.web.reviews.review_pages.MAX_ITEMS", 1)
+    ada, url = browse("ada"), f"/reviews/{review.pk}/"
+    assert "What all items gave when the review was prepared" in text_of(ada.get(url))
+    filtered = text_of(ada.get(f"{url}?kind=dataset&privilege=READ"))
+    assert "What the items on this page give" in filtered and "Reads 1 dataset in sales." in filtered
+    reviewer = text_of(browse("ned").get(url))
+    assert "What the items on this page give" in reviewer and "when the review was prepared" not in reviewer
+
+
+def test_the_items_of_one_reviewer_are_summarized_in_a_large_review(browse, cast, review, monkeypatch):
+    own = review.shares.get(reviewer__username="ned").item_count
+    monkeypatch.setattr("authzconsole.web.reviews.review_pages.MAX_ITEMS", own)
+    page = browse("ada").get(f"/reviews/{review.pk}/?reviewer=ned")
+    assert review.item_count > own and "What these items give" in text_of(page)
+
+
+def test_the_pages_that_answer_and_finish_say_what_the_items_give(browse, cast, review):
+    ada = browse("ada")
+    item = item_of(review, "user:dee", "dataset:sales.orders")
+    shorten = ada.post(f"/reviews/{review.pk}/answers", {"item": item.pk, "answer": "shorten"})
+    assert "What these items give Reads 1 dataset in sales." in text_of(shorten)
+    finish = f"/reviews/{review.pk}/finish"
+    assert "What the plan revokes or shortens" not in text_of(ada.get(finish))
+    ada.post(f"/reviews/{review.pk}/answers", {"item": item.pk, "answer": "revoke"})
+    assert "What the plan revokes or shortens Reads 1 dataset in sales." in text_of(ada.get(finish))
