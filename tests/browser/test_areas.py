@@ -63,7 +63,7 @@ class Filters:
     def fill(self, section, label, text):
         section.get_by_label(label, exact=True).fill(text)
         if not self._scripts:
-            section.get_by_role("button", name="Filter", exact=True).click()
+            section.get_by_role("button", name="Apply", exact=True).click()
 
     def show_effect(self):
         """Open the second page of an effect, which scripts load into the first one."""
@@ -241,7 +241,7 @@ def journal(page, filters):
     if lines.locator("#lines-more > summary").is_visible():
         lines.locator("#lines-more > summary").click()
     lines.get_by_label("Action").select_option("plan-apply")
-    lines.get_by_role("button", name="Filter", exact=True).click()
+    lines.get_by_role("button", name="Apply", exact=True).click()
     expect(lines.locator("tbody tr")).to_have_count(1)
     expect(lines).to_contain_text("the same work")
     page.get_by_role("link", name="Verify journal").click()

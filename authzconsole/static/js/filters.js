@@ -12,8 +12,8 @@
     if (field.type === "checkbox") field.checked = false;
     else field.value = "";
     const { form } = field;
-    // htmx sends a form on this event; other forms are sent as they are
-    if (form.hasAttribute("hx-get")) field.dispatchEvent(new Event("change", { bubbles: true }));
+    // htmx sends the form or the field on this event; other forms are sent as they are
+    if ([field, form].some((element) => element.hasAttribute("hx-get"))) field.dispatchEvent(new Event("change", { bubbles: true }));
     else form.requestSubmit();
   };
   const chipOf = (field) => {

@@ -13,6 +13,7 @@ from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
 from authzconsole.web.entities.children import visible_child_counts
+from authzconsole.web.shared.entity_search import search_visible_entities
 from authzconsole.web.shared.guard import address_or_404, entity_or_404
 from authzconsole.web.shared.links import entity_url
 from authzconsole.web.shared.paging import url_with_query
@@ -270,8 +271,16 @@ def _first_rows(rows: QuerySet[Entity], max_rows: int) -> tuple[list[Entity], bo
 
 @require_safe
 def explorer(request: HttpRequest) -> HttpResponse:
-    """Render the tree, expanded down to the entity in the query parameter `at`."""
-    at, tree = _container(request, "at"), _tree(request)
+    """Render the tree, expanded down to the entity in the query parameter `at`, or to the best match of the text in
+    `find`.
+    """
+    at, tree, find = (
+        _container(request, "at"),
+        _tree(request),
+        text_parameter(request, "find", max_characters=200),
+    )
+    found = search_visible_entities(request.user, find, 1).rows if find else []
+    at = found[0] if found else at
     is_section, root = requested_section(request) == "explorer", tree.root(at)
     return render_page(
         request,
@@ -279,6 +288,8 @@ def explorer(request: HttpRequest) -> HttpResponse:
         {
             "tree": Level([root]),
             "at": at,
+            "find": find,
+            "is_found": bool(found),
             # the tree contains the instance even if the account cannot open it
             "detail_url": root.url if at.kind == "instance" else entity_url(at),
             "tree_filter": tree.tree_filter,

@@ -197,3 +197,13 @@ def test_the_only_kind_in_a_tree_is_expanded(cast, browse):
         (1, "kerberos principals"),
         (2, "etl/host@REALM"),
     ]
+
+
+def test_a_text_opens_the_tree_at_the_best_match_that_the_account_sees(browse, cast):
+    response = browse("ada").get("/explorer?find=salar&at=namespace:sales")
+    assert str(response.context["at"]) == "dataset:hr.salaries" and (4, "salaries") in rows_of(
+        response.context["tree"]
+    )
+    response = browse("dee").get("/explorer?find=salar")
+    assert str(response.context["at"]) == "instance:cdap" and "salaries" not in page_html(response)
+    assert "No entity that you can see matches “salar”." in page_html(response)
