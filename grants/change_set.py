@@ -184,6 +184,63 @@ class ActivateGeneration:
     generation: Generation
 
 
+@dataclass(frozen=True, slots=True)
+class SetGuardrail:
+    """A guardrail is added, or gets another content. rule: its canonical text (grants.guardrails.rules)."""
+
+    verb: ClassVar[str] = "guardrail-set"
+    guardrail: str
+    rule: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteGuardrail:
+    """A guardrail is deleted, with the exceptions from it."""
+
+    verb: ClassVar[str] = "guardrail-delete"
+    guardrail: str
+
+
+@dataclass(frozen=True, slots=True)
+class _OnException:
+    """A change of the exception from a guardrail for a principal and a place with its contents.
+
+    subject: in written form; empty for everybody. place: an address in written form; empty for everywhere.
+    """
+
+    guardrail: str
+    subject: str = ""
+    place: str = ""
+
+    def __str__(self) -> str:
+        subject = f" for {self.subject}" if self.subject else ""
+        return f"the exception from {self.guardrail}{subject}" + (
+            f" within {self.place}" if self.place else ""
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SetException(_OnException):
+    """Violations are accepted until a time, with the reason of the author. An existing exception is replaced.
+
+    owner: the name of the user who answers for it. valid_until: RFC 3339.
+    """
+
+    verb: ClassVar[str] = "exception-set"
+    owner: str = ""
+    valid_until: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class EndException(_OnException):
+    """Violations are no longer accepted."""
+
+    verb: ClassVar[str] = "exception-end"
+
+
+GuardrailChange = SetGuardrail | DeleteGuardrail | SetException | EndException
+
+
 Change = (
     Grant
     | Revoke
@@ -198,6 +255,7 @@ Change = (
     | Recreate
     | Delete
     | ActivateGeneration
+    | GuardrailChange
 )
 
 
@@ -234,13 +292,19 @@ class ChangeSet:
         return hashlib.sha256("\n".join(self.texts).encode()).hexdigest()[:16]
 
 
-def inverse_of(change: Change, before: Validity | None = None) -> Change:
+def inverse_of(change: Change, before: Validity | GuardrailChange | None = None) -> Change:
     """Return the change that undoes this one, if it changed something.
 
-    before: the period of the grant or membership that it changed or ended; None for a new one. Raise
-    GrantError for a change that cannot be undone.
+    before: the period of the grant or membership that it changed or ended, or the change that would set the
+    guardrail or exception as it was; None for a new one. Raise GrantError for a change that cannot be undone.
     """
+    if isinstance(before, GuardrailChange):
+        return before
     match change:
+        case SetGuardrail(guardrail):
+            return DeleteGuardrail(guardrail)
+        case SetException(guardrail, subject, place):
+            return EndException(guardrail, subject, place)
         case Grant() | Join():
             return ending_of(change) if before is None else replace(change, validity=before)
         case Revoke(principal, address, privilege):
@@ -353,6 +417,12 @@ _MEMBERS: dict[str, Callable[[str], Any]] = {
     "description": str,
     "generation": generation_by_name,
     "revokes_grants": _flag,
+    "guardrail": str,
+    "rule": str,
+    "subject": lambda text: format_principal(text) if text else "",
+    "place": lambda text: str(parse_address(text)) if text else "",
+    "owner": str,
+    "valid_until": str,
 }
 
 

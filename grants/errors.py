@@ -92,6 +92,36 @@ class PrincipalError(GrantError):
         super().__init__(message)
 
 
+class GuardrailError(GrantError):
+    """A guardrail, or an exception from one, is invalid. field: the member at fault, such as `forbid.within`."""
+
+    def __init__(self, message: str, *, field: str = ""):
+        self.field, self.reason = field, message
+        super().__init__(f"`{field}`: {message}" if field else message)
+
+
+class GuardrailHolds(GrantError):
+    """A guardrail refuses a change, because the change would add a violation. violations: the rows to name."""
+
+    status = 409
+    problem_type = "guardrail-violated"
+
+    def __init__(self, message: str, violations: list[dict[str, str]]):
+        self.members = {"violations": violations}
+        super().__init__(message)
+
+
+class GuardrailViolated(GrantError):
+    """A new guardrail that blocks is violated already, and this was not confirmed. count: of the violations."""
+
+    status = 409
+    problem_type = "guardrail-violated-already"
+
+    def __init__(self, message: str, count: int):
+        self.count, self.members = count, {"count": count}
+        super().__init__(message)
+
+
 class StewardError(GrantError):
     """A data steward cannot be assigned."""
 

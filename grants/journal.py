@@ -50,6 +50,14 @@ BREAK_GLASS_ACTIONS = {
     "break-glass-end": "Break-glass access ended",
     "break-glass-review": "Break-glass access reviewed",
 }
+GUARDRAIL_ACTIONS = {
+    "guardrail-propose": "Change of guardrails proposed",
+    "guardrail-set": "Guardrail written",
+    "guardrail-delete": "Guardrail deleted",
+    "exception-set": "Exception from a guardrail made",
+    "exception-end": "Exception from a guardrail ended",
+    "guardrail-violate": "Guardrail violated",
+}
 # by the action of a line as it is stored, which never changes: its label
 ACTIONS = {
     "grant": "Granted",
@@ -107,6 +115,7 @@ ACTIONS = {
     "steward-add": "Data steward assigned",
     "steward-remove": "Data steward removed",
     **REVIEW_ACTIONS,
+    **GUARDRAIL_ACTIONS,
     **NEUTRAL_ACTIONS,
 }
 # Actions that can change a decision: grants, memberships, active users and the states of entities.

@@ -10,7 +10,13 @@ from django.db.models.expressions import RawSQL
 from django.db.models.functions import Abs
 
 from entities.models import Entity
-from grants.journal import BREAK_GLASS_ACTIONS, NEUTRAL_ACTIONS, REQUEST_ACTIONS, REVIEW_ACTIONS
+from grants.journal import (
+    BREAK_GLASS_ACTIONS,
+    GUARDRAIL_ACTIONS,
+    NEUTRAL_ACTIONS,
+    REQUEST_ACTIONS,
+    REVIEW_ACTIONS,
+)
 from grants.models import JOURNAL_REQUEST_FILTERS, JournalHead, JournalLine
 
 # The actions name an entity and change its state or description. On PostgreSQL, the journal sorts texts by
@@ -155,6 +161,7 @@ IRRELEVANT_ACTIONS = (
     *BREAK_GLASS_ACTIONS,
     *REQUEST_ACTIONS,
     *REVIEW_ACTIONS,
+    *GUARDRAIL_ACTIONS,
     *NEUTRAL_ACTIONS,
 )
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sized
 from dataclasses import dataclass, field, replace
 
 from entities.address import Address
-from grants.change_set import Change, Grant, Join, Key, Leave, Revoke
+from grants.change_set import Change, Grant, GuardrailChange, Join, Key, Leave, Revoke
 from grants.validity import Validity
 
 MAX_NAMED_ADDRESSES = 5
@@ -20,7 +20,9 @@ class Outcome:
     changed or ended, by key. unchanged: a sentence for each change without an effect.
     planned: addresses that were registered for a grant. principals: accounts of the console that became
     principals because they received a grant or a membership.
-    notices: for each grant that has no effect yet, the reason: the state of its address or principal.
+    notices: for each grant that has no effect yet, the reason: the state of its address or principal; and the
+    guardrails that the changes violate without being refused.
+    previous: the change that would set a guardrail or an exception as it was; None if it is new.
     """
 
     has_changed: bool
@@ -32,6 +34,11 @@ class Outcome:
     planned: tuple[Address, ...] = ()
     principals: tuple[str, ...] = ()
     notices: tuple[str, ...] = ()
+    previous: GuardrailChange | None = None
+
+    def with_notices(self, notices: Iterable[str]) -> "Outcome":
+        """Return the outcome with further notices."""
+        return replace(self, notices=(*self.notices, *notices))
 
     @property
     def granted(self) -> list[Grant]:

@@ -24,6 +24,7 @@ from grants.change_set import Delete, Grant, Recreate, Register, Revoke
 from grants.changes.grants import grant_entry, write_grants
 from grants.errors import LifecycleError
 from grants.grant_attributes import GrantAttributes
+from grants.guardrails.storage import guardrail_at
 from grants.journal import LINES_PER_BATCH, Author, JournalEntry, append_to_journal
 from grants.lifecycle import LifecycleForecast, grants_on, lifecycle_forecast, live_subtree
 from grants.models import JournalHead, User
@@ -85,6 +86,8 @@ def write_deletion(head: JournalHead, author: Author, change: Delete) -> Outcome
 
 def _remove_planned_entity(head: JournalHead, author: Author, entity: Entity) -> Outcome:
     address = entity.address
+    if guardrail := guardrail_at(address):
+        raise LifecycleError(f"guardrail {guardrail} names {address}: change or delete the guardrail first")
     revision = append_to_journal(
         head, [JournalEntry("delete", entity=str(address), detail="it was planned")], author=author
     )

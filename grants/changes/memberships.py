@@ -8,6 +8,7 @@ from grants.authority.transactions import administrator_transaction
 from grants.bulk_rows import chunks, database_time, insert_rows, update_rows
 from grants.change_set import ChangeSet, Join, Key, Leave
 from grants.changes.grants import Principals, StoredRow, changes_with_effect, mark_as_principals
+from grants.guardrails.check import make_within_guardrails
 from grants.journal import Author, JournalEntry, append_to_journal
 from grants.journal_details import period_detail
 from grants.models import JournalHead, User
@@ -100,11 +101,20 @@ def remove_all_memberships(*, author: Author, user: User) -> Outcome:
     """Remove a user from all groups. One person may always do this, because it only ends access."""
     with administrator_transaction(author, allows_provisioner=True) as head:
         groups = list(user.groups.order_by("name").values_list("name", flat=True))
-        memberships().filter(user=user).delete()
-        append_to_journal(
-            head,
-            [JournalEntry("member-remove", principal=str(user), detail=f"group:{name}") for name in groups],
-            author=author,
+
+        def leave() -> None:
+            memberships().filter(user=user).delete()
+            append_to_journal(
+                head,
+                [
+                    JournalEntry("member-remove", principal=str(user), detail=f"group:{name}")
+                    for name in groups
+                ],
+                author=author,
+            )
+
+        make_within_guardrails(
+            head, author, [Leave(user.username, name) for name in groups], leave, is_ending=True
         )
         return Outcome(bool(groups), f"{user} was removed from {len(groups):,} groups", head.revision)
 

@@ -12,6 +12,7 @@ from grants.authority.transactions import own_access_transaction
 from grants.change_set import Leave, Revoke
 from grants.changes.services import write_changes
 from grants.errors import GrantError, NotAdministrator
+from grants.guardrails.check import make_within_guardrails
 from grants.journal import Author
 from grants.models import User
 from grants.outcomes import Outcome
@@ -34,7 +35,10 @@ def give_back(*, author: Author, change: Revoke | Leave) -> Outcome:
             raise GrantError(
                 "an entity would be left with fewer than two ADMIN holders: ask an administrator to hand it over first"
             )
-        return write_changes(head, author, [change], detail=GIVEN_BACK)
+        outcome, _ = make_within_guardrails(
+            head, author, [change], lambda: write_changes(head, author, [change], detail=GIVEN_BACK)
+        )
+        return outcome
 
 
 def _strands(account: User, change: Revoke | Leave) -> bool:

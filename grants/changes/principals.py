@@ -12,6 +12,7 @@ from entities.vocabulary import clip
 from grants.authority.four_eyes import check_direct_change
 from grants.change_set import Activate, Deactivate, Leave, MakePrincipal, RemovePrincipal, Revoke
 from grants.changes.grants import grant_entry
+from grants.changes.guardrails import end_exceptions, naming_guardrail
 from grants.changes.memberships import membership_entry
 from grants.errors import PrincipalError
 from grants.journal import Author, JournalEntry, append_to_journal
@@ -87,6 +88,7 @@ def write_removal(head: JournalHead, author: Author, change: RemovePrincipal) ->
         ended = [*end_duties(principal), *end_access([principal.pk]), *remove_account_data(principal)]
     else:
         ended = end_stewardships(principal)
+    ended += end_exceptions(principal)
     principal.delete()
     removal = JournalEntry(f"{principal_type}-remove", principal=change.principal)
     append_to_journal(
@@ -96,6 +98,8 @@ def write_removal(head: JournalHead, author: Author, change: RemovePrincipal) ->
 
 
 def _check_removal(author: Author, principal: User | Group, name: str) -> None:
+    if guardrail := naming_guardrail(principal):
+        raise PrincipalError(f"guardrail {guardrail} names {name}: change or delete the guardrail first")
     if isinstance(principal, User):
         if principal.pk == author.user_id:
             raise PrincipalError(f"{name} is your own account: another administrator must remove it")

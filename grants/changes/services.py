@@ -7,7 +7,7 @@ INVARIANT: no change of a form has an effect that the form did not show.
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
 from typing import Any, cast
@@ -16,6 +16,7 @@ from django.contrib.auth.models import Group
 from django.db import transaction
 from django.utils import timezone
 
+from entities.errors import Refusal
 from entities.services import instance_fault
 from grants.active_generation import active_generation, write_active_generation
 from grants.administrators import Strandings
@@ -30,6 +31,8 @@ from grants.change_set import (
     ChangeSet,
     Deactivate,
     Delete,
+    DeleteGuardrail,
+    EndException,
     Grant,
     Join,
     Key,
@@ -40,6 +43,8 @@ from grants.change_set import (
     RemovePrincipal,
     Rename,
     Revoke,
+    SetException,
+    SetGuardrail,
     UnknownChange,
     as_text,
     change_from_text,
@@ -47,6 +52,7 @@ from grants.change_set import (
 )
 from grants.changes.entities import write_deletion, write_live_state
 from grants.changes.grants import write_grants
+from grants.changes.guardrails import write_guardrail_change
 from grants.changes.memberships import write_memberships
 from grants.changes.principals import write_activation, write_principal, write_removal
 from grants.effects.changes import EffectChange, evaluable_changes
@@ -69,8 +75,14 @@ from grants.errors import (
     StaleBase,
 )
 from grants.grant_attributes import GrantAttributes
+from grants.guardrails.check import (
+    AddedViolations,
+    can_affect,
+    make_and_compare,
+    make_within_guardrails,
+)
 from grants.jobs import JobContext, JobFailed, JobResult
-from grants.journal import Author
+from grants.journal import Author, lock_journal
 from grants.models import Job, JournalHead, User
 from grants.outcomes import Outcome, joint_outcome
 from grants.policies.policy import Generation
@@ -84,12 +96,13 @@ from grants.validity import ValidityError
 class Preview:
     """A change set with its effect in a generation.
 
-    computed: what is known about its effect.
+    computed: what is known about its effect. added: the violations of guardrails that it would add.
     """
 
     change_set: ChangeSet
     generation: str
     computed: Computed
+    added: AddedViolations = field(default_factory=AddedViolations)
 
     @property
     def effect(self) -> KnownEffect | None:
@@ -115,6 +128,8 @@ class Preview:
         """Whether the changes need no preview: nothing is beyond their purpose, and no new member or new name
         gains anything.
         """
+        if self.added.rows:
+            return False
         if self.effect is None or any(effect.tally.beyond for effect in self.effect.times or [self.effect]):
             return False
         return not self.effect.has_effect or not any(
@@ -130,11 +145,33 @@ def preview(change_set: ChangeSet, generation: Generation | None = None) -> Prev
     """
     rules = generation or active_generation()
     job = newest_change_job(change_set, rules.name)
+    computed = computed_effect(job, lambda: effect_of(evaluable_changes(change_set), rules))
     return Preview(
         change_set,
         rules.name,
-        computed_effect(job, lambda: effect_of(evaluable_changes(change_set), rules)),
+        computed,
+        added_violations(change_set) if computed.effect else AddedViolations(),
     )
+
+
+def added_violations(change_set: ChangeSet) -> AddedViolations:
+    """Return the violations of guardrails that changes would add; none for changes that cannot be made.
+
+    Without guardrails that the changes can affect, this runs the queries that find them. Otherwise the changes are
+    made under the lock of the journal, and rolled back.
+    """
+    if not can_affect(change_set):
+        return AddedViolations()
+    try:
+        with transaction.atomic():
+            head = lock_journal()
+            _, added = make_and_compare(
+                change_set, lambda: write_changes(head, Author("preview"), change_set, allows_past_end=True)
+            )
+            transaction.set_rollback(True)
+    except Refusal:
+        return AddedViolations()
+    return added
 
 
 def newest_change_job(change_set: ChangeSet, generation: str) -> Job | None:
@@ -247,13 +284,15 @@ class Shown:
 
     digest: of the effect; empty if none was shown. identity: of the change set for which it was shown; None
     for the one that is made. is_required: refuse changes with an effect that was not shown, unless it is
-    obvious. accepts_beyond: accept permissions beyond the purpose of a plan.
+    obvious. accepts_beyond: accept permissions beyond the purpose of a plan. violations: how many violations of a
+    new guardrail that blocks were shown.
     """
 
     digest: str = ""
     identity: str | None = None
     is_required: bool = False
     accepts_beyond: bool = False
+    violations: int = 0
 
 
 def apply(
@@ -287,13 +326,21 @@ def apply(
 
         def make() -> Outcome:
             detail = BY_DELEGATION if delegate else ""
-            outcome = write_changes(head, author, change_set, attributes=attributes, detail=detail)
+            outcome = write_changes(
+                head,
+                author,
+                change_set,
+                attributes=attributes,
+                detail=detail,
+                accepted_violations=shown.violations if shown else 0,
+            )
             check_direct_change(author, outcome.changes, is_written=True)
             return outcome
 
         if shown is not None:
             check_shown(change_set, shown, make)
-        outcome = make()
+        outcome, added = make_within_guardrails(head, author, change_set, make, is_disclosed=delegate is None)
+        outcome = replace(outcome.with_notices(added.sentences), revision=head.revision)
         if is_rehearsal:
             transaction.set_rollback(True)
     return outcome
@@ -307,11 +354,13 @@ def write_changes(
     attributes: GrantAttributes | None = None,
     detail: str = "",
     allows_past_end: bool = False,
+    accepted_violations: int | None = None,
 ) -> Outcome:
-    """Make changes like `apply`, for a caller that holds the lock of the journal and has checked the author.
+    """Make changes like `apply`, for a caller that holds the lock of the journal and has checked the author, and
+    that checks the guardrails (`make_within_guardrails`).
 
     detail: of the journal lines of grants, revocations and activations. allows_past_end: accept periods that
-    have ended, to restore a state.
+    have ended, to restore a state. accepted_violations: see `write_guardrail_change`.
     """
     changes = list(changes)
     principals = validated_principals(changes, allows_past_end=allows_past_end)
@@ -324,15 +373,19 @@ def write_changes(
     if members:
         outcomes.append(write_memberships(head, author, members, principals))
     outcomes += [
-        _write(head, author, change, detail)
+        _write(head, author, change, detail, accepted_violations)
         for change in changes
         if not isinstance(change, Grant | Revoke | Join | Leave)
     ]
     return joint_outcome(outcomes, head.revision)
 
 
-def _write(head: JournalHead, author: Author, change: Change, detail: str) -> Outcome:
+def _write(
+    head: JournalHead, author: Author, change: Change, detail: str, accepted_violations: int | None
+) -> Outcome:
     match change:
+        case SetGuardrail() | DeleteGuardrail() | SetException() | EndException():
+            return write_guardrail_change(head, author, change, accepted_violations=accepted_violations)
         case Activate() | Deactivate():
             return write_activation(head, author, change, detail=detail)
         case MakePrincipal():
@@ -375,7 +428,7 @@ def request_change_effect(*, changes: ChangeSet, generation: str, author: Author
 def capability_to_make(change: Change) -> Capability:
     """Return the capability that an account needs to make the change."""
     match change:
-        case ActivateGeneration():
+        case ActivateGeneration() | SetGuardrail() | DeleteGuardrail() | SetException() | EndException():
             return Capability.MANAGE_SETTINGS
         case Activate() | Deactivate() | MakePrincipal():
             return Capability.MANAGE_ACCOUNTS

@@ -24,6 +24,8 @@ from grants.change_set import (
     Change,
     Deactivate,
     Delete,
+    DeleteGuardrail,
+    EndException,
     Grant,
     Join,
     Leave,
@@ -33,6 +35,8 @@ from grants.change_set import (
     RemovePrincipal,
     Rename,
     Revoke,
+    SetException,
+    SetGuardrail,
 )
 from grants.errors import EffectTooLarge
 from grants.lifecycle import grants_on, live_subtree
@@ -95,6 +99,9 @@ def _parts(change: Change, is_limited: bool) -> Iterator[EffectChange]:
             principal_type, name = parse_principal(principal)
             if principal_type == USER.name and name != new_name:
                 yield change
+        case SetGuardrail() | DeleteGuardrail() | SetException() | EndException():
+            # it changes no decision
+            return
         case _:
             yield change
 

@@ -27,6 +27,7 @@ from grants.models.grants import (
     privilege_of,
     type_of,
 )
+from grants.models.guardrails import Form, Guardrail, GuardrailClause, GuardrailException, Level
 from grants.models.jobs import EFFECT_JOBS, UNFINISHED_STATES, EffectRows, Job, JobState
 from grants.models.journal import (
     JOURNAL_FILTERS,
@@ -78,14 +79,19 @@ __all__ = [
     "ActiveGeneration",
     "BreakGlassUse",
     "EffectRows",
+    "Form",
     "GrantDetails",
     "GrantQuerySet",
     "GrantSource",
     "GroupGrant",
+    "Guardrail",
+    "GuardrailClause",
+    "GuardrailException",
     "Job",
     "JobState",
     "JournalHead",
     "JournalLine",
+    "Level",
     "Membership",
     "NamespaceApprovers",
     "NamespaceSteward",

@@ -1,9 +1,12 @@
 """Apply a plan as a whole, discard it, or create the inverse plan that undoes it."""
 
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
+from django.db import transaction
 from django.utils import timezone
 
+from entities.errors import Refusal
 from grants.authority.four_eyes import check_application
 from grants.authority.transactions import administrator_transaction
 from grants.bulk_rows import database_time, update_rows
@@ -11,7 +14,8 @@ from grants.change_set import Change, Grant, Join, Leave, Revoke, inverse_of, wi
 from grants.changes import Shown, write_changes
 from grants.errors import ChangeRefused, PlanError, PrincipalError, StalePlan
 from grants.grant_attributes import GrantAttributes
-from grants.journal import Author, JournalEntry, append_to_journal, verify_part
+from grants.guardrails.check import AddedViolations, can_affect, make_and_compare, make_within_guardrails
+from grants.journal import Author, JournalEntry, append_to_journal, lock_journal, verify_part
 from grants.models import JournalHead, JournalLine, Plan, PlanItem, PlanState, PlanVerb
 from grants.plans.counts import VERB_COUNTS, PrincipalEffects, change_count, changing_items
 from grants.plans.create import PlanDraft, PlanOrigin, plan_source
@@ -53,7 +57,9 @@ def write_plan(head: JournalHead, author: Author, plan: Plan, shown: Shown | Non
     if (line := invalidating_line(plan)) is not None:
         raise StalePlan(str(plan), plan.base_revision, head.revision, line_summary(line))
     permissions = check_effect(plan, shown) if shown else {}
-    counts = _write_items(head, author, plan)
+    counts, added = make_within_guardrails(
+        head, author, plan_changes(plan), lambda: _write_items(head, author, plan)
+    )
     if plan.origin == PlanOrigin.OFF_BOARDING and plan.recipe.get("deactivate"):
         leaver = user_by_name(plan.recipe["user"])
         append_to_journal(head, end_duties(leaver), author=author)
@@ -62,8 +68,48 @@ def write_plan(head: JournalHead, author: Author, plan: Plan, shown: Shown | Non
     plan.effect = plan.effect | counts | {"principals": len(PrincipalEffects(plan))}
     if permissions:
         plan.effect["permissions"] = permissions
+    if added.rows:
+        plan.effect["violations"] = list(added.sentences)
     plan.revision = head.revision
     _close_plan(plan, PlanState.APPLIED, author)
+
+
+@contextmanager
+def rehearsed_plan(plan_id: int) -> Iterator[Plan]:
+    """Make the changes of a proposed plan while the context is open, and roll them back. Guardrails refuse nothing.
+
+    Raise PlanError if the plan is not proposed, or cannot be applied.
+    """
+    with transaction.atomic():
+        head, plan = lock_journal(), _proposed_plan(plan_id)
+        _write_items(head, Author("check_guardrails"), plan)
+        yield plan
+        transaction.set_rollback(True)
+
+
+def plan_violations(plan: Plan) -> AddedViolations:
+    """Return the violations of guardrails that a proposed plan would add; none if it cannot be applied.
+
+    Without guardrails that the plan can affect, this runs the queries that find them.
+    """
+    if not can_affect(plan_changes(plan)):
+        return AddedViolations()
+    try:
+        with transaction.atomic():
+            head = lock_journal()
+            _, added = make_and_compare(
+                plan_changes(plan), lambda: _write_items(head, Author("preview"), plan)
+            )
+            transaction.set_rollback(True)
+    except Refusal:
+        return AddedViolations()
+    return added
+
+
+def plan_changes(plan: Plan) -> Iterator[Change]:
+    """Yield the changes of all items in their order."""
+    for batch in _batches(plan):
+        yield from map(change_of_item, batch)
 
 
 def _check_content(plan: Plan) -> None:

@@ -4,7 +4,7 @@ Each module handles one step or one type of line. Files of changes are read in `
 """
 
 from grants.tenant.export_document import export_tenant, tenant_lines
-from grants.tenant.import_document import import_tenant
+from grants.tenant.import_document import import_tenant, rehearsed_import
 from grants.tenant.lines import MemberReader
 from grants.tenant.reading import UNREADABLE, Fault, Faults, parse_line_json
 
@@ -16,5 +16,6 @@ __all__ = [
     "export_tenant",
     "import_tenant",
     "parse_line_json",
+    "rehearsed_import",
     "tenant_lines",
 ]

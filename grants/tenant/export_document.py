@@ -17,10 +17,11 @@ from django.db.models.functions import Collate, Concat
 
 from entities.models import Entity
 from entities.vocabulary import Privilege
-from grants.bulk_rows import stream_rows
+from grants.bulk_rows import ROWS_PER_FETCH, stream_rows
 from grants.consistent_read import consistent_read
 from grants.grant_attributes import GrantAttributes
-from grants.models import GROUP, USER, GrantQuerySet, User, privilege_of
+from grants.guardrails.rules import rule_of, with_rules
+from grants.models import GROUP, USER, GrantQuerySet, Guardrail, GuardrailException, User, privilege_of
 from grants.querysets import memberships_of_principals, principal_condition
 from grants.validity import VALIDITY_COLUMNS, format_time
 
@@ -132,7 +133,20 @@ def _grants(grants: GrantQuerySet) -> Iterator[dict]:
         }
 
 
-_LINE_TYPES = (_entities, _users, _groups, _group_grants, _user_grants)
+def _guardrails() -> Iterator[dict]:
+    rows = with_rules(Guardrail.objects.prefetch_related("exceptions__user", "exceptions__group"))
+    for guardrail in rows.order_by(_in_byte_order(F("name"))).iterator(chunk_size=ROWS_PER_FETCH):
+        line = {"type": "guardrail", "name": guardrail.name, **rule_of(guardrail).members}
+        exceptions = sorted(map(_exception, guardrail.exceptions.all()), key=json.dumps)
+        yield {**line, "exceptions": exceptions} if exceptions else line
+
+
+def _exception(row: GuardrailException) -> dict[str, str]:
+    who = {name: value for name, value in (("principal", row.principal), ("within", row.place)) if value}
+    return {**who, "owner": row.owner, "valid_until": format_time(row.valid_until), "reason": row.reason}
+
+
+_LINE_TYPES = (_entities, _users, _groups, _group_grants, _user_grants, _guardrails)
 
 
 def _address_of(path: str = "") -> Concat:

@@ -4,18 +4,25 @@ INVARIANT: one transaction under the journal's lock reads the stored rows, and w
 journal lines. A second import of the same document changes nothing and adds no journal line.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import chain, starmap
 
 from django.db import transaction
 
 from entities.models import Entity
-from grants.authority.transactions import administrator_transaction
+from entities.vocabulary import quantity
+from grants.authority.transactions import administrator_transaction, check_capability
 from grants.bulk_rows import chunks, database_now, database_time, refresh_statistics, update_rows
 from grants.changes import StoredRow, insert_grant_rows
+from grants.guardrails.check import make_within_guardrails
+from grants.guardrails.exceptions import open_violations
 from grants.journal import Author, JournalEntry
 from grants.journal_details import period_detail
-from grants.models import PRINCIPAL_TYPES, GroupGrant, User, UserGrant, permission_ids
+from grants.models import PRINCIPAL_TYPES, GroupGrant, Guardrail, User, UserGrant, permission_ids
+from grants.roles.capabilities import Capability
 from grants.tenant.entities import write_entities
+from grants.tenant.guardrails import write_guardrails
 from grants.tenant.lines import GrantLine
 from grants.tenant.principals import (
     disabled_administrators,
@@ -25,7 +32,7 @@ from grants.tenant.principals import (
     write_members,
     write_users,
 )
-from grants.tenant.reading import read_document
+from grants.tenant.reading import Document, read_document
 from grants.tenant.report import Counted, ImportReport, ImportRun
 from grants.validity import VALIDITY_COLUMNS, Validity, format_time
 
@@ -37,15 +44,28 @@ def import_tenant(*, stream, author: Author, dry_run: bool = False) -> ImportRep
     """Import the document in a binary stream, completely or not at all. Return a report of the changes.
 
     dry_run: only report the changes that the import would make.
-    Raise BadTenantDocument if a line is bad, NotAdministrator if the author is not an administrator.
+    Raise BadTenantDocument if a line is bad, NotAdministrator if the author is not an administrator,
+    GuardrailHolds if a guardrail that exists already refuses the changes. Violations of the guardrails that the
+    document writes are warnings, so that every exported document can be imported.
     """
     document = read_document(stream)
     with administrator_transaction(author) as head:
         document.faults.raise_if_any(
             chain(unknown_principals(document), invisible_names(document), disabled_administrators(document))
         )
+        if document.guardrails:
+            check_capability(author, Capability.MANAGE_SETTINGS)
         report = ImportReport(lines=document.lines, dry_run=dry_run)
-        _write(ImportRun(document, report, head, author))
+        run = ImportRun(document, report, head, author)
+        _, added = make_within_guardrails(
+            head,
+            author,
+            None,
+            lambda: _write(run),
+            new=report.written_guardrails,
+            is_recorded=not dry_run,
+        )
+        report.warnings += [*added.sentences, *_violated_already(report)]
         report.changes = +report.changes
         report.revision = head.revision
         if dry_run:
@@ -55,6 +75,27 @@ def import_tenant(*, stream, author: Author, dry_run: bool = False) -> ImportRep
     return report
 
 
+@contextmanager
+def rehearsed_import(stream) -> Iterator[Document]:
+    """Import a document while the context is open, and roll it back. Yield the document.
+
+    Guardrails are written, but do not refuse anything. Raise BadTenantDocument if a line is bad.
+    """
+    document, author = read_document(stream), Author("check_guardrails")
+    with administrator_transaction(author) as head:
+        document.faults.raise_if_any(chain(unknown_principals(document), invisible_names(document)))
+        _write(ImportRun(document, ImportReport(lines=document.lines, dry_run=True), head, author))
+        yield document
+        transaction.set_rollback(True)
+
+
+def _violated_already(report: ImportReport) -> Iterator[str]:
+    """Yield a warning for each guardrail of the document that is violated already."""
+    for guardrail in Guardrail.objects.filter(name__among=sorted(report.written_guardrails)):
+        if count := sum(1 for _ in open_violations(guardrail)):
+            yield f"guardrail {guardrail} is violated already: {quantity(count, 'violation', 'violations')}"
+
+
 def _write(run: ImportRun) -> None:
     entities = write_entities(run)
     principals = {"user": write_users(run), "group": write_groups(run)}
@@ -62,6 +103,7 @@ def _write(run: ImportRun) -> None:
     for chunk in chunks(run.document.grants.items()):
         for kind in PRINCIPAL_TYPES:
             _write_grants(run, kind, chunk, principals[kind], entities)
+    write_guardrails(run)
 
 
 def _write_grants(

@@ -5,6 +5,7 @@ Each reader reports the fault of an invalid member and returns None. A line with
 """
 
 from collections.abc import Collection
+from datetime import datetime
 from functools import cache, lru_cache
 from sys import intern
 from typing import NamedTuple
@@ -14,8 +15,10 @@ from entities.models import State
 from entities.services import instance_fault
 from entities.text import storage_fault
 from entities.vocabulary import Privilege, VocabularyError, clip, privilege_by_name
-from grants.errors import PrincipalError
+from grants.errors import GuardrailError, PrincipalError
 from grants.grant_attributes import GrantAttributes
+from grants.guardrails.rules import Rule, check_guardrail_name, rule_from_members
+from grants.policies.times import TimeError, parse_time
 from grants.principal_names import name_fault, parse_principal
 from grants.validity import VALIDITY_COLUMNS, Validity, ValidityError
 
@@ -69,7 +72,26 @@ class GrantLine(NamedTuple):
     validity: Validity = Validity()
 
 
-Line = EntityLine | UserLine | GroupLine | GrantLine
+class ExceptionEntry(NamedTuple):
+    """An exception in a line of type `guardrail`. principal, within: empty for everybody and everywhere."""
+
+    principal: str
+    within: str
+    owner: str
+    valid_until: datetime
+    reason: str
+
+
+class GuardrailLine(NamedTuple):
+    """A line of type `guardrail`. exceptions: None if the line does not list them."""
+
+    line: int
+    name: str
+    rule: Rule
+    exceptions: tuple[ExceptionEntry, ...] | None
+
+
+Line = EntityLine | UserLine | GroupLine | GrantLine | GuardrailLine
 
 
 class MemberReader:
@@ -94,29 +116,29 @@ class MemberReader:
         """Return text that a database can store."""
         value = self.body.get(field, _ABSENT)
         if value is _ABSENT:
-            return self._invalid(field, "it is missing") if default is _ABSENT else default
+            return self.invalid(field, "it is missing") if default is _ABSENT else default
         if not isinstance(value, str):
-            return self._invalid(field, f"it must be text, not {_json_type_of(value)}")
+            return self.invalid(field, f"it must be text, not {_json_type_of(value)}")
         if reason := storage_fault(value):
-            return self._invalid(field, reason)
+            return self.invalid(field, reason)
         return value
 
     def choice(self, field: str, choices: tuple[str, ...], *, default=_ABSENT) -> str | None:
         value = self.text(field, default=default)
         if value is None or value in choices:
             return value
-        return self._invalid(field, f"`{clip(value)}` is not one of {', '.join(choices)}")
+        return self.invalid(field, f"`{clip(value)}` is not one of {', '.join(choices)}")
 
     def flag(self, field: str) -> bool | None:
         value = self.body.get(field, _ABSENT)
         if value is _ABSENT or isinstance(value, bool):
             return None if value is _ABSENT else value
-        return self._invalid(field, f"it must be true or false, not {_json_type_of(value)}")
+        return self.invalid(field, f"it must be true or false, not {_json_type_of(value)}")
 
     def name(self, field: str) -> str | None:
         value = self.text(field)
         if value is not None and (reason := name_fault(value)):
-            return self._invalid(field, reason)
+            return self.invalid(field, reason)
         return value
 
     def email(self, field: str) -> str | None:
@@ -124,13 +146,13 @@ class MemberReader:
         if value is None:
             return None
         if len(value) > MAX_EMAIL_CHARACTERS:
-            return self._invalid(
+            return self.invalid(
                 field, f"it has {len(value):,} characters; {MAX_EMAIL_CHARACTERS} are allowed"
             )
         return (
             value
             if value.isprintable()
-            else self._invalid(field, "it contains a character that cannot be printed")
+            else self.invalid(field, "it contains a character that cannot be printed")
         )
 
     def group_members(self, field: str) -> dict[str, Validity] | None:
@@ -142,12 +164,12 @@ class MemberReader:
         if value is _ABSENT:
             return None
         if not isinstance(value, list):
-            return self._invalid(field, f"it must be a list of names, not {_json_type_of(value)}")
+            return self.invalid(field, f"it must be a list of names, not {_json_type_of(value)}")
         periods: dict[str, Validity] = {}
         for position, entry in enumerate(value, start=1):
             name, validity, reason = _parse_member(entry)
             if reason := reason or _member_name_fault(name, periods):
-                return self._invalid(field, f"entry {position}: {reason}")
+                return self.invalid(field, f"entry {position}: {reason}")
             periods[intern(name)] = validity
         return periods
 
@@ -159,7 +181,7 @@ class MemberReader:
         for field in VALIDITY_COLUMNS:
             value = self.body.get(field, "")
             if not isinstance(value, str):
-                return self._invalid(field, f"it must be text, not {_json_type_of(value)}")
+                return self.invalid(field, f"it must be text, not {_json_type_of(value)}")
             times[field] = value.strip()
         if not any(times.values()):
             return _NO_LIMITS
@@ -168,7 +190,7 @@ class MemberReader:
             if has_to_last:
                 validity.check_not_over()
         except ValidityError as error:
-            return self._invalid(error.field, str(error))
+            return self.invalid(error.field, str(error))
         return validity
 
     def address(self, field: str) -> str | None:
@@ -178,9 +200,9 @@ class MemberReader:
         try:
             address = parse_address(value)
         except AddressError as error:
-            return self._invalid(field, str(error))
+            return self.invalid(field, str(error))
         if reason := instance_fault(address):
-            return self._invalid(field, reason)
+            return self.invalid(field, reason)
         return intern(str(address))
 
     def principal(self, field: str) -> tuple[str, str] | None:
@@ -190,23 +212,39 @@ class MemberReader:
         try:
             kind, name = parse_principal(value)
         except PrincipalError as error:
-            return self._invalid(field, str(error))
+            return self.invalid(field, str(error))
         return intern(kind), intern(name)
 
     def privileges(self, field: str) -> tuple[Privilege, ...] | None:
         value = self.body.get(field, _ABSENT)
         if value is _ABSENT:
-            return self._invalid(field, f"it is missing: list at least one of {', '.join(Privilege)}")
+            return self.invalid(field, f"it is missing: list at least one of {', '.join(Privilege)}")
         if not isinstance(value, list):
-            return self._invalid(field, f"it must be a list, not {_json_type_of(value)}")
+            return self.invalid(field, f"it must be a list, not {_json_type_of(value)}")
         if not value:
-            return self._invalid(field, f"it is empty: list at least one of {', '.join(Privilege)}")
+            return self.invalid(field, f"it is empty: list at least one of {', '.join(Privilege)}")
         try:
             return _sorted_privileges(frozenset(map(_privilege, value)))
         except VocabularyError as error:
-            return self._invalid(field, str(error))
+            return self.invalid(field, str(error))
 
-    def _invalid(self, field: str, reason: str) -> None:
+    def exceptions(self, field: str) -> tuple[ExceptionEntry, ...] | None:
+        """Return the exceptions from a guardrail. Return None if the line has no such member."""
+        value = self.body.get(field, _ABSENT)
+        if value is _ABSENT:
+            return None
+        if not isinstance(value, list):
+            return self.invalid(field, f"it must be a list, not {_json_type_of(value)}")
+        entries: dict[tuple[str, str], ExceptionEntry] = {}
+        for position, body in enumerate(value, start=1):
+            entry, reason = _parse_exception(body)
+            if entry is None:
+                return self.invalid(field, f"entry {position}: {reason}")
+            if entries.setdefault(entry[:2], entry) is not entry:
+                return self.invalid(field, f"entry {position}: it is listed twice")
+        return tuple(entries.values())
+
+    def invalid(self, field: str, reason: str) -> None:
         self._report_fault(field, reason)
 
 
@@ -254,12 +292,23 @@ def _grant(number: int, members: MemberReader) -> GrantLine | None:
     return GrantLine(number, principal, address, privileges, _shared_attributes(*attributes), validity)
 
 
+def _guardrail(number: int, members: MemberReader) -> GuardrailLine | None:
+    body = {name: value for name, value in members.body.items() if name not in ("type", "name", "exceptions")}
+    exceptions = members.exceptions("exceptions")
+    try:
+        name = check_guardrail_name(members.body.get("name"))
+        rule = rule_from_members(body)
+    except GuardrailError as error:
+        return members.invalid(error.field, error.reason)
+    return GuardrailLine(number, name, rule, exceptions)
+
+
 # By column of GrantAttributes. Each reader returns None for an invalid value, and a default if the line has
 # no such member.
 ATTRIBUTE_READERS = {"reason": lambda members, name: members.text(name, default="")}
 
 
-_READERS = {"entity": _entity, "user": _user, "group": _group, "grant": _grant}
+_READERS = {"entity": _entity, "user": _user, "group": _group, "grant": _grant, "guardrail": _guardrail}
 
 
 @lru_cache(maxsize=1_000)
@@ -288,6 +337,27 @@ def _parse_member(entry: object) -> tuple[str, Validity, str]:
     faults: list[str] = []
     validity = MemberReader(entry, lambda field, reason: faults.append(f"`{field}`: {reason}")).validity()
     return entry.get("name"), validity or _NO_LIMITS, faults[0] if faults else ""
+
+
+def _parse_exception(body: object) -> tuple[ExceptionEntry | None, str]:
+    """Return an exception from a guardrail, or why it is none."""
+    if not isinstance(body, dict):
+        return None, f"it must be an object, not {_json_type_of(body)}"
+    faults: list[str] = []
+    members = MemberReader(body, lambda field, reason: faults.append(f"`{field}`: {reason}"))
+    members.allow_only("principal", "within", "owner", "valid_until", "reason")
+    principal = members.principal("principal") if "principal" in body else ()
+    within = members.address("within") if "within" in body else ""
+    owner, reason, end = members.name("owner"), members.text("reason"), members.text("valid_until")
+    if reason is not None and not reason.strip():
+        faults.append("`reason`: it is empty")
+    try:
+        valid_until = parse_time(end or "").replace(microsecond=0)
+    except TimeError as error:
+        faults.append(f"`valid_until`: {error}")
+    if faults or principal is None or within is None or owner is None or reason is None:
+        return None, faults[0]
+    return ExceptionEntry(":".join(principal), within, owner, valid_until, reason), ""
 
 
 def _privilege(value: object) -> Privilege:

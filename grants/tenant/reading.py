@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from grants.errors import GrantError
 from grants.strict_json import MalformedJson, json_from_bytes
-from grants.tenant.lines import EntityLine, GrantLine, GroupLine, Line, UserLine, parse_line
+from grants.tenant.lines import EntityLine, GrantLine, GroupLine, GuardrailLine, Line, UserLine, parse_line
 
 # All members of a group are on one line: 400,000 names of 20 characters fit.
 MAX_LINE_BYTES = 8 * 1024 * 1024
@@ -95,6 +95,7 @@ class Document:
     users: dict[str, UserLine] = field(default_factory=dict)
     groups: dict[str, GroupLine] = field(default_factory=dict)
     grants: dict[str, list[GrantLine]] = field(default_factory=dict)
+    guardrails: dict[str, GuardrailLine] = field(default_factory=dict)
     faults: Faults = field(default_factory=Faults)
     lines: int = 0
 
@@ -108,6 +109,8 @@ class Document:
                 _add_once(self.users, line.name, line, "name", report_fault)
             case GroupLine():
                 _add_once(self.groups, line.name, line, "name", report_fault)
+            case GuardrailLine():
+                _add_once(self.guardrails, line.name, line, "name", report_fault)
 
 
 def _add_once(lines_by_name: dict, name: str, line: Line, field_name: str, report_fault) -> None:

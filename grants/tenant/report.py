@@ -27,6 +27,11 @@ class Counted(StrEnum):
     GRANTS_ADDED = "grants added"
     GRANTS_CHANGED = "periods of grants changed"
     GRANT_PERIODS_REMOVED = "periods of grants removed"
+    GUARDRAILS_ADDED = "guardrails added"
+    GUARDRAILS_CHANGED = "guardrails changed"
+    EXCEPTIONS_ADDED = "exceptions added"
+    EXCEPTIONS_CHANGED = "exceptions changed"
+    EXCEPTIONS_REMOVED = "exceptions removed"
 
 
 @dataclass(slots=True)
@@ -35,9 +40,10 @@ class ImportReport:
 
     lines: number of lines that are not blank. changes: the numbers by (what is counted, detail such as `live
     dataset`).
-    unchanged: counts of the entities, users, groups, members and grants that the import did not change.
+    unchanged: counts of the entities, users, groups, members, grants and guardrails that the import did not change.
     removed_periods: the first removed periods, each as a warning; `changes` counts all of them.
-    revision: the newest journal revision after the import.
+    written_guardrails: the names of new and changed guardrails. revision: the newest journal revision after the
+    import.
     """
 
     lines: int
@@ -47,6 +53,7 @@ class ImportReport:
     unchanged: Counter[str] = field(default_factory=Counter)
     warnings: list[str] = field(default_factory=list)
     removed_periods: list[str] = field(default_factory=list)
+    written_guardrails: set[str] = field(default_factory=set)
 
     def warn_of_removed_period(self, line: int, what: str, period: Validity) -> None:
         """Report a grant or a membership that is listed without its period. what: such as `READ on X of

@@ -16,9 +16,12 @@ from django.contrib.auth.models import Group
 from entities.models import Entity, State
 from grants.authority.limits import stored_limits
 from grants.bulk_rows import stream_rows
+from grants.guardrails.rules import exception_text, rule_of, with_rules
 from grants.journal_details import parse_detail
 from grants.models import (
     ActiveGeneration,
+    Guardrail,
+    GuardrailException,
     JournalLine,
     NamespaceApprovers,
     NamespaceSteward,
@@ -52,6 +55,8 @@ _PLAN = re.compile(r"plan (\d+): .*; content ([0-9a-f]{64})", re.ASCII | re.DOTA
 _WEBHOOK = re.compile(
     r"webhook (\d+), (https?://[^ ]+?)(?:: ([^;]*))?(?:; content ([0-9a-f]{64}))?", re.ASCII
 )
+_GUARDRAIL = re.compile(r"([A-Za-z0-9_.-]+)(?:: (.*))?", re.ASCII | re.DOTALL)
+_EXCEPTION = re.compile(r"from ([A-Za-z0-9_.-]+)(?:: (.*))?", re.ASCII | re.DOTALL)
 _EVENTS = re.compile(r"events (\d+) to (\d+): (.*)", re.ASCII)
 _TITLES = {
     "grant": "the grant of {2} on {1} to {0}",
@@ -76,6 +81,9 @@ _TITLES = {
     "webhook": "webhook {0}",
     "webhook-content": "the content of webhook {0}",
     "webhook-enabled": "the status of webhook {0}",
+    "guardrail": "guardrail {0}",
+    "guardrail-principal": "the principal of guardrail {0}",
+    "exception": "the exception of {1} on {2} from guardrail {0}",
     "events": "the content of security events {0} to {1}",
     "name": "the name of {0}",
 }
@@ -188,6 +196,19 @@ def facts_of_line(values: tuple, passkeys: Counter[str]) -> list[Fact]:
             return [(fact_key("plan", match[1]), match[2])] if match else []
         case "webhook-add" | "webhook-change" | "webhook-delete":
             return _facts_of_webhook(action, values[_DETAIL])
+        case "guardrail-set" | "guardrail-delete":
+            match = _GUARDRAIL.fullmatch(values[_DETAIL])
+            return (
+                [
+                    (fact_key("guardrail", match[1]), match[2]),
+                    (fact_key("guardrail-principal", match[1]), principal or None),
+                ]
+                if match
+                else []
+            )
+        case "exception-set" | "exception-end":
+            match = _EXCEPTION.fullmatch(values[_DETAIL])
+            return [(fact_key("exception", match[1], principal, entity), match[2])] if match else []
         case "events-seal":
             match = _EVENTS.fullmatch(values[_DETAIL])
             return [(fact_key("events", match[1], match[2]), match[3])] if match else []
@@ -286,9 +307,19 @@ def facts_of_tables() -> Iterator[Fact]:
         yield fact_key("approvers", approvers.address), f"group:{approvers.group.name}"
     for limits in stored_limits():
         yield fact_key("delegation"), limits.text
+    yield from _facts_of_guardrails()
     for name in ActiveGeneration.objects.filter(pk=1).values_list("name", flat=True):
         yield fact_key("generation"), name
     yield from _facts_of_plans()
+
+
+def _facts_of_guardrails() -> Iterator[Fact]:
+    for guardrail in with_rules(Guardrail.objects.all()):
+        yield fact_key("guardrail", guardrail.name), rule_of(guardrail).text_without_principal
+        if guardrail.principal:
+            yield fact_key("guardrail-principal", guardrail.name), guardrail.principal
+    for row in GuardrailException.objects.select_related("guardrail", "user", "group"):
+        yield fact_key("exception", row.guardrail.name, row.principal, row.place), exception_text(row)
 
 
 def _facts_of_plans() -> Iterator[Fact]:

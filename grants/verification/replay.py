@@ -79,11 +79,11 @@ class Renames:
 
     def _translated_value(self, type_: str, value: str | None) -> str | None:
         """Return a value with first names. The value of an identity is its account, that of approvers a
-        group.
+        group, and that of a guardrail the principal that it is about.
 
         The value of a token starts with its owner.
         """
-        if value is None or type_ not in ("identity", "token", "approvers"):
+        if value is None or type_ not in ("identity", "token", "approvers", "guardrail-principal"):
             return value
         if type_ != "token":
             return self.first_name(value)

@@ -10,7 +10,16 @@ from django.contrib.auth.models import Group
 from entities.models import Entity, State
 from entities.vocabulary import Privilege
 from grants.journal import Author, current_revision
-from grants.models import GroupGrant, JournalHead, JournalLine, User, UserGrant
+from grants.models import (
+    GroupGrant,
+    Guardrail,
+    GuardrailClause,
+    GuardrailException,
+    JournalHead,
+    JournalLine,
+    User,
+    UserGrant,
+)
 from grants.tenant.export_document import export_tenant
 from grants.tenant.import_document import import_tenant
 from grants.tenant.reading import BadTenantDocument
@@ -107,7 +116,9 @@ def empty_database() -> None:
     """Delete everything that a tenant document contains, and the journal, bypassing foreign keys and
     services.
     """
-    for model in (UserGrant, GroupGrant, User.groups.through, Group, User, Entity, JournalLine, JournalHead):
+    guardrails = GuardrailException, GuardrailClause, Guardrail
+    grants = UserGrant, GroupGrant, User.groups.through
+    for model in (*guardrails, *grants, Group, User, Entity, JournalLine, JournalHead):
         model.objects.all()._raw_delete("default")
 
 

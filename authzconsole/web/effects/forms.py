@@ -11,6 +11,7 @@ confirms. Other pages load a section (`is_effect_requested`). `run_context` is a
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
 from urllib.parse import urlencode
 
@@ -41,6 +42,7 @@ from grants.effects.effect import TOO_LARGE, KnownEffect
 from grants.effects.large import Computed, has_unfinished_effect_job
 from grants.errors import EffectChanged, EffectNotShown
 from grants.grant_attributes import GrantAttributes
+from grants.guardrails.check import AddedViolations
 from grants.models import Job
 from grants.principal_names import principals_by_name
 from grants.principals.administrator_loss import AdministratorLoss
@@ -152,6 +154,8 @@ def effect_context(
         "identity": shown.change_set.identity,
         "stranding": stranding,
         "consequences": [] if has_forecast else list(consequence_sentences(shown.consequences)),
+        "guardrails": guardrail_sentences(request, shown.added),
+        "is_blocked": bool(shown.added.blocked),
     }
     if shown.computed.is_large and request.user.can_see_all:
         context["run"] = change_run_context(request, shown)
@@ -179,6 +183,12 @@ def effect_context(
         "tops": top_lists(shown.effect, MAX_TOP),
         "url": effect_url(shown.change_set.texts),
     }
+
+
+def guardrail_sentences(request: HttpRequest, added: AddedViolations) -> list[str]:
+    """Return what changes would violate. Accounts that do not see everything get the names of guardrails only."""
+    disclosed = replace(added, is_disclosed=request.user.can_see_all)
+    return [as_sentence(sentence) for sentence in disclosed.sentences]
 
 
 def unknown_effect(known: Computed, run: dict | None) -> dict:

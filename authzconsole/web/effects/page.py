@@ -48,6 +48,8 @@ from grants.change_set import (
     Change,
     Deactivate,
     Delete,
+    DeleteGuardrail,
+    EndException,
     Grant,
     Join,
     Leave,
@@ -57,6 +59,8 @@ from grants.change_set import (
     RemovePrincipal,
     Rename,
     Revoke,
+    SetException,
+    SetGuardrail,
     UnknownChange,
     change_from_text,
 )
@@ -372,6 +376,12 @@ def change_sentence(change: Change) -> str:
             return f"Deactivate user:{user}"
         case MakePrincipal(user):
             return f"Make the account user:{user} a principal"
+        case SetGuardrail(guardrail):
+            return f"Write guardrail {guardrail}"
+        case DeleteGuardrail(guardrail):
+            return f"Delete guardrail {guardrail}"
+        case SetException() | EndException():
+            return f"{'Make' if isinstance(change, SetException) else 'End'} {change}"
         case ActivateGeneration(generation):
             return f"Activate generation {generation.name}"
         case Register(address, creator) | Recreate(address, creator):

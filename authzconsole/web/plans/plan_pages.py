@@ -15,6 +15,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from analytics.analyses import AnalysisName
+from authzconsole.common.messages import as_sentence
 from authzconsole.lists.files import download_links
 from authzconsole.lists.plans import EffectRows, KeptNotRows
 from authzconsole.web.effects.forms import effect_reload_response, effect_url, run_context, unknown_effect
@@ -46,7 +47,7 @@ from grants.effects.effect import TOO_LARGE
 from grants.effects.large import Computed
 from grants.errors import PlanError, StaleBase
 from grants.models import Plan, PlanState
-from grants.plans.apply import apply_plan, discard_plan, inverse_plan
+from grants.plans.apply import apply_plan, discard_plan, inverse_plan, plan_violations
 from grants.plans.counts import PrincipalEffect, PrincipalEffects, Tally, change_count, plan_counts
 from grants.plans.create import PlanOrigin, period_of_recipe
 from grants.plans.permission_effect import (
@@ -323,6 +324,7 @@ def confirmation_context(plan: Plan, section: dict) -> dict:
     gained = effect.max_gained_beyond
     confirmation = f"Accept {quantity(gained, 'permission', 'permissions')} as side effects" if gained else ""
     sentence, numbers = effect_sentence(effect), button_numbers(effect.tally)
+    added = plan_violations(plan)
     if {section["generation"], section["active"]} != {own}:
         sentence, numbers = (
             f"In {own}, the plan {sentence_part(sentence)}",
@@ -334,6 +336,9 @@ def confirmation_context(plan: Plan, section: dict) -> dict:
         "sentence": sentence,
         "numbers": numbers,
         "is_wide": bool(gained),
+        # accounts that open plans see all grants
+        "guardrails": list(map(as_sentence, added.sentences)),
+        "is_blocked": bool(added.blocked),
     }
 
 

@@ -1,0 +1,508 @@
+"""Check the guardrails that changes can affect: evaluate them before and after the changes are made, and compare.
+
+Only a violation that the changes add counts. A change of grants reads the guardrails with a clause that contains
+one of its addresses, and evaluates these for the holders and the addresses of the change. More than MAX_CHANGES
+changes, such as those of an import, are checked against all guardrails.
+
+INVARIANT: the changes are made in the transaction of the check, under the lock of the journal.
+"""
+
+import sqlite3
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from itertools import chain, islice
+from typing import TypeVar
+
+from django.contrib.auth.models import Group
+from django.db.models import Q
+
+from entities.address import Address
+from entities.selectors import entities_at
+from grants.change_set import (
+    Activate,
+    ActivateGeneration,
+    Change,
+    Deactivate,
+    Delete,
+    Grant,
+    Join,
+    Leave,
+    MakePrincipal,
+    Recreate,
+    Register,
+    RemovePrincipal,
+    Revoke,
+)
+from grants.errors import GuardrailHolds
+from grants.guardrails.evaluation import (
+    EVERYTHING,
+    Part,
+    Statement,
+    Violation,
+    forbidden_statement,
+    lasting_forbidden,
+    memberships_among,
+    too_few,
+    unexpected,
+)
+from grants.guardrails.exceptions import Exceptions
+from grants.journal import Author, JournalEntry, append_to_journal
+from grants.models import (
+    GROUP,
+    USER,
+    Form,
+    Guardrail,
+    GuardrailClause,
+    JournalHead,
+    Level,
+    User,
+    permission_ids,
+)
+from grants.policies.times import format_time
+from grants.principal_names import principals_by_name
+from grants.validity import at_time, question_time
+
+# more changes are checked against all guardrails
+MAX_CHANGES = 500
+# how many added violations are named, and have a journal line of their own
+MAX_LISTED = 100
+MAX_NAMED = 5
+# the time of the change, and the first beginnings, at which expected decisions are evaluated
+MAX_TIMES = 4
+VIOLATE_ACTION = "guardrail-violate"
+_FORBIDDING = (Form.FORBID, Form.FORBID_BOTH)
+_ENDINGS = Deactivate | RemovePrincipal | Delete
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    """A violation that changes add. accepted_until: the end of the exception that accepts it;
+    None without one. is_blocked: whether it refuses the changes.
+    """
+
+    violation: Violation
+    guardrail: Guardrail
+    accepted_until: datetime | None
+    is_blocked: bool
+
+    @property
+    def sentence(self) -> str:
+        reason = f" ({self.guardrail.reason})" if self.guardrail.reason else ""
+        end = (
+            f"; an exception accepts this until {format_time(self.accepted_until)}"
+            if self.accepted_until
+            else ""
+        )
+        return f"{self.short_sentence}: {self.violation.sentence('would hold')}{reason}{end}"
+
+    @property
+    def short_sentence(self) -> str:
+        """The sentence for an author who may not see all grants."""
+        return f"guardrail {self.guardrail} {'forbids this change' if self.is_blocked else 'is violated'}"
+
+
+@dataclass(slots=True)
+class AddedViolations:
+    """The first MAX_LISTED violations that changes add, and that are blocked and not.
+
+    total: of all. is_disclosed: whether the sentences name principals and entities.
+    """
+
+    rows: list[Added] = field(default_factory=list)
+    total: int = 0
+    is_disclosed: bool = True
+
+    @property
+    def blocked(self) -> list[Added]:
+        return [row for row in self.rows if row.is_blocked]
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """What the changes violate; at most MAX_NAMED of each kind are named."""
+        if not self.is_disclosed:
+            return tuple(dict.fromkeys(row.short_sentence for row in self.rows))
+        named = [*self.blocked[:MAX_NAMED], *[row for row in self.rows if not row.is_blocked][:MAX_NAMED]]
+        rest = self.total - len(named)
+        more = [f"and {rest:,} more {'violation' if rest == 1 else 'violations'}"] if rest else []
+        return (*(row.sentence for row in named), *more)
+
+
+def make_within_guardrails(
+    head: JournalHead,
+    author: Author,
+    changes: Iterable[Change] | None,
+    make: Callable[[], Result],
+    *,
+    is_ending: bool = False,
+    new: Collection[str] = (),
+    is_recorded: bool = True,
+    is_disclosed: bool = True,
+) -> tuple[Result, AddedViolations]:
+    """Make changes, and append a journal line for each violation that they add and that no guardrail blocks.
+
+    changes, new: see `make_and_compare`. is_ending: they end the access of somebody who leaves. is_recorded:
+    whether journal lines are appended. is_disclosed: whether the author may see all grants; otherwise the error and
+    the result name the guardrails only. Raise GuardrailHolds if a guardrail blocks one and no
+    exception accepts it; the caller's transaction must then be rolled back.
+    """
+    result, added = make_and_compare(changes, make, is_ending=is_ending or author.is_provisioner, new=new)
+    added.is_disclosed = is_disclosed
+    if added.blocked:
+        raise GuardrailHolds(
+            "\n".join(
+                (
+                    *AddedViolations(added.blocked, len(added.blocked), is_disclosed).sentences,
+                    "change the grants so that they meet the guardrail, or ask an administrator for an exception",
+                )
+            ),
+            [
+                row.violation._asdict() if is_disclosed else {"guardrail": row.violation.guardrail}
+                for row in added.blocked
+            ],
+        )
+    if added.rows and is_recorded:
+        append_to_journal(head, map(_entry, added.rows), author=author)
+    return result, added
+
+
+def make_and_compare(
+    changes: Iterable[Change] | None,
+    make: Callable[[], Result],
+    *,
+    is_ending: bool = False,
+    new: Collection[str] = (),
+) -> tuple[Result, AddedViolations]:
+    """Make changes. Return the result, and the violations that they add.
+
+    changes: None for changes that can affect everything. new: the names of guardrails that `make` writes, which
+    are not compared. Without guardrails, one query runs in addition to those of `make`.
+    """
+    if not (forms := _forms()):
+        return make(), AddedViolations()
+    first = None if changes is None else list(islice(changes, MAX_CHANGES + 1))
+    evaluation = _Evaluation.of(first, forms)
+    if evaluation.is_nothing:
+        return make(), AddedViolations()
+    before = _Keys(evaluation.rows())
+    result = make()
+    added = (row for row in evaluation.rows() if row.guardrail not in new and row not in before)
+    return result, _judged(added, evaluation.is_ending or is_ending)
+
+
+def can_affect(changes: Iterable[Change]) -> bool:
+    """Return whether the changes can violate a guardrail. Runs the queries that find the guardrails."""
+    forms = _forms()
+    return bool(forms) and not _Evaluation.of(list(islice(changes, MAX_CHANGES + 1)), forms).is_nothing
+
+
+def _forms() -> frozenset[str]:
+    """Return the forms of the stored guardrails. Runs one query."""
+    return frozenset(Guardrail.objects.order_by().values_list("form", flat=True).distinct())
+
+
+def _judged(violations: Iterable[Violation], is_ending: bool) -> AddedViolations:
+    """Return the violations with what follows from them. is_ending: the changes end access, which is always
+    possible; so they can violate only what guardrails forbid.
+    """
+    result, exceptions = AddedViolations(), None
+    guardrails: dict[str, Guardrail] = {}
+    seen: set[tuple] = set()
+    for violation in violations:
+        if violation.key in seen:
+            continue
+        if exceptions is None:
+            exceptions = Exceptions()
+            guardrails = Guardrail.objects.in_bulk(field_name="name")
+        if len(seen) < MAX_LISTED * 10:
+            seen.add(violation.key)
+        guardrail, accepting = guardrails[violation.guardrail], exceptions.accepting(violation)
+        is_blocked = (
+            guardrail.level == Level.BLOCK
+            and accepting is None
+            and not (is_ending and guardrail.form not in _FORBIDDING)
+        )
+        result.total += 1
+        if sum(row.is_blocked == is_blocked for row in result.rows) < MAX_LISTED:
+            result.rows.append(
+                Added(violation, guardrail, accepting.valid_until if accepting else None, is_blocked)
+            )
+    return result
+
+
+def _entry(row: Added) -> JournalEntry:
+    violation = row.violation
+    privilege = violation.privilege if row.guardrail.form != Form.EXPECT else ""
+    end = f"; exception until {format_time(row.accepted_until)}" if row.accepted_until else ""
+    return JournalEntry(
+        VIOLATE_ACTION,
+        violation.principal,
+        violation.entity,
+        privilege,
+        f"{violation.guardrail}: {violation.sentence()}{end}",
+    )
+
+
+class _Keys:
+    """The keys of violations. Those of a whole tenant may not fit into memory, so they are in a temporary file."""
+
+    def __init__(self, violations: Iterable[Violation]):
+        rows = iter(violations)
+        self._few = {row.key for row in islice(rows, 10_000)}
+        self._many: sqlite3.Connection | None = None
+        if (first := next(rows, None)) is not None:
+            # an empty name is a temporary file that SQLite deletes
+            self._many = sqlite3.connect("")
+            self._many.execute("CREATE TABLE keys (key TEXT PRIMARY KEY) WITHOUT ROWID")
+            self._many.executemany(
+                "INSERT OR IGNORE INTO keys VALUES (?)", ((_text(row),) for row in chain((first,), rows))
+            )
+
+    def __contains__(self, violation: Violation) -> bool:
+        if violation.key in self._few:
+            return True
+        if self._many is None:
+            return False
+        query = "SELECT 1 FROM keys WHERE key = ?"
+        return self._many.execute(query, (_text(violation),)).fetchone() is not None
+
+
+def _text(violation: Violation) -> str:
+    return "\x1f".join(violation.key)
+
+
+@dataclass(frozen=True, slots=True)
+class _Evaluation:
+    """What changes can affect.
+
+    forbidding: by form, the parts whose entities are `addresses`, which need not be registered yet.
+    required: the addresses, and the primary keys of other entities, that can lose a holder. expected: the
+    guardrails with an expected decision. times: when these are evaluated. is_ending: whether the changes only end
+    access. statements: those of `forbidding`, which are written once.
+    """
+
+    is_everything: bool = False
+    forbidding: tuple[tuple[Form, Part, frozenset[Address] | None], ...] = ()
+    required: tuple[frozenset[Address], frozenset[int]] = (frozenset(), frozenset())
+    expected: frozenset[int] = frozenset()
+    times: tuple[datetime, ...] = ()
+    is_ending: bool = False
+    statements: dict[tuple[Form, Part], Statement | None] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, changes: list[Change] | None, forms: Collection[str]) -> "_Evaluation":
+        if changes is None or len(changes) > MAX_CHANGES:
+            return cls(is_everything=True, times=(question_time(),))
+        affected = _Affected.by(changes)
+        return cls(
+            forbidding=tuple(_forbidding_parts(affected, forms)),
+            required=_required(affected) if Form.REQUIRE in forms else (frozenset(), frozenset()),
+            expected=_expected(affected) if Form.EXPECT in forms else frozenset(),
+            times=_times(changes),
+            is_ending=any(isinstance(change, _ENDINGS) for change in changes)
+            and all(isinstance(change, _ENDINGS | Revoke | Leave) for change in changes),
+        )
+
+    @property
+    def is_nothing(self) -> bool:
+        return not (self.is_everything or self.forbidding or any(self.required) or self.expected)
+
+    def rows(self) -> Iterator[Violation]:
+        if self.is_everything:
+            for form in _FORBIDDING:
+                if statement := forbidden_statement(form, EVERYTHING, is_lasting=True):
+                    yield from lasting_forbidden(statement)
+            yield from too_few()
+            yield from unexpected()
+            return
+        for form, part, addresses in self.forbidding:
+            if addresses is not None:
+                part = replace(part, entities=frozenset(_registered(addresses)))
+            if (form, part) not in self.statements:
+                self.statements[form, part] = forbidden_statement(form, part, is_lasting=True)
+            if statement := self.statements[form, part]:
+                yield from lasting_forbidden(statement)
+        addresses, others = self.required
+        if entities := _registered(addresses) | others:
+            yield from too_few(Part(entities=entities))
+        if self.expected:
+            for time in self.times:
+                with at_time(time):
+                    rows = list(unexpected(Part(guardrails=self.expected)))
+                yield from rows
+
+
+@dataclass(slots=True)
+class _Affected:
+    """What changes name, as primary keys and addresses.
+
+    users, groups: the holders of changed grants. gaining, losing: users whose grants begin or stop to count.
+    losing_groups: the groups through which they stop to count. permissions: those of the grants.
+    granted, changed: the addresses of grants, and of grants and revocations. states: those that get another state.
+    """
+
+    users: set[int] = field(default_factory=set)
+    groups: set[int] = field(default_factory=set)
+    gaining: set[int] = field(default_factory=set)
+    losing: set[int] = field(default_factory=set)
+    losing_groups: set[int] = field(default_factory=set)
+    granted: set[Address] = field(default_factory=set)
+    permissions: set[int] = field(default_factory=set)
+    changed: set[Address] = field(default_factory=set)
+    states: set[Address] = field(default_factory=set)
+    has_generation: bool = False
+
+    @classmethod
+    def by(cls, changes: Iterable[Change]) -> "_Affected":
+        """Return what these changes affect. Runs at most two queries."""
+        affected = cls()
+        found: dict[str, list[set[int]]] = {}
+
+        def add(name: str, users: set[int], groups: set[int] | None = None) -> None:
+            is_user = name.startswith(f"{USER.name}:")
+            found.setdefault(name, []).append(users if is_user or groups is None else groups)
+
+        for change in changes:
+            match change:
+                case Grant(principal, address, privilege):
+                    add(principal, affected.users, affected.groups)
+                    affected.granted.add(address)
+                    affected.changed.add(address)
+                    affected.permissions.add(permission_ids()[privilege])
+                case Revoke(principal, address):
+                    add(principal, affected.users, affected.groups)
+                    affected.changed.add(address)
+                case Join(user) | Activate(user) | MakePrincipal(user):
+                    add(f"user:{user}", affected.gaining)
+                case Leave(user, group):
+                    add(f"user:{user}", affected.losing)
+                    add(f"group:{group}", affected.losing_groups)
+                case Deactivate(user):
+                    add(f"user:{user}", affected.losing)
+                case RemovePrincipal(principal):
+                    add(principal, affected.losing, affected.losing_groups)
+                case Register(address, creator) | Recreate(address, creator):
+                    affected.states.add(address)
+                    if creator:
+                        add(creator, affected.users)
+                        affected.granted.add(address)
+                        affected.permissions.update(permission_ids().values())
+                case Delete(address):
+                    affected.states.add(address)
+                case ActivateGeneration():
+                    affected.has_generation = True
+        for name, row in principals_by_name(found).items():
+            for pks in found[name]:
+                pks.add(row.pk)
+            if isinstance(row, User) and not row.is_principal:
+                # a grant makes the account a principal, whose other grants then count
+                affected.gaining.add(row.pk)
+        return affected
+
+
+def _forbidding_parts(
+    affected: _Affected, forms: Collection[str]
+) -> Iterator[tuple[Form, Part, frozenset[Address] | None]]:
+    granted = _guardrails_at(affected.granted, affected.permissions) if affected.granted else {}
+    states = _guardrails_at(affected.states) if affected.states else {}
+    for form in _FORBIDDING:
+        # the other privilege of two can be held anywhere
+        has_place = form == Form.FORBID
+        if ids := granted.get(form):
+            part = Part(frozenset(ids), frozenset(affected.users), frozenset(affected.groups))
+            yield form, part, frozenset(affected.granted) if has_place else None
+        if ids := states.get(form):
+            yield form, Part(frozenset(ids)), frozenset(affected.states) if has_place else None
+        if affected.gaining and form in forms:
+            yield form, Part(users=frozenset(affected.gaining)), None
+
+
+def _guardrails_at(
+    addresses: Collection[Address], permissions: Collection[int] | None = None
+) -> dict[str, set[int]]:
+    """Return the guardrails by form with a clause that may contain one of the addresses. Runs one query."""
+    places = _with_containers(addresses)
+    clauses = GuardrailClause.objects.filter(
+        kind__in={place.kind for place in places}, key__among=list({place.key for place in places})
+    )
+    if permissions is not None:
+        clauses = clauses.filter(permission_id__in=permissions)
+    found: dict[str, set[int]] = {}
+    for form, pk in clauses.order_by().values_list("guardrail__form", "guardrail_id").distinct():
+        found.setdefault(form, set()).add(pk)
+    return found
+
+
+def _required(affected: _Affected) -> tuple[frozenset[Address], frozenset[int]]:
+    """Return the entities that the changes can leave with too few holders. Runs at most four queries."""
+    clauses = list(
+        GuardrailClause.objects.filter(guardrail__form=Form.REQUIRE)
+        .order_by()
+        .values_list("kind", "permission_id")
+        .distinct()
+    )
+    kinds = {kind for kind, _ in clauses}
+    addresses = _with_containers(affected.changed | affected.states)
+    others: set[int] = set()
+    users, groups = affected.losing, set(affected.losing_groups)
+    if users:
+        groups |= set(_memberships_of(users))
+    for holder, pks in ((USER, users), (GROUP, groups)):
+        if pks:
+            rows = holder.grants_to(list(pks)).filter(
+                entity_kind__in=kinds, permission_id__in={permission for _, permission in clauses}
+            )
+            others.update(rows.order_by().values_list("content_object_id", flat=True).distinct())
+    return frozenset(address for address in addresses if address.kind in kinds), frozenset(others)
+
+
+def _memberships_of(users: Collection[int]) -> Iterable[int]:
+    rows = Group.objects.filter(memberships__user__pk__among=list(users))
+    return rows.values_list("pk", flat=True).distinct()
+
+
+def _expected(affected: _Affected) -> frozenset[int]:
+    """Return the guardrails with a decision that the changes can change. Runs one query."""
+    rows = Guardrail.objects.filter(form=Form.EXPECT)
+    if affected.has_generation:
+        return frozenset(rows.values_list("pk", flat=True))
+    people, groups = affected.gaining | affected.losing, affected.groups | affected.losing_groups
+    if affected.losing_groups:
+        people |= set(
+            memberships_among(affected.losing_groups, is_lasting=True).values_list("user_id", flat=True)
+        )
+    subjects = Q(user__pk__in=affected.users | people) | Q(group__pk__in=groups)
+    if groups:
+        members = memberships_among(groups, is_lasting=True).values("user_id")
+        subjects |= Q(user__pk__in=members)
+    if not affected.states:
+        rows = rows.filter(subjects)
+    changed = affected.changed | affected.states
+    return frozenset(
+        pk
+        for pk, user, kind, key in rows.values_list("pk", "user", "clauses__kind", "clauses__key")
+        if user in people or any(_is_related(Address(kind, key), address) for address in changed)
+    )
+
+
+def _is_related(one: Address, other: Address) -> bool:
+    return one == other or one in other.ancestors or other in one.ancestors
+
+
+def _times(changes: Iterable[Change]) -> tuple[datetime, ...]:
+    now = question_time()
+    begins = {
+        change.validity.valid_from
+        for change in changes
+        if isinstance(change, Grant | Join) and change.validity.valid_from
+    }
+    return (now, *sorted(begin for begin in begins if begin > now)[: MAX_TIMES - 1])
+
+
+def _with_containers(addresses: Iterable[Address]) -> set[Address]:
+    return {place for address in addresses for place in (address, *address.ancestors)}
+
+
+def _registered(addresses: Collection[Address]) -> set[int]:
+    return {entity.pk for entity in entities_at(addresses).values()} if addresses else set()

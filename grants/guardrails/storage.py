@@ -1,0 +1,101 @@
+"""Store guardrails, for changes and imports."""
+
+from django.contrib.auth.models import Group
+from django.utils import timezone
+
+from entities.address import Address
+from entities.selectors import entities_at
+from grants.errors import GuardrailError
+from grants.guardrails.rules import Rule, contradiction, rule_of, with_rules
+from grants.journal import JournalEntry
+from grants.models import Form, Guardrail, GuardrailClause, GuardrailException, User, permission_ids
+from grants.principal_names import principals_by_name
+
+
+def stored_rules() -> dict[str, Rule]:
+    """Return all rules by the name of their guardrail. Runs two queries."""
+    return {guardrail.name: rule_of(guardrail) for guardrail in with_rules(Guardrail.objects.all())}
+
+
+def rule_faults(rules: dict[str, Rule], stored: dict[str, Rule]) -> dict[str, GuardrailError]:
+    """Return why rules cannot be written, by name: they name what does not exist, or contradict another one.
+
+    stored: the stored rules. Runs four queries.
+    """
+    principals = principals_by_name({rule.principal for rule in rules.values() if rule.principal})
+    places = {
+        Address(clause.kind, clause.key)
+        for rule in rules.values()
+        if rule.form in (Form.FORBID, Form.FORBID_BOTH)
+        for clause in rule.clauses
+    }
+    registered = entities_at(places)
+    faults = {}
+    all_rules = stored | rules
+    for name, rule in rules.items():
+        if rule.principal and rule.principal not in principals:
+            field = "forbid.members_of" if rule.form == Form.FORBID else "expect.subject"
+            faults[name] = GuardrailError(
+                f"{rule.principal} does not exist: add it first, or correct the name", field=field
+            )
+        elif rule.form in (Form.FORBID, Form.FORBID_BOTH) and (
+            missing := next(
+                (clause for clause in rule.clauses if Address(clause.kind, clause.key) not in registered),
+                None,
+            )
+        ):
+            faults[name] = GuardrailError(
+                f"{missing.place} is not registered, so the guardrail matches nothing: correct the address",
+                field="forbid.within" if rule.form == Form.FORBID else "forbid_both.within",
+            )
+        elif fault := contradiction(name, rule, all_rules.items()):
+            faults[name] = GuardrailError(fault)
+    return faults
+
+
+def guardrail_entry(name: str, rule: Rule) -> JournalEntry:
+    """Return the content of the journal line of a written guardrail."""
+    return JournalEntry("guardrail-set", rule.principal, detail=f"{name}: {rule.text_without_principal}")
+
+
+def store_rule(name: str, rule: Rule, *, author: str, principals: dict[str, User | Group]) -> Guardrail:
+    """Write a guardrail with its clauses. principals: that of the rule, by written name."""
+    principal = principals.get(rule.principal)
+    guardrail, _ = Guardrail.objects.update_or_create(
+        name=name,
+        defaults={
+            "form": rule.form,
+            "level": rule.level,
+            "user": principal if isinstance(principal, User) else None,
+            "group": principal if isinstance(principal, Group) else None,
+            "at_least": rule.at_least,
+            "action": rule.action,
+            "decision": rule.decision,
+            "reason": rule.reason,
+            "changed_by": author,
+            "changed_at": timezone.now(),
+        },
+    )
+    guardrail.clauses.all().delete()
+    permissions = permission_ids()
+    GuardrailClause.objects.bulk_create(
+        GuardrailClause(
+            guardrail=guardrail,
+            side=side,
+            permission_id=privilege and permissions[privilege],
+            kind=clause.kind,
+            key=clause.key,
+        )
+        for side, clause in enumerate(rule.clauses)
+        for privilege in (clause.privileges or (None,))
+    )
+    return guardrail
+
+
+def guardrail_at(address: Address) -> str:
+    """Return the name of a guardrail, or of one with an exception, that names this address; empty for none."""
+    named = {"kind": address.kind, "key": address.key}
+    for rows in (GuardrailClause.objects.filter(**named), GuardrailException.objects.filter(**named)):
+        if name := rows.values_list("guardrail__name", flat=True).first():
+            return name
+    return ""

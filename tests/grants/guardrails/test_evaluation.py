@@ -1,0 +1,76 @@
+"""The violations of guardrails equal those of plain loops on random tenants."""
+
+import random
+
+import pytest
+
+from entities.vocabulary import Privilege
+from grants.evaluation.engine import check
+from grants.guardrails.evaluation import EVERYTHING, Part, violations
+from grants.guardrails.rules import Rule, rule_from_members
+from grants.models import Guardrail
+from grants.policies.question import Question
+from tests.support.guardrails import add_guardrail, reference_violations
+from tests.support.random_tenants import Tenant, random_tenant, seeds, store_tenant
+
+pytestmark = pytest.mark.django_db
+
+
+def random_rules(tenant: Tenant, dice: random.Random) -> dict[str, dict]:
+    places = sorted(map(str, tenant.entities))
+    groups, users = sorted(tenant.groups), sorted(tenant.users)
+
+    def privileges() -> list[str]:
+        return dice.sample([str(p) for p in Privilege], dice.randint(1, 3))
+
+    rules: dict[str, dict] = {}
+    for number in range(6):
+        forbid = {"privileges": privileges(), "within": dice.choice(places)}
+        if dice.random() < 0.5:
+            forbid["members_of"] = f"group:{dice.choice(groups)}"
+        rules[f"forbid-{number}"] = {"forbid": forbid}
+        sides = [{"privilege": privileges()[0], "within": dice.choice(places)} for _ in range(2)]
+        if sides[0] != sides[1]:
+            rules[f"both-{number}"] = {"forbid_both": sides, "level": "warn"}
+        subject = {"type": "user", "id": dice.choice(users)}
+        kind, _, key = dice.choice(places).partition(":")
+        rules[f"expect-{number}"] = {
+            "expect": {
+                "subject": subject,
+                "action": {"name": dice.choice(["READ", "ADMIN"])},
+                "resource": {"type": kind, "id": key},
+            },
+            "decision": dice.random() < 0.5,
+        }
+    rules["instance"] = {"forbid": {"privileges": ["ADMIN"], "within": "instance:cdap"}, "level": "warn"}
+    rules["require"] = {"require": {"privilege": "ADMIN", "on": "kind:namespace", "at_least": 2}}
+    rules["require-dataset"] = {"require": {"privilege": "READ", "on": "kind:dataset", "at_least": 1}}
+    return rules
+
+
+@pytest.mark.parametrize("seed", seeds(range(8)))
+def test_the_violations_equal_those_of_plain_loops(seed):
+    tenant = random_tenant(seed)
+    store_tenant(tenant)
+    rules: dict[str, Rule] = {}
+    for name, members in random_rules(tenant, random.Random(seed)).items():
+        try:
+            add_guardrail(name, members)
+        except Exception as error:
+            assert "contradicts" in str(error)
+            continue
+        rules[name] = rule_from_members(members)
+    assert len(rules) > 15
+
+    def permits(principal, action, address) -> bool:
+        subject_type, _, name = principal.partition(":")
+        return check(Question(subject_type, name, action, address, "core")).is_permitted
+
+    expected = reference_violations(tenant, rules, permits)
+    assert [tuple(row) for row in violations()] == expected
+    for guardrail in Guardrail.objects.all():
+        part = Part(guardrails=[guardrail.pk])
+        assert [tuple(row) for row in violations(part)] == [
+            row for row in expected if row[0] == guardrail.name
+        ]
+    assert EVERYTHING == Part()
