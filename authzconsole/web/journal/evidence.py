@@ -1,6 +1,6 @@
 """The pages of evidence: request a bundle, follow its progress, and download it."""
 
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from typing import NamedTuple
 
 from django import forms
@@ -9,6 +9,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from django.utils import timezone
+from django.utils.timezone import localtime
 from django.views.decorators.http import require_safe
 
 from authzconsole.common.messages import as_sentence
@@ -19,15 +20,17 @@ from authzconsole.web.forms import AddressField, ConsoleForm, FlagField, FormPag
 from authzconsole.web.shared.guard import capability_required
 from authzconsole.web.shared.paging import paginate_sequence
 from authzconsole.web.shared.rendering import render_page, requested_section, see_other
-from authzconsole.web.shared.times import zone_name
+from authzconsole.web.shared.times import reader_localtime, zone_name
 from entities.address import ancestor_kinds
 from entities.vocabulary import KINDS
 from grants.evidence import CONTAINERS, public_key
 from grants.history import AsOfError, parse_as_of
 from grants.journal import read_only_reason
+from grants.models import JournalLine
 from grants.roles.capabilities import Capability
 
 ROWS_PER_PAGE = 20
+MAX_QUARTERS = 5
 SECTION = "evidence"
 EVIDENCE = Evidence.objects.select_related("job__requested_by")
 
@@ -55,7 +58,7 @@ class MomentField(TimeFilterField):
                 return Moment(parse_as_of(text), None)
             time = super().to_python(text)
             if time is None and not self.is_end:
-                raise AsOfError("enter the start: a date, a time or a revision")
+                raise AsOfError("enter the start: a date, a time or a revision; or choose a period")
             if time is None or self.is_end and now < time <= now + timedelta(days=1):
                 time = now
             return Moment(parse_as_of(time.isoformat()), time)
@@ -63,18 +66,50 @@ class MomentField(TimeFilterField):
             raise ValidationError(as_sentence(error)) from None
 
 
+def quarters() -> dict[str, tuple[str, str]]:
+    """Return the current calendar quarter and the four before it, by label: the texts of `since` and `until`.
+
+    A quarter in which the journal begins starts with its first line; earlier quarters are left out. Runs one query.
+    """
+    today = localtime().date()
+    first_line = JournalLine.objects.filter(revision=1).values_list("at", flat=True).first()
+    first_day = reader_localtime(first_line).date() if first_line else today
+    start, end, periods = first_of_quarter(today), today, {}
+    for _ in range(MAX_QUARTERS):
+        if end >= first_day:
+            since = "1" if start <= first_day else str(start)
+            periods[f"Quarter {start.month // 3 + 1} of {start.year}, {start} to {end}"] = since, str(end)
+        start, end = first_of_quarter(start - timedelta(days=1)), start - timedelta(days=1)
+    return periods
+
+
+def first_of_quarter(day: date) -> date:
+    return day.replace(month=day.month - (day.month - 1) % 3, day=1)
+
+
 class EvidenceForm(ConsoleForm):
+    """What the evidence is about. period: one of `quarters`, in place of both ends."""
+
     id_pattern = "evidence-%s"
     entity = AddressField(label="Entity", placeholder="dataset:sales.customers", required=True)
     contents = FlagField(label="Include contents of the namespace or application")
     kind = TextField(label="Kinds of contents", widget=forms.Select)
-    since = MomentField(label="From", placeholder="2026-01-01", required=True)
+    period = forms.ChoiceField(label="Period", required=False)
+    since = MomentField(label="From", placeholder="2026-01-01")
     until = MomentField(label="To", placeholder="now", is_end=True)
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
         kinds = [name for name in KINDS if set(ancestor_kinds(name)) & set(CONTAINERS)]
         self.fields["kind"].widget.choices = [("", "All kinds"), *((name, name) for name in kinds)]
+        periods = quarters()
+        self.fields["period"].choices = [
+            ("", "From and to, below"),
+            *((label, label) for label in periods),
+        ]
+        if texts := periods.get(self.data.get("period", "")):
+            self.data = self.data.copy()
+            self.data["since"], self.data["until"] = texts
         self.fields[
             "until"
         ].help_text = (

@@ -4,7 +4,7 @@ import csv
 import io
 import json
 import zipfile
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 from django.core.management import CommandError, call_command
@@ -13,12 +13,13 @@ from pytest_django.asserts import assertContains, assertNotContains
 
 from authzconsole.evidence.services import delete_old_evidence
 from authzconsole.models import Evidence, SecurityEvent
+from authzconsole.web.journal.evidence import quarters
 from entities.address import parse_address
 from grants.evidence.access_rows import access_periods
 from grants.evidence.bundle import contents_of
 from grants.evidence.signing import public_key
 from grants.journal import Author, current_head, current_revision
-from grants.models import Job
+from grants.models import Job, JournalLine
 from grants.validity import Validity, format_time
 from tests.support.changes import (
     add_grant,
@@ -225,6 +226,35 @@ def test_a_period_that_ends_before_it_starts_is_refused(
         browse("aud"), django_capture_on_commit_callbacks, since=str(history[1]), until=str(history[0])
     )
     assertContains(answer, "ends before it starts", status_code=400)
+
+
+def test_evidence_of_a_quarter_needs_no_dates(
+    browse, history, sent_numbers, django_capture_on_commit_callbacks
+):
+    client = browse("aud")
+    periods = [label for label, _ in client.get(URL).context["form"].fields["period"].choices[1:]]
+    assert len(periods) == 1, "the journal begins in this quarter"
+    answer = request(client, django_capture_on_commit_callbacks, since="", until="", period=periods[0])
+    assert answer.status_code == 303, page_html(answer)
+    evidence = Evidence.objects.get()
+    assert (evidence.from_revision, evidence.to_revision) == (1, current_revision())
+    refused = client.post(URL, {"entity": ORDERS, "since": "", "until": "", "period": "next year"})
+    assert refused.status_code == 400
+
+
+@pytest.mark.parametrize(
+    ("today", "first_line", "expected"),
+    [
+        ("2026-11-28", "2026-08-05", {4: ("2026-10-01", "2026-11-28"), 3: ("1", "2026-09-30")}),
+        ("2026-01-01", "2025-12-31", {1: ("2026-01-01", "2026-01-01"), 4: ("1", "2025-12-31")}),
+        ("2026-05-31", "2026-04-01", {2: ("1", "2026-05-31")}),
+    ],
+)
+def test_quarters_start_with_the_journal_and_end_today(db, monkeypatch, today, first_line, expected):
+    noon = {text: datetime.fromisoformat(f"{text}T12:00:00+00:00") for text in (today, first_line)}
+    JournalLine.objects.create(revision=1, at=noon[first_line], actor="ada", action="grant", hash="")
+    monkeypatch.setattr("authzconsole.web.journal.evidence.localtime", lambda: noon[today])
+    assert {int(label.split()[1]): texts for label, texts in quarters().items()} == expected
 
 
 def test_an_unregistered_address_gives_a_bundle_without_rows(
