@@ -212,6 +212,13 @@ def requests_to_decide(account: User) -> QuerySet[AccessRequest]:
     )
 
 
+def requests_to_answer(account: User) -> QuerySet[AccessRequest]:
+    """Return the pending requests of the account with a question that it has not answered yet."""
+    return own_requests(account).filter(
+        state=RequestState.PENDING, waits_for_answer=True, expires_at__gt=timezone.now()
+    )
+
+
 def visible_requests(account: User) -> QuerySet[AccessRequest]:
     """Return the requests that the account may see: all, if it sees everything, or its own and those about
     which it decides.

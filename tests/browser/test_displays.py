@@ -145,3 +145,21 @@ def test_text_has_the_fonts_that_the_console_serves(page):
         page.evaluate("getComputedStyle(document.querySelector('table')).fontVariantNumeric")
         == "tabular-nums"
     )
+
+
+def test_the_labels_of_the_treemap_fit_into_their_tiles_and_are_legible(demo, page_of):
+    page = page_of("admin")
+    for width in (1440, 1024, 768, 360):
+        page.set_viewport_size({"width": width, "height": 900})
+        page.evaluate("document.fonts.ready")
+        labels = page.eval_on_selector_all(
+            ".treemap text",
+            """texts => texts.filter(text => text.getBoundingClientRect().width).map(text => {
+                const label = text.getBoundingClientRect();
+                const tile = text.closest("g").querySelector("rect").getBoundingClientRect();
+                return [text.textContent.trim(), tile.right - label.right, tile.bottom - label.bottom, label.height];
+            })""",
+        )
+        assert {"sales", "sandbox"} <= {text.split()[-1] for text, *_ in labels}, width
+        poor = [text for text, right, bottom, height in labels if right < 0 or bottom < 0 or height < 12]
+        assert poor == [], width

@@ -14,7 +14,7 @@ from analytics.analyses import AnalysisName
 from analytics.models import AnalysisRun
 from analytics.runs.selectors import changes_since, latest_run
 from authzconsole.web.journal.rows import journal_rows
-from authzconsole.web.reports.attention import attention_section
+from authzconsole.web.reports.attention import attention_section, own_items
 from authzconsole.web.reports.charts.namespace_treemap import COLORINGS, namespace_chart
 from authzconsole.web.reports.results import summaries_or_fault
 from authzconsole.web.shared.entity_counts import holder_counts, kind_counts_inside
@@ -66,7 +66,9 @@ def home(request: HttpRequest) -> HttpResponse:
     }
     if section_name == "namespaces":
         return render_page(request, "overview/_namespaces.html", context)
-    if sees_all and not section["is_empty"]:
+    if not sees_all:
+        context["problems"] = own_items(request.user)
+    elif not section["is_empty"]:
         coloring = COLORINGS[colour or DEFAULT_COLORING]
         context["chart"] = namespace_chart(coloring, generation, run, is_large=entities.is_large)
         context["colorings"] = COLORINGS.values()

@@ -1,9 +1,11 @@
-"""Problems that need an administrator: of the console itself, findings of the newest reports, and requests and plans to
-decide on. The most severe come first.
+"""What needs attention. For every account: what waits for it, decisions about its requests, and its access that ends soon.
+For the overview also problems of the console itself, findings of the newest reports, and plans to decide on.
+
+The most severe items come first.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
@@ -18,19 +20,31 @@ from analytics.runs.selectors import changes_since, latest_finished_runs, latest
 from authzconsole.common.monitoring.maintenance import maintenance_records
 from authzconsole.models import MaintenanceTask
 from authzconsole.web.reports.cell_links import rows_url
+from authzconsole.web.reports.charts.report_charts import figure_trends, trend_days
 from authzconsole.web.shared.limited_lists import MAX_COUNTED, counted_rows
+from authzconsole.web.shared.times import SOON
 from entities.models import State
 from entities.vocabulary import quantity
 from grants.journal import read_only_reason
-from grants.models import GroupGrant, JobState, Plan, PlanState, User, UserGrant
+from grants.models import GroupGrant, JobState, Plan, PlanState, RequestState, User, UserGrant
+from grants.plans.sources.expired import PeriodScope
 from grants.plans.staleness import invalidating_line
 from grants.policies.policy import Generation
-from grants.requests.approvers import requests_to_decide
+from grants.requests.approvers import own_requests, requests_to_answer, requests_to_decide
+from grants.reviews.shares import waiting_items
 
 PLANNED_TOO_LONG_DAYS = 90
 MAX_PLANS_CHECKED = 10
 # the levels of the icons, most severe first
 SEVERITIES = ("error", "warning", "planned", "info")
+
+DECIDED = (RequestState.APPROVED, RequestState.DENIED, RequestState.EXPIRED)
+# by analysis: the figures that the overview shows over time
+TRENDS = {
+    AnalysisName.DELETE_READINESS: ["namespaces_nobody_can_delete"],
+    AnalysisName.STRANDED: ["entities_nobody_administers", "entities_one_user_administers"],
+    AnalysisName.GHOST_GRANTS: ["grants_on_deleted_addresses"],
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +85,7 @@ def attention_section(
     """Return the context of the problems that the overview lists first, by severity. The number of queries is limited.
 
     missing_reports: titles of analyses without a report, which may find further problems. first_runs: the progress of the
-    first runs; None after them.
+    first runs; None after them. trends: see `figure_trends`.
     readiness: the newest report on delete readiness. is_large: skip counts that scan all grants.
     """
     stranded, ghosts = latest_run(AnalysisName.STRANDED), latest_run(AnalysisName.GHOST_GRANTS)
@@ -86,16 +100,23 @@ def attention_section(
         *_stranded_items(stranded),
         *_ghost_items(ghosts, generation, is_large=is_large),
         *_failed_run_items(),
-        *_request_items(account),
+        *own_items(account),
         *_plan_items(),
         *_period_items(),
         *_impact_items(generation),
     ]
+    trends = [trend for name, figures in TRENDS.items() for trend in figure_trends(runs[name], figures)]
     return {
-        "problems": sorted(_with_changes(items), key=lambda item: SEVERITIES.index(item.level)),
+        "problems": _by_severity(_with_changes(items)),
         "missing_reports": [ANALYSES[name].title for name, run in runs.items() if run is None],
         "first_runs": first_runs_progress(),
+        "trends": trends,
+        "trend_days": trend_days(trends),
     }
+
+
+def _by_severity(items: Iterable[AttentionItem]) -> list[AttentionItem]:
+    return sorted(items, key=lambda item: SEVERITIES.index(item.level))
 
 
 def _with_changes(items: list[AttentionItem]) -> list[AttentionItem]:
@@ -197,15 +218,37 @@ def _impact_items(generation: Generation) -> Iterator[AttentionItem]:
         yield AttentionItem("info", text, reverse("generation-activate", args=[other]), run)
 
 
-def _request_items(account: User) -> Iterator[AttentionItem]:
-    """Yield the number of requests that wait for a decision of the account. Runs the queries of `requests_to_decide`."""
-    if waiting := requests_to_decide(account)[: MAX_COUNTED + 1].count():
-        more = f"over {MAX_COUNTED:,}" if waiting > MAX_COUNTED else ""
-        yield AttentionItem(
-            "warning",
-            f"{more or f'{waiting:,}'} {'request waits' if waiting == 1 else 'requests wait'} for your decision".capitalize(),
-            reverse("requests", query={"show": "to-decide"}),
+def own_items(account: User) -> list[AttentionItem]:
+    """Return what waits for the account, what was decided about its requests, and its access that ends soon.
+
+    Runs the queries of `requests_to_decide` and seven more.
+    """
+    return _by_severity(_own_items(account))
+
+
+def _own_items(account: User) -> Iterator[AttentionItem]:
+    decided = own_requests(account).filter(state__in=DECIDED, decided_at__gt=timezone.now() - SOON)
+    to_decide, mine = (reverse("requests", query={"show": show}) for show in ("to-decide", "mine"))
+    waits = ("request waits for your decision", "requests wait for your decision")
+    asks = ("question about your requests to answer", "questions about your requests to answer")
+    ended = ("request of yours decided in the last 7 days", "requests of yours decided in the last 7 days")
+    for level, rows, texts, url in (
+        ("warning", requests_to_decide(account), waits, to_decide),
+        ("warning", requests_to_answer(account), asks, mine),
+        ("info", decided, ended, mine),
+    ):
+        if total := rows.order_by()[: MAX_COUNTED + 1].count():
+            yield AttentionItem(level, _count_text(total, *texts), url)
+    if waiting := waiting_items(account):
+        text = quantity(waiting, "review item waits for you", "review items wait for you")
+        yield AttentionItem("warning", text, reverse("reviews"))
+    if account.is_principal and (ending := counted_rows("soon", PeriodScope(f"user:{account.username}"))):
+        text = _count_text(
+            ending,
+            "of your grants and memberships ends within 7 days",
+            "of your grants and memberships end within 7 days",
         )
+        yield AttentionItem("warning", text, reverse("my-access"))
 
 
 def _plan_items() -> Iterator[AttentionItem]:
@@ -234,20 +277,23 @@ def _period_items() -> Iterator[AttentionItem]:
     """Yield what ends soon, and what has expired. Runs two queries."""
     url = reverse("limited-access")
     if soon := counted_rows("soon"):
-        text = f"{_count_text(soon)} end within 7 days"
+        text = _count_text(
+            soon, "grant or membership ends within 7 days", "grants and memberships end within 7 days"
+        )
         yield AttentionItem("info", text, f"{url}?show=soon")
     if expired := counted_rows("expired"):
         yield AttentionItem(
             "info",
-            f"{_count_text(expired)} have expired",
+            _count_text(expired, "grant or membership has expired", "grants and memberships have expired"),
             f"{url}?show=expired",
             fix_label="Revoke expired",
             fix_url=reverse("plan-expired"),
         )
 
 
-def _count_text(total: int) -> str:
-    return f"{'Over ' if total > MAX_COUNTED else ''}{min(total, MAX_COUNTED):,} grants and memberships"
+def _count_text(total: int, singular: str, plural: str) -> str:
+    """Return a sentence about a number, such as `Over 1,000 requests wait` above MAX_COUNTED."""
+    return f"Over {MAX_COUNTED:,} {plural}" if total > MAX_COUNTED else quantity(total, singular, plural)
 
 
 def _console_items() -> Iterator[AttentionItem]:

@@ -19,7 +19,12 @@ from analytics.runs.schedules import all_schedules, change_schedule, schedule_by
 from analytics.runs.selectors import changes_since, run_progress
 from analytics.runs.services import cancel_run, request_run
 from authzconsole.web.forms import ConsoleForm, FormPage, TextField, reason_field
-from authzconsole.web.reports.charts.report_charts import report_chart, report_trends
+from authzconsole.web.reports.charts.report_charts import (
+    figure_label,
+    report_chart,
+    report_trends,
+    trend_days,
+)
 from authzconsole.web.reports.readiness import namespaces_section
 from authzconsole.web.reports.results import REPORT_ERRORS, changes_sentence, report_fault, run_or_404
 from authzconsole.web.reports.table import DETAIL_NAMES, table_or_fault
@@ -35,16 +40,6 @@ from grants.roles.capabilities import Capability
 RUNS_PER_PAGE = 20
 # by the id of a section: its context, and its template reports/_NAME.html
 SECTIONS = {"namespaces": "namespaces", "rows": "table"}
-# by name of a figure: its label, if it differs from the name
-FIGURE_LABELS = {
-    "answers_gained": "permissions gained",
-    "answers_lost": "permissions lost",
-    "entities_nobody_administers": "entities without an ADMIN holder",
-    "entities_one_user_administers": "entities with only one ADMIN holder",
-    "users_who_see_something": "users with visible entities",
-    "namespaces_with_something_visible": "namespaces with visible entities",
-    "pairs_visible": "pairs of user and visible entity",
-}
 
 
 class OptionsForm(ConsoleForm):
@@ -151,7 +146,8 @@ def run_page(request: HttpRequest, pk: int) -> HttpResponse:
         return render_page(request, template, context)
     if is_done:
         context["chart"] = report_chart(run)
-        context["trends"] = [{**trend, "title": figure_label(trend["name"])} for trend in report_trends(run)]
+        context["trends"] = report_trends(run)
+        context["trend_days"] = trend_days(context["trends"])
         context["figures"] = [(run.summary.get(name, 0), figure_label(name)) for name in analysis.figures]
     return render_page(request, "reports/_run.html" if section == "run" else "reports/run.html", context)
 
@@ -161,10 +157,6 @@ def _warnings(run: AnalysisRun) -> Iterator[str]:
         yield f"The comparison with run {fault['run']} failed: {fault['reason']}."
     if fault := run.summary.get("snapshot_fault"):
         yield f"An earlier snapshot of this revision was damaged ({fault}), so this run took a new one."
-
-
-def figure_label(name: str) -> str:
-    return FIGURE_LABELS.get(name, name.replace("_", " "))
 
 
 @require_POST

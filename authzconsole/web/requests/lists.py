@@ -9,7 +9,12 @@ from authzconsole.web.shared.paging import keyset_page, url_with_query
 from authzconsole.web.shared.parameters import choice_parameter
 from authzconsole.web.shared.rendering import render_page
 from grants.models import AccessRequest, RequestState, User
-from grants.requests.approvers import ApproverScope, approver_scope, requests_to_decide
+from grants.requests.approvers import (
+    ApproverScope,
+    approver_scope,
+    requests_to_answer,
+    requests_to_decide,
+)
 from grants.requests.disclosure import listed_parts
 from grants.roles.capabilities import Capability
 
@@ -52,10 +57,11 @@ def request_list(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def request_count(request: HttpRequest) -> HttpResponse:
-    """Return the number of requests that wait for the account, as a badge of the navigation; 204 if there are
-    none.
+    """Return the number of requests that wait for a decision or an answer of the account, as a badge of the
+    navigation; 204 if there are none.
     """
-    count = requests_to_decide(request.user).order_by()[: MAX_COUNTED + 1].count()
+    waiting = (requests_to_decide(request.user), requests_to_answer(request.user))
+    count = sum(rows.order_by()[: MAX_COUNTED + 1].count() for rows in waiting)
     if not count:
         return HttpResponse(status=204)
     return render_page(request, "requests/_count.html", {"count": count, "limit": MAX_COUNTED})

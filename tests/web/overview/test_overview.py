@@ -57,7 +57,7 @@ def attention_texts(client) -> list[str]:
 
 def test_only_administrators_and_auditors_get_the_overview(browse):
     has_overview = {
-        name: "problems" in browse(name).get("/").context for name in ("ada", "aud", "ned", "dee", "out")
+        name: "figures" in browse(name).get("/").context for name in ("ada", "aud", "ned", "dee", "out")
     }
     assert has_overview == {"ada": True, "aud": True, "ned": False, "dee": False, "out": False}
     assert "Needs attention" not in browse("ned").html("/")
@@ -346,4 +346,4 @@ def test_the_latest_changes_are_listed_newest_first(browse):
 
 def test_an_empty_console_has_no_overview(client, db):
     client.force_login(User.objects.create(username="ada", role="administrator", is_principal=False))
-    assert "problems" not in client.get("/").context
+    assert "figures" not in client.get("/").context

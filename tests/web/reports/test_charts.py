@@ -8,10 +8,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from analytics.analyses import ANALYSES
+from analytics.models import AnalysisRun
 from authzconsole.web.reports.charts import report_charts
 from authzconsole.web.reports.charts.namespace_treemap import largest_namespaces
-from authzconsole.web.reports.charts.report_charts import MAX_NAMESPACES, MAX_USERS
+from authzconsole.web.reports.charts.report_charts import MAX_NAMESPACES, MAX_RUNS, MAX_USERS
 from authzconsole.web.reports.charts.treemap_layout import LANDSCAPE, PORTRAIT, TreemapItem, treemap
+from tests.support.pages import page_html
 from tests.support.reports import create_report
 
 IMPACT = {"generation": "final", "to_generation": "core"}
@@ -167,23 +169,77 @@ def test_a_name_that_hardly_fits_is_left_out(browse):
     assert (wide.label, narrow.label) == ("marketing", "")
 
 
-def test_a_report_shows_its_figures_over_time(browse, folder):
-    client, start = browse("aud"), timezone.now()
-    runs = [
+def create_readiness_runs(folder, figures: dict[int, int]) -> list:
+    """Create runs by number of days before now, each with this number of namespaces that nobody can delete."""
+    names = ANALYSES["delete-readiness"].figures
+    return [
         create_report(
             folder,
             {"rows": [], "namespaces": []},
-            summary=dict.fromkeys(ANALYSES["delete-readiness"].figures, 0) | {"namespaces": figure},
-            finished_at=start + timedelta(days=day),
+            summary=dict.fromkeys(names, 0) | {"namespaces_nobody_can_delete": figure},
+            finished_at=timezone.now() - timedelta(days=days),
         )
-        for day, figure in enumerate((4, 8, 2))
+        for days, figure in figures.items()
     ]
+
+
+def trend_of(page) -> dict:
+    return next(trend for trend in page.context["trends"] if trend["name"] == "namespaces_nobody_can_delete")
+
+
+def test_a_report_shows_its_figures_over_time(browse, folder):
+    client, runs = browse("aud"), create_readiness_runs(folder, {9: 4, 8: 8, 2: 6, 0: 2})
     assert client.get(f"/analyses/{runs[0].pk}/").context["trends"] == []
-    trend = client.get(f"/analyses/{runs[2].pk}/").context["trends"][0]
-    assert [point["figure"] for point in trend["points"]] == [4, 8, 2]
-    assert (trend["figure"], trend["change"], trend["largest"]) == (2, -6, 8)
+    page = client.get(f"/analyses/{runs[3].pk}/")
+    trend = trend_of(page)
+    assert [point["figure"] for point in trend["points"]] == [4, 8, 6, 2]
+    assert (trend["figure"], trend["largest"]) == (2, 8)
+    assert (trend["change"], trend["since"]) == (-6, runs[1].finished_at), (
+        "since a week before the newest run"
+    )
     x, y = ([point[axis] for point in trend["points"]] for axis in "xy")
-    assert x[0] < x[1] < x[2] and y[1] < y[0] < y[2]
+    assert x == sorted(set(x)) and y[1] < y[2] < y[0] < y[3]
+    assert len(page.context["trend_days"]) == 4
+
+
+def test_the_table_of_figures_has_the_last_run_of_each_day(browse, folder):
+    runs = create_readiness_runs(folder, {4: 1, 3: 5, 1: 2})
+    noon = timezone.now().replace(hour=12) - timedelta(days=3)
+    for seconds, run in enumerate(runs[:2]):
+        AnalysisRun.objects.filter(pk=run.pk).update(finished_at=noon + timedelta(seconds=seconds))
+    page = browse("aud").get(f"/analyses/{runs[2].pk}/")
+    column = page.context["trends"].index(trend_of(page))
+    days = page.context["trend_days"]
+    assert [row["points"][column]["figure"] for row in days] == [2, 5]
+
+
+def test_the_overview_shows_figures_of_three_analyses_over_time(browse, folder):
+    client = browse("aud")
+    assert "How has it changed?" not in client.html("/")
+    create_readiness_runs(folder, {8: 3, 0: 1})
+    for days, figure in ((8, 2), (0, 7)):
+        create_report(
+            folder,
+            {},
+            analysis="ghost-grants",
+            summary={"grants_on_deleted_addresses": figure},
+            finished_at=timezone.now() - timedelta(days=days),
+        )
+    page = client.get("/")
+    changes = {trend["title"]: trend["change"] for trend in page.context["trends"]}
+    assert changes == {"namespaces nobody can delete": -2, "leftover grants": 5}
+    assert "How has it changed?" in page_html(page) and "+5 since" in page_html(page)
+    assert [[point["figure"] for point in row["points"]] for row in page.context["trend_days"]] == [
+        [1, 7],
+        [3, 2],
+    ]
+
+
+def test_trends_read_a_bounded_number_of_runs(browse, folder, django_assert_max_num_queries):
+    runs = create_readiness_runs(folder, {days: days for days in range(MAX_RUNS + 5, 0, -1)})
+    with django_assert_max_num_queries(1):
+        trends = report_charts.report_trends(runs[-1])
+    assert {len(trend["points"]) for trend in trends} == {MAX_RUNS}
 
 
 @pytest.mark.parametrize(

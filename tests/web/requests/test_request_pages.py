@@ -405,3 +405,30 @@ def test_own_access_with_an_end_offers_to_extend_it(browse):
     add_grant("user:out", "dataset:sales.orders", "READ", Validity(None, soon))
     page = page_html(browse("out").get("/my-access"))
     assert 'href="/requests/new?entity=dataset%3Asales.orders&amp;operation=READ"' in page
+
+
+def test_an_account_is_told_about_questions_decisions_and_access_that_ends(browse):
+    client, url = browse("out"), new_request(browse("out"))
+
+    def own_texts() -> list[str]:
+        return [item.text for item in client.get("/").context["problems"]]
+
+    assert own_texts() == [] and client.get("/requests/count").status_code == 204
+    assert "Needs attention" not in client.html("/")
+    browse("ada").post(f"{url}ask", {"question": "For which report?"})
+    assert own_texts() == ["1 question about your requests to answer"]
+    assert ">1<" in client.html("/requests/count") and browse("dee").get("/requests/count").status_code == 204
+    client.post(f"{url}answer", {"answer": "The yearly one"})
+    assert own_texts() == [] and client.get("/requests/count").status_code == 204
+    browse("ada").post(f"{url}deny", {"reason": "use the monthly report"})
+    assert own_texts() == ["1 request of yours decided in the last 7 days"]
+    AccessRequest.objects.update(decided_at=timezone.now() - timedelta(days=8))
+    assert own_texts() == []
+    add_grant("user:out", "dataset:sales.orders", "READ", Validity(None, timezone.now() + timedelta(days=2)))
+    assert own_texts() == ["1 of your grants and memberships ends within 7 days"]
+    assert browse("dee").get("/").context["problems"] == []
+
+
+def test_a_withdrawn_request_is_no_decision(browse):
+    browse("out").post(f"{new_request(browse('out'))}withdraw")
+    assert browse("out").get("/").context["problems"] == []

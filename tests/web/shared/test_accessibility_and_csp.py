@@ -1,6 +1,7 @@
 """Content Security Policy, accessibility and colour contrast of the pages."""
 
 import re
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -171,3 +172,50 @@ def test_text_and_the_borders_of_fields_have_enough_contrast(mode):
     assert {pair: figure for pair, figure in poor.items() if figure < 4.5} == {}
 
     assert min(contrast(colours["line-strong"], colours[surface]) for surface in ("surface", "ground")) >= 3
+
+
+def mixed(colour: str, surface: str, percent: int) -> str:
+    """Return the colour of `color-mix(in srgb, colour percent, surface)`."""
+    parts = zip(*(bytes.fromhex(name.removeprefix("#")) for name in (colour, surface)), strict=True)
+    return "#" + bytes(round((one * percent + other * (100 - percent)) / 100) for one, other in parts).hex()
+
+
+def scale_colours(rule: str, token: str, colours: dict[str, str]) -> list[str]:
+    """Return the colours of the steps 1 to 5. rule: their rules in charts.css, with `(step)` and `(percent)`."""
+    css = (STATIC / "css" / "charts.css").read_text()
+    steps = dict(re.findall(rule.replace("(step)", r"(\d)").replace("(percent)", r"(\d+)%"), css))
+    # the strongest step may be the colour itself
+    steps.setdefault("5", "100")
+    assert sorted(steps) == list("12345")
+    return [mixed(colours[token], colours["surface"], int(steps[step])) for step in "12345"]
+
+
+@pytest.mark.parametrize("mode", ["light", "dark"])
+@pytest.mark.parametrize(
+    ("rule", "token", "strong_text"),
+    [
+        (r"\.shade-(step) > rect \{\s+--share: (percent)", "denied", "ink"),
+        (
+            r"\n\.heat-(step) rect \{\s+fill: color-mix\(in srgb, var\(--accent\) (percent)",
+            "accent",
+            "on-accent",
+        ),
+        (
+            r"\.tile\.heat-(step) rect \{\s+fill: color-mix\(in srgb, var\(--accent\) (percent)",
+            "accent",
+            "ink",
+        ),
+    ],
+    ids=["share-missing", "heat-map", "treemap-of-viewers"],
+)
+def test_the_steps_of_a_chart_keep_their_order_in_greyscale_and_their_text_is_readable(
+    rule, token, strong_text, mode
+):
+    colours = tokens(mode)
+    scale = scale_colours(rule, token, colours)
+    # lightness, which is all that greyscale keeps, moves away from that of the page, in steps that can be seen
+    towards_ink = sorted(scale, key=luminance, reverse=mode == "light")
+    assert scale == towards_ink
+    assert min(contrast(one, other) for one, other in pairwise([colours["surface"], *scale])) >= 1.1
+    texts = ["ink"] * 3 + [strong_text] * 2
+    assert min(contrast(colours[text], colour) for text, colour in zip(texts, scale, strict=True)) >= 4.5

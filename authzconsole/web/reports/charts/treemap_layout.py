@@ -12,7 +12,7 @@ LANDSCAPE, PORTRAIT = (1_000.0, 340.0), (360.0, 460.0)
 _GAP = 2.0
 # of a tile with others inside: the line of its name, the space around the others, and its smallest side
 _HEAD, _INSET, _SMALLEST_WITH_PARTS = 26.0, 4.0, 56.0
-_MARGIN, _LINE, _CHARACTER = 8.0, 18.0, 7.8
+_MARGIN, _LINE, _CHARACTER = 8.0, 18.0, 7.4
 # fewer characters of a name tell nothing
 _FEWEST_CHARACTERS = 8
 
@@ -122,10 +122,11 @@ def _worst_aspect_ratio(row: list[float], side: float) -> float:
 
 def _tile(item: TreemapItem, x: float, y: float, width: float, height: float) -> TreemapTile:
     width, height = max(width - _GAP, 0.5), max(height - _GAP, 0.5)
-    max_characters = int((width - 2 * _MARGIN) / _CHARACTER)
+    max_characters = int((width - 1.5 * _MARGIN) / _CHARACTER)
     lines = int((height - _MARGIN) / _LINE)
-    # leave space for the icon before the name
-    label = clip(item.name, max_characters - 2, fewest=_FEWEST_CHARACTERS) if lines >= 1 else ""
+    # leave space for the icon before the name, and for the wide character after a clipped one
+    width_of_name = max_characters - (2 if len(item.name) <= max_characters - 2 else 3)
+    label = clip(item.name, width_of_name, fewest=_FEWEST_CHARACTERS) if lines >= 1 else ""
     caption = item.caption if label and lines >= 2 and len(item.caption) <= max_characters else ""
     sides = {
         name: round(side, 1) for name, side in (("x", x), ("y", y), ("width", width), ("height", height))
