@@ -9,7 +9,7 @@ class Migration(migrations.Migration):
 
     dependencies = [
         ('auth', '0012_alter_user_first_name_max_length'),
-        ('grants', '0041_name_unanswered_items'),
+        ('grants', '0042_review_levels'),
     ]
 
     operations = [
