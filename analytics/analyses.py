@@ -10,6 +10,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from analytics.tables import (
+    BLAST_RADIUS,
+    BLAST_RADIUS_DETAIL,
+    BLAST_RADIUS_NAMESPACES,
+    BLAST_RADIUS_PEOPLE,
     GHOST_KINDS,
     GHOSTS,
     IMPACT,
@@ -18,8 +22,16 @@ from analytics.tables import (
     READINESS,
     READINESS_DETAIL,
     READINESS_NAMESPACES,
+    REDUNDANT,
+    REDUNDANT_GROUPS,
+    REDUNDANT_INACTIVE,
+    REDUNDANT_MEMBERSHIPS,
     STRANDED,
     STRANDED_KINDS,
+    UNUSED,
+    UNUSED_COVERAGE,
+    UNUSED_GRANTS,
+    UNUSED_PEOPLE,
     VISIBILITY,
     VISIBILITY_DETAIL,
     VISIBILITY_NAMESPACES,
@@ -27,6 +39,9 @@ from analytics.tables import (
     changes_table,
 )
 from entities.errors import Refusal
+
+# of the option `since`
+DEFAULT_SINCE_DAYS = 90
 
 
 class AnalysisName(StrEnum):
@@ -37,6 +52,9 @@ class AnalysisName(StrEnum):
     POLICY_IMPACT = "policy-impact"
     GHOST_GRANTS = "ghost-grants"
     STRANDED = "stranded"
+    BLAST_RADIUS = "blast-radius"
+    REDUNDANT = "redundant"
+    UNUSED = "unused"
 
 
 class AnalysisError(Refusal, ValueError):
@@ -51,14 +69,60 @@ class AnalysisError(Refusal, ValueError):
 
 
 @dataclass(frozen=True, slots=True)
+class Option:
+    """An option of analyses. Its value is a text; an empty one is the default.
+
+    label, placeholder: of its field on pages. help: for commands and the API. metavar: of its value in commands. The values
+    are generations, with `is_generation`, or numbers that are at least `least`.
+    """
+
+    name: str
+    label: str
+    help: str
+    metavar: str
+    placeholder: str = ""
+    is_generation: bool = False
+    least: int | None = None
+
+    @property
+    def analyses(self) -> str:
+        """The names of the analyses that take it."""
+        return ", ".join(name for name, analysis in ANALYSES.items() if self.name in analysis.options)
+
+
+OPTIONS = {
+    option.name: option
+    for option in (
+        Option(
+            "generation",
+            "Generation",
+            "the generation to evaluate; by default the active one",
+            "G",
+            is_generation=True,
+        ),
+        Option("to_generation", "Compare with", "the generation to compare with", "G", is_generation=True),
+        Option("namespace", "Namespace", "only this live namespace; by default all", "N", "Every namespace"),
+        Option(
+            "since",
+            "Days without use",
+            f"the number of days without a use; by default {DEFAULT_SINCE_DAYS}, or as many as the records cover",
+            "DAYS",
+            str(DEFAULT_SINCE_DAYS),
+            least=1,
+        ),
+    )
+}
+
+
+@dataclass(frozen=True, slots=True)
 class Output:
     """One table that an analysis writes.
 
     build: `module:function` in analytics.spark, called with an `AnalysisInput`; its `earlier` contains the
     preceding tables.
     question: the heading of the table on its page.
-    first_sort: the column that sorts the table when its page opens; empty for the key. Files are always
-    sorted by the key.
+    first_sort: the column that sorts the table when its page opens, after a minus if the largest value comes first;
+    empty for the key. Files are always sorted by the key.
     needs_administrator: each row names an entity that needs another administrator, so the page offers to
     grant ADMIN on it.
     """
@@ -74,11 +138,12 @@ class Output:
 class Analysis:
     """One analysis.
 
-    options: those of generation, to_generation and namespace that it takes.
+    options: the names of the OPTIONS that it takes.
     outputs: written in this order; the first is the table that `--output` writes, the last is the overview.
     detail: the pairs behind the counts of the first output; it may have as many rows as users times entities.
         None if the rows of the first output are the pairs.
     detail_rows: an SQL expression over the first output; its sum is the number of rows of the detail.
+    reads_uses: whether its snapshot contains the uses of entities, which change without a journal line.
     figures: the figures at the head of the report: by name, the output table and an SQL aggregate over it.
     """
 
@@ -90,6 +155,7 @@ class Analysis:
     figures: Mapping[str, tuple[str, str]]
     detail: Output | None = None
     detail_rows: str = "0"
+    reads_uses: bool = False
 
     @property
     def rows(self) -> Table:
@@ -279,6 +345,118 @@ ANALYSES: dict[str, Analysis] = {
                 "entities_nobody_administers": ("kinds", "coalesce(sum(nobody), 0)::BIGINT"),
                 "entities_one_user_administers": ("kinds", "coalesce(sum(one), 0)::BIGINT"),
             },
+        ),
+        Analysis(
+            name=AnalysisName.BLAST_RADIUS,
+            title="Blast radius",
+            question="What could one account damage?",
+            # the result is the same in every generation
+            options=("generation",),
+            outputs=(
+                Output(
+                    BLAST_RADIUS,
+                    "analytics.spark.analyses.blast_radius:rows",
+                    "On how many entities of each kind does each user hold which privilege?",
+                ),
+                Output(
+                    BLAST_RADIUS_NAMESPACES,
+                    "analytics.spark.analyses.blast_radius:namespaces",
+                    "How much of each namespace does each user reach?",
+                ),
+                Output(
+                    BLAST_RADIUS_PEOPLE,
+                    "analytics.spark.analyses.blast_radius:people",
+                    "Who reaches the most entities?",
+                    first_sort="-changeable",
+                ),
+            ),
+            detail=Output(
+                BLAST_RADIUS_DETAIL,
+                "analytics.spark.analyses.blast_radius:detail",
+                "Which privilege does each user hold on which entity?",
+            ),
+            detail_rows="entities",
+            figures={
+                "users_with_privileges": ("people", "count(*)"),
+                "widest_reach": ("people", "coalesce(max(entities), 0)::BIGINT"),
+                "most_changeable": ("people", "coalesce(max(changeable), 0)::BIGINT"),
+                "users_with_admin": ("people", "count(*) filter (admin > 0)"),
+            },
+        ),
+        Analysis(
+            name=AnalysisName.REDUNDANT,
+            title="Redundant access",
+            question="Which grants and memberships change no answer?",
+            # the result is the same in every generation
+            options=("generation",),
+            outputs=(
+                Output(
+                    REDUNDANT,
+                    "analytics.spark.analyses.redundant:rows",
+                    "Which direct grants does a group give too?",
+                ),
+                Output(
+                    REDUNDANT_MEMBERSHIPS,
+                    "analytics.spark.analyses.redundant:memberships",
+                    "Which memberships have no effect?",
+                ),
+                Output(
+                    REDUNDANT_INACTIVE,
+                    "analytics.spark.analyses.redundant:inactive",
+                    "Which grants do inactive users have?",
+                ),
+                Output(
+                    REDUNDANT_GROUPS,
+                    "analytics.spark.analyses.redundant:groups",
+                    "Which groups make direct grants redundant?",
+                    first_sort="-grants",
+                ),
+            ),
+            figures={
+                "redundant_grants": ("rows", "count(*)"),
+                "users_with_redundant_grants": ("rows", "count(DISTINCT principal)"),
+                "memberships_without_effect": ("memberships", "count(*)"),
+                "grants_of_inactive_users": ("inactive", "count(*)"),
+            },
+        ),
+        Analysis(
+            name=AnalysisName.UNUSED,
+            title="Unused access",
+            question="Which effective grants did nobody use for some time?",
+            # the result is the same in every generation
+            options=("generation", "since"),
+            outputs=(
+                Output(
+                    UNUSED,
+                    "analytics.spark.analyses.unused:rows",
+                    "Which privileges does each user not use?",
+                ),
+                Output(
+                    UNUSED_GRANTS,
+                    "analytics.spark.analyses.unused:grants",
+                    "Which grants did none of their users use?",
+                    first_sort="last_use",
+                ),
+                Output(
+                    UNUSED_COVERAGE,
+                    "analytics.spark.analyses.unused:coverage",
+                    "How much history do the records of use cover?",
+                ),
+                Output(
+                    UNUSED_PEOPLE,
+                    "analytics.spark.analyses.unused:people",
+                    "Who has the most privileges without use?",
+                    first_sort="-privileges",
+                ),
+            ),
+            figures={
+                "days_with_records_of_use": ("coverage", "coalesce(max(days), 0)::BIGINT"),
+                "days_of_the_window": ("coverage", 'coalesce(max("window"), 0)::BIGINT'),
+                "unused_privileges": ("people", "coalesce(sum(privileges), 0)::BIGINT"),
+                "users_with_unused_privileges": ("people", "count(*)"),
+                "grants_that_nobody_used": ("grants", "count(*)"),
+            },
+            reads_uses=True,
         ),
     )
 }

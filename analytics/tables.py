@@ -87,16 +87,40 @@ ENTITIES = Table(
 )
 # Active principals only.
 USERS = Table("users", (_long("id"), _text("name")), ("id",))
+# Users that are principals but not active.
+INACTIVE_USERS = Table("inactive_users", (_long("id"), _text("name")), ("id",))
 GROUPS = Table("groups", (_long("id"), _text("name")), ("id",))
-MEMBERSHIPS = Table("memberships", (_long("user_id"), _long("group_id")), ("user_id", "group_id"))
-# Grants of all principals, inactive users included. principal_type is `user` or `group`.
+# valid_until: the end of the period as an RFC 3339 time in UTC; null if it does not end.
+MEMBERSHIPS = Table(
+    "memberships",
+    (_long("user_id"), _long("group_id"), _text("valid_until", True)),
+    ("user_id", "group_id"),
+)
+# Grants of all principals, inactive users included. principal_type is `user` or `group`. granted_at: an RFC 3339
+# time in UTC. valid_until: as in MEMBERSHIPS.
 GRANTS = Table(
     "grants",
-    (_text("principal_type"), _long("principal_id"), _long("entity_id"), _text("privilege"), _text("reason")),
+    (
+        _text("principal_type"),
+        _long("principal_id"),
+        _long("entity_id"),
+        _text("privilege"),
+        _text("reason"),
+        _text("granted_at"),
+        _text("valid_until", True),
+    ),
     ("principal_type", "principal_id", "entity_id", "privilege"),
 )
 
-SNAPSHOT_TABLES = (ENTITIES, USERS, GROUPS, MEMBERSHIPS, GRANTS)
+# The first and the last day (UTC) on which a user used an entity, as texts such as `2026-02-01`. Only in snapshots
+# for analyses that read uses.
+USES = Table(
+    "uses",
+    (_long("user_id"), _long("entity_id"), _text("first_day"), _text("last_day")),
+    ("user_id", "entity_id"),
+)
+
+SNAPSHOT_TABLES = (ENTITIES, USERS, INACTIVE_USERS, GROUPS, MEMBERSHIPS, GRANTS)
 
 READINESS = Table(
     "rows",
@@ -164,3 +188,89 @@ GHOST_KINDS = Table(
 # admin is empty if no active user holds ADMIN.
 STRANDED = Table("rows", (_text("entity"), _long("admins"), _text("admin")), ("entity",))
 STRANDED_KINDS = Table("kinds", (_text("kind"), _long("live"), _long("nobody"), _long("one")), ("kind",))
+
+# entities: live ones on which the user holds the privilege, directly or through a group.
+BLAST_RADIUS = Table(
+    "rows",
+    (_text("user"), _text("kind"), _text("privilege"), _long("entities")),
+    ("user", "kind", "privilege"),
+)
+# entities: live ones on which the user holds any privilege. changeable: those on which it is not only READ.
+# The namespace is empty for entities outside of all namespaces.
+BLAST_RADIUS_NAMESPACES = Table(
+    "namespaces",
+    (_text("user"), _text("namespace"), _long("entities"), _long("changeable")),
+    ("user", "namespace"),
+)
+# read to admin: live entities on which the user holds the privilege.
+BLAST_RADIUS_PEOPLE = Table(
+    "people",
+    (
+        _text("user"),
+        _long("entities"),
+        _long("changeable"),
+        _long("namespaces"),
+        _long("read"),
+        _long("write"),
+        _long("execute"),
+        _long("admin"),
+    ),
+    ("user",),
+)
+BLAST_RADIUS_DETAIL = Table(
+    "detail", (_text("user"), _text("entity"), _text("privilege")), ("user", "entity", "privilege")
+)
+
+# through: the first group that gives the privilege too, for the whole period of the direct grant.
+REDUNDANT = Table(
+    "rows",
+    (_text("principal"), _text("entity"), _text("privilege"), _text("through")),
+    ("principal", "entity", "privilege"),
+)
+# Memberships of active users. through: another group of the user that gives everything that the group gives, and
+# for as long; empty if the group gives nothing.
+REDUNDANT_MEMBERSHIPS = Table(
+    "memberships", (_text("user"), _text("group"), _text("through")), ("user", "group")
+)
+REDUNDANT_INACTIVE = Table(
+    "inactive",
+    (_text("principal"), _text("entity"), _text("privilege"), _text("state")),
+    ("principal", "entity", "privilege"),
+)
+REDUNDANT_GROUPS = Table("groups", (_text("through"), _long("grants"), _long("users")), ("through",))
+
+# through: the principal that holds the grant. last_use: the last day (UTC) on which the user used the entity; empty if no
+# use is recorded.
+UNUSED = Table(
+    "rows",
+    (
+        _text("user"),
+        _text("entity"),
+        _text("privilege"),
+        _text("through"),
+        _text("granted_at"),
+        _text("last_use"),
+    ),
+    ("user", "entity", "privilege", "through"),
+)
+# Grants on live entities that no active holder used in the window. users: active holders.
+UNUSED_GRANTS = Table(
+    "grants",
+    (
+        _text("principal"),
+        _text("entity"),
+        _text("privilege"),
+        _text("granted_at"),
+        _long("users"),
+        _text("last_use"),
+    ),
+    ("principal", "entity", "privilege"),
+)
+# What the records cover: one row. recorded_since: the first day with a recorded use; empty if there is none.
+# window_since: the first day of the window; empty if there is none. days: since the first day. window: in days.
+UNUSED_COVERAGE = Table(
+    "coverage",
+    (_text("recorded_since"), _text("window_since"), _long("days"), _long("window")),
+    ("recorded_since",),
+)
+UNUSED_PEOPLE = Table("people", (_text("user"), _long("entities"), _long("privileges")), ("user",))

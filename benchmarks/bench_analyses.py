@@ -61,6 +61,22 @@ totals AS (SELECT namespace_id, count(*) FILTER (state = 'live') AS required
   FROM entities WHERE namespace_id IS NOT NULL GROUP BY ALL)
 SELECT n.key AS namespace, u.name AS "user", required, held, required - held AS missing, required = held AS ready
 FROM counted JOIN totals USING (namespace_id) JOIN live n ON n.id = namespace_id JOIN users u ON u.id = user_id ORDER BY ALL""",
+    "blast-radius": f"""
+WITH {_USERS_OF_PRINCIPALS},
+held AS (SELECT DISTINCT r.user_id, g.entity_id, g.privilege FROM grants g
+  JOIN users_of_principals r USING (principal_type, principal_id))
+SELECT u.name AS "user", e.kind, h.privilege, count(*) AS entities
+FROM held h JOIN entities e ON e.id = h.entity_id AND e.state = 'live' JOIN users u ON u.id = h.user_id
+GROUP BY ALL ORDER BY ALL""",
+    "redundant": """
+WITH given AS (SELECT d.principal_id AS user_id, d.entity_id, d.privilege, min(n.name) AS through
+  FROM grants d JOIN grants g USING (entity_id, privilege)
+  JOIN memberships m ON m.user_id = d.principal_id AND m.group_id = g.principal_id JOIN groups n ON n.id = m.group_id
+  WHERE d.principal_type = 'user' AND g.principal_type = 'group'
+    AND least(coalesce(g.valid_until, '9999'), coalesce(m.valid_until, '9999')) >= coalesce(d.valid_until, '9999')
+  GROUP BY ALL)
+SELECT 'user:' || u.name AS principal, e.kind || ':' || e.key AS entity, privilege, 'group:' || through AS through
+FROM given JOIN entities e ON e.id = entity_id AND e.state = 'live' JOIN users u ON u.id = user_id ORDER BY ALL""",
 }
 
 
@@ -76,6 +92,8 @@ def measure_analyses(folder: Path) -> bool:
         write_parquet_tenant(large, LARGE)
         seconds, is_within_limits = _measure_visibility(large)
         is_within_limits &= _compare_with_duckdb("delete-readiness", large, max_share=1.5)
+        for name in ("blast-radius", "redundant"):
+            is_within_limits &= _compare_with_duckdb(name, large, max_share=1)
         is_within_limits &= _measure_impact(large)
         everyone = folder / "everyone"
         add_group_of_everyone(large, everyone, LARGE)
@@ -143,16 +161,17 @@ def _measure_very_large(tenant: Path, seconds_of_large: float) -> bool:
     )
 
 
-def _table_writer(
-    name: str, tenant: Path, generation: str = "final", to_generation: str = ""
-) -> Callable[[], None]:
-    """Return a function that writes the result table of the analysis with a warm Spark session."""
+def _table_writer(name: str, tenant: Path, **options: str) -> Callable[[], None]:
+    """Return a function that writes the result table of the analysis with a warm Spark session.
+
+    options: of the analysis; by default, the generation is `final`.
+    """
     output = ANALYSES[name].outputs[0]
     module, _, function = output.build.partition(":")
 
     def write() -> None:
         spark = spark_session(master="local[*]", memory=MEMORY)
-        analysis_input = AnalysisInput(read_snapshot(spark, str(tenant)), generation, to_generation)
+        analysis_input = AnalysisInput(read_snapshot(spark, str(tenant)), {"generation": "final"} | options)
         write_table(
             getattr(import_module(module), function)(analysis_input),
             output.table,

@@ -57,13 +57,16 @@ def write_parquet_tenant(folder: Path, size: Size) -> None:
                       2 + floor({size.namespaces} * pow(rng(n, 6), {_HUGE}))::BIGINT AS namespace_id
                     FROM range({first_other}, {size.entities + 1}) t(n) WHERE rng(n, 3) >= 0.25)""",
         "users": f"SELECT n AS id, 'user' || n AS name FROM range(1, {size.users + 1}) t(n)",
+        "inactive_users": "SELECT 0::BIGINT AS id, '' AS name LIMIT 0",
         "groups": f"SELECT n AS id, 'group' || n AS name FROM range(1, {size.groups + 1}) t(n)",
         "memberships": f"""
-            SELECT DISTINCT n AS user_id, 1 + floor({size.groups} * pow(rng(n, 20 + k), {_LARGE}))::BIGINT AS group_id
+            SELECT DISTINCT n AS user_id, 1 + floor({size.groups} * pow(rng(n, 20 + k), {_LARGE}))::BIGINT AS group_id,
+              NULL::VARCHAR AS valid_until
             FROM range(1, {size.users + 1}) t(n), range(6) s(k) WHERE k < floor(7 * rng(n, 7))""",
         "grants": f"""
             SELECT DISTINCT principal_type, principal_id, 2 + floor({size.entities - 1} * rng(n, 8))::BIGINT AS entity_id,
-              list_extract({_PRIVILEGES}, 1 + floor({len(_PRIVILEGES)} * rng(n, 9))::BIGINT) AS privilege, '' AS reason
+              list_extract({_PRIVILEGES}, 1 + floor({len(_PRIVILEGES)} * rng(n, 9))::BIGINT) AS privilege, '' AS reason,
+              '2026-01-01T00:00:00Z' AS granted_at, NULL::VARCHAR AS valid_until
             FROM (SELECT n, CASE WHEN n % 5 < 3 THEN 'user' ELSE 'group' END AS principal_type,
                     CASE WHEN n % 5 < 3 THEN 1 + floor({size.users} * rng(n, 10))::BIGINT
                       ELSE 1 + floor({size.groups} * pow(rng(n, 11), {_LARGE}))::BIGINT END AS principal_id
@@ -86,10 +89,11 @@ def add_group_of_everyone(tenant: Path, folder: Path, size: Size) -> None:
     added = {
         "entities": None,
         "users": None,
+        "inactive_users": None,
         "groups": f"SELECT {group}::BIGINT, 'everyone'",
-        "memberships": f"SELECT id, {group}::BIGINT FROM '{tenant}/users/*.parquet'",
+        "memberships": f"SELECT id, {group}::BIGINT, NULL FROM '{tenant}/users/*.parquet'",
         "grants": f"""
-            SELECT 'group', {group}::BIGINT, id, 'READ', '' FROM '{tenant}/entities/*.parquet'
+            SELECT 'group', {group}::BIGINT, id, 'READ', '', '2026-01-01T00:00:00Z', NULL FROM '{tenant}/entities/*.parquet'
             WHERE kind NOT IN ('instance', 'namespace', 'application') AND state = 'live' AND hash(id) % 1000 < 126""",
     }
     with duckdb.connect() as database:

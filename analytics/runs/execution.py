@@ -214,16 +214,12 @@ def compute_report(
     progress.begin_stage(RunStage.SNAPSHOT)
     with ExitStack() as stack:
         snapshot = retry_database(
-            lambda: stack.enter_context(lease_snapshot(check=progress.check)), check=progress.check
+            lambda: stack.enter_context(lease_snapshot(check=progress.check, with_uses=analysis.reads_uses)),
+            check=progress.check,
         )
-        tables = _tables_of_snapshot(snapshot, progress)
+        tables = _tables_of_snapshot(snapshot, progress, with_uses=analysis.reads_uses)
         progress.begin_stage(RunStage.COMPUTING)
-        analysis_input = AnalysisInput(
-            tables,
-            options.get("generation", ""),
-            options.get("to_generation", ""),
-            options.get("namespace", ""),
-        )
+        analysis_input = AnalysisInput(tables, options, snapshot.at)
         for output in analysis.outputs:
             progress.check()
             _write_output(output, analysis_input, folder)
@@ -245,7 +241,7 @@ def compute_report(
     return ComputedReport(snapshot.revision, summary)
 
 
-def _tables_of_snapshot(snapshot: Snapshot, progress: Progress) -> Tables:
+def _tables_of_snapshot(snapshot: Snapshot, progress: Progress, *, with_uses: bool) -> Tables:
     """Start or reuse the Spark session, and return the tables of the snapshot. All later Spark jobs of this
     thread are tracked.
 
@@ -262,7 +258,10 @@ def _tables_of_snapshot(snapshot: Snapshot, progress: Progress) -> Tables:
     progress.track_jobs(spark.sparkContext)
     is_small = snapshot.size_bytes <= SMALL_SNAPSHOT_BYTES
     return read_snapshot(
-        session_for_small_tenant(spark) if is_small else spark, snapshot.uri, is_small=is_small
+        session_for_small_tenant(spark) if is_small else spark,
+        snapshot.uri,
+        is_small=is_small,
+        with_uses=with_uses,
     )
 
 

@@ -2,7 +2,9 @@
 
 from collections.abc import Mapping
 
+from django.conf import settings
 from django.db import transaction
+from django.utils import timezone
 
 from analytics.analyses import (
     Analysis,
@@ -12,13 +14,14 @@ from analytics.analyses import (
 from analytics.models import AnalysisRun
 from entities.address import Address, AddressError, address_of
 from entities.models import Entity, State
-from entities.vocabulary import clip
+from entities.vocabulary import clip, quantity
 from grants.active_generation import active_generation
 from grants.authority.transactions import administrator_transaction
 from grants.jobs import cancel_job, request_job
 from grants.journal import Author, JournalEntry, append_to_journal
 from grants.policies.catalogue import GENERATIONS, UnknownGeneration, generation_by_name
 from grants.roles.capabilities import Capability
+from grants.usage import first_day_of_use
 
 MAX_NAMES_IN_MESSAGE = 20
 
@@ -138,4 +141,39 @@ def _unknown_namespace(address: Address, state: str | None) -> str:
     return f"{clip(address)} {problem}; the live namespaces are {live_names or 'none'}"
 
 
-_CHECKS = {"generation": _generation, "to_generation": _to_generation, "namespace": _namespace}
+def _since(days: str) -> str:
+    """Return the length of the window in days; empty for the default, which the records of each run cover.
+
+    Raise AnalysisError for a window that the records do not cover: before them, nothing is known to be unused.
+    """
+    if not days:
+        return ""
+    first_day = first_day_of_use()
+    covered = (timezone.now().date() - first_day).days if first_day else 0
+    if not (days.isascii() and days.isdigit()) or not 1 <= int(days[:9]) <= settings.USAGE_KEPT_DAYS:
+        raise AnalysisError(
+            f"`{clip(days)}` is not a number of days (since, on the command line --since): enter one from 1 to "
+            f"{settings.USAGE_KEPT_DAYS:,}, for which uses are kept (USAGE_KEPT_DAYS)",
+            field="since",
+        )
+    if first_day is None:
+        raise AnalysisError(
+            "no use is recorded, so nothing is known to be unused: import uses with manage.py import_usage, or leave "
+            "since out",
+            field="since",
+        )
+    if int(days) > covered:
+        raise AnalysisError(
+            f"uses are recorded since {first_day}, which is {quantity(covered, 'day', 'days')}, so nothing is known to be "
+            f"unused for {int(days):,}: enter at most {covered:,}, or leave since out",
+            field="since",
+        )
+    return str(int(days))
+
+
+_CHECKS = {
+    "generation": _generation,
+    "to_generation": _to_generation,
+    "namespace": _namespace,
+    "since": _since,
+}

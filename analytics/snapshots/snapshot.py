@@ -30,7 +30,7 @@ import pyarrow.parquet as pq
 from django.conf import settings
 from django.contrib.auth.models import Group
 from django.db import connection
-from django.db.models import Case, CharField, QuerySet, Value, When
+from django.db.models import Case, CharField, Func, QuerySet, Value, When
 from pyarrow.fs import FileInfo, FileSelector, FileSystem, FileType
 
 from analytics.arrow import arrow_schema
@@ -52,7 +52,17 @@ from analytics.storage import (
     storage_root,
 )
 from analytics.storage_identity import storage_identity
-from analytics.tables import ENTITIES, GRANTS, GROUPS, MEMBERSHIPS, SNAPSHOT_TABLES, USERS, Table
+from analytics.tables import (
+    ENTITIES,
+    GRANTS,
+    GROUPS,
+    INACTIVE_USERS,
+    MEMBERSHIPS,
+    SNAPSHOT_TABLES,
+    USERS,
+    USES,
+    Table,
+)
 from entities.models import Entity
 from grants.consistent_read import consistent_read
 from grants.grant_attributes import GrantAttributes
@@ -65,6 +75,7 @@ from grants.models import (
 )
 from grants.policies.times import format_time
 from grants.querysets import effective_memberships
+from grants.usage import days_of_use, newest_use
 from grants.validity import at_time, in_force, last_change_of_time
 
 ROWS_PER_GROUP = 100_000
@@ -180,7 +191,7 @@ PURPOSE = "snapshot manifest"
 # Increase it if the manifest changes, or the rows of a table get another meaning. A change of columns changes
 # SCHEMA_VERSION by itself.
 _MEANING = 2
-SCHEMA_VERSION = f"{_MEANING}-{hashlib.sha256(repr(SNAPSHOT_TABLES).encode()).hexdigest()[:16]}"
+SCHEMA_VERSION = f"{_MEANING}-{hashlib.sha256(repr((*SNAPSHOT_TABLES, USES)).encode()).hexdigest()[:16]}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,17 +326,19 @@ class Snapshot:
 
 
 @contextmanager
-def lease_snapshot(*, check: Callable[[], None] = lambda: None) -> Iterator[Snapshot]:
+def lease_snapshot(
+    *, check: Callable[[], None] = lambda: None, with_uses: bool = False
+) -> Iterator[Snapshot]:
     """Yield a snapshot of the newest revision, and keep it until the block ends. Write it if there is no
     intact one.
 
-    check: called between batches of rows; its exceptions end the writing.
+    check: called between batches of rows; its exceptions end the writing. with_uses: with the table USES.
     Raise StorageError, also at the end of the block if files of the snapshot were changed in the meantime.
     """
     filesystem, root = storage_root()
     folder = f"{root}/{storage_identity()}"
     try:
-        snapshot, lease = _lease_newest(filesystem, folder, check)
+        snapshot, lease = _lease_newest(filesystem, folder, check, with_uses=with_uses)
     except OSError as error:
         raise StorageError(storage_problem(error)) from error
     try:
@@ -351,11 +364,13 @@ def _check_unchanged(filesystem: FileSystem, snapshot: Snapshot) -> None:
         ) from None
 
 
-def _lease_newest(filesystem: FileSystem, folder: str, check: Callable[[], None]) -> tuple[Snapshot, str]:
+def _lease_newest(
+    filesystem: FileSystem, folder: str, check: Callable[[], None], *, with_uses: bool
+) -> tuple[Snapshot, str]:
     """Return a snapshot of the newest revision and the path of its lease."""
     with consistent_read(), at_time() as at:
         head = data_head()
-        stem = f"revision={head.revision:020}-{_chain(head.hash, at)}"
+        stem = f"revision={head.revision:020}-{_chain(head.hash, at, with_uses=with_uses)}"
         fault = ""
         for name in folder_names(filesystem, folder):
             if name.startswith(stem):
@@ -365,16 +380,23 @@ def _lease_newest(filesystem: FileSystem, folder: str, check: Callable[[], None]
                 except ManifestError as error:
                     fault = str(error)
         path = f"{folder}/{stem}-{secrets.token_hex(4)}"
-        files, lease = _write_snapshot(filesystem, path, head.revision, check)
+        files, lease = _write_snapshot(filesystem, path, head.revision, check, with_uses=with_uses)
     return Snapshot(path, head.revision, files, at, fault), lease
 
 
-def _chain(journal_hash: str, at: datetime) -> str:
-    """Return the text that identifies the state of the data at a time, together with its revision."""
-    last_change = last_change_of_time(at)
-    if last_change is None:
+def _chain(journal_hash: str, at: datetime, *, with_uses: bool) -> str:
+    """Return the text that identifies the state of the data at a time, together with its revision.
+
+    with_uses: the text also identifies the recorded uses.
+    """
+    parts = [journal_hash]
+    if (last_change := last_change_of_time(at)) is not None:
+        parts.append(format_time(last_change))
+    if with_uses:
+        parts.append(f"uses up to {newest_use()}")
+    if len(parts) == 1:
         return journal_hash[:12]
-    return hashlib.sha256(f"{journal_hash} {format_time(last_change)}".encode()).hexdigest()[:12]
+    return hashlib.sha256(" ".join(parts).encode()).hexdigest()[:12]
 
 
 def _lease_intact(
@@ -425,14 +447,14 @@ def _invalidate(filesystem: FileSystem, path: str) -> None:
 
 
 def _write_snapshot(
-    filesystem: FileSystem, path: str, revision: int, check: Callable[[], None]
+    filesystem: FileSystem, path: str, revision: int, check: Callable[[], None], *, with_uses: bool
 ) -> tuple[tuple[SnapshotFile, ...], str]:
     """Write a snapshot and return its files and the path of a lease."""
     try:
         filesystem.create_dir(path)
         lease = _create_lease(filesystem, path)
         paths: list[str] = []
-        for table, parts in _table_rows():
+        for table, parts in _table_rows(with_uses=with_uses):
             paths += write_rows(filesystem, path, table.name, arrow_schema(table), parts, check)
         return write_snapshot_manifest(filesystem, path, revision, paths), lease
     except BaseException:
@@ -440,14 +462,34 @@ def _write_snapshot(
         raise
 
 
-def _table_rows() -> Iterator[tuple[Table, tuple[QuerySet, ...]]]:
+class _TimeText(Func):
+    """A time as an RFC 3339 text in UTC, to the second, like `format_time`."""
+
+    output_field = CharField()
+
+    def as_postgresql(self, compiler, connection, **context):
+        template = """to_char(%(expressions)s AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')"""
+        return self.as_sql(compiler, connection, template=template, **context)
+
+    def as_sqlite(self, compiler, connection, **context):
+        # the percent signs are replaced twice
+        template = "strftime('%%%%Y-%%%%m-%%%%dT%%%%H:%%%%M:%%%%SZ', %(expressions)s)"
+        return self.as_sql(compiler, connection, template=template, **context)
+
+
+def _table_rows(*, with_uses: bool) -> Iterator[tuple[Table, tuple[QuerySet, ...]]]:
     """Yield each table with the querysets of its rows at the time of the question, with values in the order
     of the columns.
     """
     yield ENTITIES, (Entity.objects.values_list(*ENTITIES.column_names),)
-    yield USERS, (User.objects.active_principals().values_list("id", "username"),)
+    principals = User.objects.principals()
+    yield USERS, (principals.filter(is_active=True).values_list("id", "username"),)
+    yield INACTIVE_USERS, (principals.filter(is_active=False).values_list("id", "username"),)
     yield GROUPS, (Group.objects.values_list("id", "name"),)
-    yield MEMBERSHIPS, (effective_memberships().values_list("user_id", "group_id"),)
+    ends = _TimeText("valid_until")
+    yield MEMBERSHIPS, (effective_memberships().values_list("user_id", "group_id", ends),)
+    if with_uses:
+        yield USES, (days_of_use().values_list("user_id", "entity_id", "first_day", "last_day"),)
     # the database may have been restored since this process read the keys
     clear_permission_ids()
     privilege = Case(
@@ -461,7 +503,13 @@ def _table_rows() -> Iterator[tuple[Table, tuple[QuerySet, ...]]]:
             .annotate(kind=Value(row.name), privilege_name=privilege)
             .order_by()
             .values_list(
-                "kind", row.id_column, "content_object_id", "privilege_name", *GrantAttributes._fields
+                "kind",
+                row.id_column,
+                "content_object_id",
+                "privilege_name",
+                *GrantAttributes._fields,
+                _TimeText("granted_at"),
+                ends,
             )
             for row in PRINCIPAL_TYPES.values()
         ),

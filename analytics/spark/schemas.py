@@ -7,7 +7,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, LongType, StringType, StructField, StructType
 
 from analytics.spark.sorted_table import SortedTable, is_shared, write_files
-from analytics.tables import SNAPSHOT_TABLES, ColumnType, Table
+from analytics.tables import SNAPSHOT_TABLES, USES, ColumnType, Table
 
 _TYPES = {ColumnType.LONG: LongType(), ColumnType.TEXT: StringType(), ColumnType.FLAG: BooleanType()}
 
@@ -16,15 +16,18 @@ _TYPES = {ColumnType.LONG: LongType(), ColumnType.TEXT: StringType(), ColumnType
 class Tables:
     """The snapshot of a tenant at one revision. The columns of each frame are in `analytics.tables`.
 
-    is_small: one Python worker can process the whole tenant. Each frame then has one partition.
+    is_small: one Python worker can process the whole tenant. Each frame then has one partition. uses: None unless the
+    snapshot contains them.
     """
 
     entities: DataFrame
     users: DataFrame
+    inactive_users: DataFrame
     groups: DataFrame
     memberships: DataFrame
     grants: DataFrame
     is_small: bool = False
+    uses: DataFrame | None = None
 
 
 def schema_of(table: Table) -> StructType:
@@ -40,9 +43,12 @@ def read_table(spark: SparkSession, table: Table, uri: str) -> DataFrame:
     return spark.read.schema(schema_of(table)).parquet(uri)
 
 
-def read_snapshot(spark: SparkSession, uri: str, *, is_small: bool = False) -> Tables:
-    """Return a snapshot. uri: the URI of the folder with one folder for each table. is_small: see `Tables`."""
-    frames = {table.name: read_table(spark, table, f"{uri}/{table.name}") for table in SNAPSHOT_TABLES}
+def read_snapshot(
+    spark: SparkSession, uri: str, *, is_small: bool = False, with_uses: bool = False
+) -> Tables:
+    """Return a snapshot. uri: the URI of the folder with one folder for each table. is_small, with_uses: see `Tables`."""
+    names = (*SNAPSHOT_TABLES, USES) if with_uses else SNAPSHOT_TABLES
+    frames = {table.name: read_table(spark, table, f"{uri}/{table.name}") for table in names}
     return Tables(
         **{name: frame.coalesce(1) if is_small else frame for name, frame in frames.items()},
         is_small=is_small,

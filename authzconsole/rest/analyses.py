@@ -11,7 +11,7 @@ from django.http import FileResponse
 from rest_framework import serializers
 from rest_framework.response import Response
 
-from analytics.analyses import ANALYSES, AnalysisError, analysis_by_name
+from analytics.analyses import ANALYSES, OPTIONS, AnalysisError, Option, analysis_by_name
 from analytics.folders import scratch_folder
 from analytics.models import AnalysisRun, Schedule
 from analytics.results.compare import CHANGES
@@ -26,6 +26,7 @@ from authzconsole.common.fields import (
     Boolean,
     Choice,
     ErrorMessages,
+    Integer,
     NameText,
     StrictSerializer,
     Text,
@@ -92,16 +93,32 @@ class MinuteText(ErrorMessages, serializers.RegexField):
         return data
 
 
-class SwitchSerializer(StrictSerializer):
+def _option_field(option: Option) -> serializers.Field:
+    text = f"{option.help[0].upper()}{option.help[1:]}. For {option.analyses}."
+    if option.is_generation:
+        return generation_field(text)
+    if option.least is not None:
+        return Integer(min_value=option.least, required=False, help_text=text)
+    return Text(required=False, max_length=200, help_text=text)
+
+
+class OptionsSerializer(StrictSerializer):
+    """The options of an analysis."""
+
+    def get_fields(self) -> dict[str, serializers.Field]:
+        return super().get_fields() | {name: _option_field(option) for name, option in OPTIONS.items()}
+
+    @staticmethod
+    def options_of(data: dict) -> dict[str, str]:
+        """Return the options among the members of a body."""
+        return {name: str(data[name]) for name in OPTIONS if name in data}
+
+
+class SwitchSerializer(OptionsSerializer):
     """A schedule: whether the analysis runs every night, when, and with which options."""
 
     on = Boolean(help_text="Whether it runs every night.")
     at = MinuteText(required=False, help_text="The time of day in UTC; by default unchanged.")
-    generation = generation_field("By default the active generation of each night.")
-    to_generation = generation_field(
-        "For `policy-impact`: the generation that is compared with `generation`."
-    )
-    namespace = Text(required=False, max_length=200, help_text="Only this live namespace; by default all.")
     reason = reason_field()
 
 
@@ -156,7 +173,7 @@ class ScheduleDetail(Endpoint):
         true.
         """
         data, name = self.data, self.kwargs["analysis"]
-        options = {name: data[name] for name in ("generation", "to_generation", "namespace") if name in data}
+        options = OptionsSerializer.options_of(data)
         # locked, so that the schedule cannot change between the check and the change
         with administrator_transaction(self.author, capability=Capability.RUN_ANALYSES):
             schedule = _schedule(name)
@@ -180,15 +197,10 @@ class ResultsSerializer(serializers.Serializer):
     total = serializers.IntegerField(help_text="The number of rows that match the filter.")
 
 
-class StartSerializer(StrictSerializer):
+class StartSerializer(OptionsSerializer):
     """An analysis with its options."""
 
     analysis = Choice(choices=list(ANALYSES), help_text="The name of an analysis.")
-    generation = generation_field()
-    to_generation = generation_field(
-        "For `policy-impact`: the generation that is compared with `generation`."
-    )
-    namespace = Text(required=False, max_length=200, help_text="Only this live namespace; by default all.")
 
 
 class ResultsQuery(PageQuery):
@@ -241,9 +253,11 @@ class RunList(ListEndpoint):
 
         The run waits for a worker. Location is the URL of the run.
         """
-        data = dict(self.data)
         run = request_run(
-            analysis=data.pop("analysis"), options=data, requested_by=self.request.user, author=self.author
+            analysis=self.data["analysis"],
+            options=OptionsSerializer.options_of(self.data),
+            requested_by=self.request.user,
+            author=self.author,
         )
         return self.creation_response(with_waiting_reason(run), "runs")
 

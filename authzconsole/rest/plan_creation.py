@@ -50,6 +50,8 @@ from grants.plans.sources.ghosts import ghost_plan
 from grants.plans.sources.like import like_plan
 from grants.plans.sources.off_boarding import OffBoarding, off_boarding_plan
 from grants.plans.sources.readiness import readiness_plan
+from grants.plans.sources.redundant import redundant_plan
+from grants.plans.sources.unused import unused_plan
 from grants.tenant import Fault
 
 MAX_HEIRS = 20
@@ -218,7 +220,7 @@ class ForManySerializer(PeriodSerializer):
         return data
 
 
-class GhostsSerializer(StrictSerializer):
+class CleanUpSerializer(StrictSerializer):
     """The namespace to clean up; by default all."""
 
     namespace = AddressText(required=False, help_text="Only grants on this namespace and inside it.")
@@ -268,7 +270,7 @@ class GhostPlans(Endpoint):
 
     @creating_plan(
         "plans_remove_ghosts",
-        body=GhostsSerializer,
+        body=CleanUpSerializer,
     )
     def post(self) -> Response:
         """Create a plan that revokes leftover grants.
@@ -277,6 +279,46 @@ class GhostPlans(Endpoint):
         there are no such grants, or if the plan would be too large.
         """
         return self.creation_response(ghost_plan.create(self.author, **self.data), "plans")
+
+
+class RedundantPlans(Endpoint):
+    route, url_name = "plans/redundant", "rest-plans-redundant"
+
+    @creating_plan(
+        "plans_remove_redundant",
+        body=CleanUpSerializer,
+    )
+    def post(self) -> Response:
+        """Create a plan that revokes redundant direct grants.
+
+        Revokes every direct grant of an active user on a live entity that a group of the user gives too,
+        for at least as long. It changes no answer. Returns 409 if there are no such grants, or if the plan
+        would be too large.
+        """
+        return self.creation_response(redundant_plan.create(self.author, **self.data), "plans")
+
+
+class UnusedSerializer(CleanUpSerializer):
+    """The window, and the namespace to clean up; by default all."""
+
+    since = Integer(min_value=1, help_text="The number of days without a use.")
+
+
+class UnusedPlans(Endpoint):
+    route, url_name = "plans/unused", "rest-plans-unused"
+
+    @creating_plan(
+        "plans_remove_unused",
+        body=UnusedSerializer,
+    )
+    def post(self) -> Response:
+        """Create a plan that revokes unused grants.
+
+        Revokes the grants on live entities that none of their users used in the last `since` days, and that
+        are older than that. Grants on containers are kept if anything inside was used. Returns 409 if there
+        are no such grants, if the records of use do not cover the window, or if the plan would be too large.
+        """
+        return self.creation_response(unused_plan.create(self.author, **self.data), "plans")
 
 
 class FilePlans(Endpoint):

@@ -66,6 +66,8 @@ class PlanOrigin(StrEnum):
     SUBTREE = "subtree"
     SELECTION = "selection"
     GHOSTS = "ghosts"
+    REDUNDANT = "redundant"
+    UNUSED = "unused"
     FILE = "file"
     OFF_BOARDING = "off-boarding"
     EXPIRED = "expired"

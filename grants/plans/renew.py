@@ -24,6 +24,8 @@ from grants.plans.sources.ghosts import ghost_plan
 from grants.plans.sources.like import like_plan
 from grants.plans.sources.off_boarding import off_boarding_plan
 from grants.plans.sources.readiness import readiness_plan
+from grants.plans.sources.redundant import redundant_plan
+from grants.plans.sources.unused import unused_plan
 from grants.principals.renaming import names_since
 from grants.validity import Validity
 
@@ -39,6 +41,8 @@ SOURCES = {
         like_plan,
         off_boarding_plan,
         readiness_plan,
+        redundant_plan,
+        unused_plan,
     )
 }
 

@@ -7,6 +7,15 @@ killed.
 
 from grants.usage.recording import record_use
 from grants.usage.records import BadUsage, import_records, import_usage
-from grants.usage.storage import delete_old_usage, first_day_of_use
+from grants.usage.storage import days_of_use, delete_old_usage, first_day_of_use, newest_use
 
-__all__ = ["BadUsage", "delete_old_usage", "first_day_of_use", "import_records", "import_usage", "record_use"]
+__all__ = [
+    "BadUsage",
+    "days_of_use",
+    "delete_old_usage",
+    "first_day_of_use",
+    "import_records",
+    "import_usage",
+    "newest_use",
+    "record_use",
+]

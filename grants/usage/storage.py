@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 from django.conf import settings
 from django.db import connection, transaction
+from django.db.models import CharField, Max, Min, QuerySet
+from django.db.models.functions import Cast
 from django.utils import timezone
 
 from entities.address import Address
@@ -58,6 +60,17 @@ def first_day_of_use() -> date | None:
     Runs one query.
     """
     return UsageDay.objects.order_by("day").values_list("day", flat=True).first()
+
+
+def newest_use() -> int:
+    """Return the number of the newest day of a user and an entity in the records; 0 without records. Runs one query."""
+    return UsageDay.objects.order_by("-pk").values_list("pk", flat=True).first() or 0
+
+
+def days_of_use() -> QuerySet:
+    """Return user_id, entity_id, first_day and last_day, as texts, of each user and entity with a recorded use."""
+    days = UsageDay.objects.values("user_id", "entity_id").order_by()
+    return days.annotate(first_day=Cast(Min("day"), CharField()), last_day=Cast(Max("day"), CharField()))
 
 
 def delete_old_usage() -> int:

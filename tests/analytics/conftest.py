@@ -1,4 +1,4 @@
-"""Fixtures that stand in for Celery and Spark."""
+"""Fixtures that stand in for Celery and Spark, and fixtures of the comparisons with references."""
 
 import pytest
 
@@ -31,3 +31,25 @@ def replace_computation(monkeypatch):
         return folders
 
     return replace
+
+
+@pytest.fixture
+def folder(settings, tmp_path, monkeypatch):
+    """Return a folder. `manage.py analyze` stores snapshots there, and keeps Spark running."""
+    settings.SNAPSHOT_URI = str(tmp_path / "snapshots")
+    monkeypatch.setattr("analytics.runs.execution.stop_spark", lambda: None)
+    return tmp_path
+
+
+@pytest.fixture
+def size(request, monkeypatch):
+    """Set the size of the largest snapshot that counts as small.
+
+    LARGE also lowers every limit of the engine: namespaces are split into blocks, and users, counts and pairs are
+    processed in several steps.
+    """
+    from tests.support.analyses import LARGE, lower_limits
+
+    monkeypatch.setattr("analytics.runs.execution.SMALL_SNAPSHOT_BYTES", request.param)
+    if request.param == LARGE:
+        lower_limits(monkeypatch)

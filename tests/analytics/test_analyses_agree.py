@@ -2,89 +2,37 @@
 analysis.
 """
 
-import json
-import random
-
 import pytest
-from django.core.management import call_command
 
-from analytics.runs import execution
 from analytics.snapshots.snapshot import lease_snapshot
-from analytics.spark.engine import PairTable, bits, encode, evaluate_rules, sums, units
-from analytics.spark.engine import pairs as engine_pairs
+from analytics.spark.engine import PairTable, evaluate_rules
 from analytics.spark.engine.rules import generation_rules, visibility_rules
 from analytics.spark.schemas import read_snapshot
 from analytics.tables import IMPACT_DETAIL
-from entities.address import parse_address
 from entities.models import State
-from entities.vocabulary import KINDS, Privilege
+from entities.vocabulary import KINDS
 from grants.policies.catalogue import GENERATIONS
 from grants.policies.question import Question
+from tests.support.analyses import (
+    LARGE,
+    SEEDS,
+    SEEDS_AND_SIZES,
+    SMALL,
+    active_users,
+    live_addresses,
+    lower_limits,
+    run_analysis,
+    sort_rows,
+    tenant_with_custom_kinds,
+)
 from tests.support.random_tenants import random_tenant, reference_is_permitted, store_tenant
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.django_db(transaction=True)]
-
-SEEDS = range(3)
-SMALL, LARGE = execution.SMALL_SNAPSHOT_BYTES, 0
-# computing the same tables with the settings of a large tenant takes several times as long
-SEEDS_AND_SIZES = [*((seed, SMALL) for seed in SEEDS), (len(SEEDS), LARGE)]
-CUSTOM_ADDRESSES = ("record:one", "record:two", "widget:ns0.w.1", "widget:ns1.w", "probe:ns0.shop.p1")
-
-
-@pytest.fixture(autouse=True)
-def folder(settings, tmp_path, monkeypatch):
-    settings.SNAPSHOT_URI = str(tmp_path / "snapshots")
-    monkeypatch.setattr("analytics.runs.execution.stop_spark", lambda: None)
-    return tmp_path
-
-
-@pytest.fixture
-def size(request, monkeypatch):
-    """Set the size of the largest snapshot that counts as small.
-
-    LARGE also lowers every limit of the engine: namespaces are split into blocks, and users, counts and pairs are
-    processed in several steps.
-    """
-    monkeypatch.setattr(execution, "SMALL_SNAPSHOT_BYTES", request.param)
-    if request.param == LARGE:
-        lower_limits(monkeypatch)
-
-
-def lower_limits(monkeypatch):
-    for module, name in (
-        (units, "UNIT_ENTITIES"),
-        (encode, "_SAMPLED_ENTITIES"),
-        (bits, "CHUNK_BYTES"),
-        (sums, "MAX_BUFFERED_COUNTS"),
-        (engine_pairs, "MAX_BUFFERED_PAIRS"),
-        (engine_pairs, "MIN_PAIRS_PER_PART"),
-    ):
-        monkeypatch.setattr(module, name, 8)
-
-
-def tenant_with_custom_kinds(seed):
-    """Return a random tenant with a live entity of each custom kind and a namespace without grants."""
-    tenant, dice = random_tenant(seed), random.Random(seed)
-    for address in ("namespace:bare", "application:ns0.shop", *CUSTOM_ADDRESSES):
-        tenant.entities[parse_address(address)] = State.LIVE
-    principals = [f"user:{name}" for name in tenant.users] + [f"group:{name}" for name in tenant.groups]
-    for address in map(parse_address, CUSTOM_ADDRESSES):
-        tenant.grants |= {
-            (principal, address, privilege)
-            for principal in principals
-            for privilege in Privilege
-            if dice.random() < 0.2
-        }
-    store_tenant(tenant)
-    return tenant
-
-
-def live_addresses(tenant):
-    return [address for address, state in tenant.entities.items() if state == State.LIVE]
-
-
-def active_users(tenant):
-    return [name for name, standing in tenant.users.items() if standing == (True, True)]
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.slow,
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.usefixtures("folder"),
+]
 
 
 def permissions(tenant, generation):
@@ -116,22 +64,6 @@ def test_every_decision_of_every_generation_equals_the_reference(
     permitted = [(pair["user"], pair["entity"], pair["operation"]) for pair in pairs]
     assert len(permitted) == len(set(permitted))
     assert set(permitted) == permissions(tenant, generation)
-
-
-def run_analysis(folder, *arguments, detail=True):
-    """Run the command and return the rows of the result table and of the detail table."""
-    paths = [folder / "rows.jsonl", folder / "detail.jsonl"][: 1 + detail]
-    options = [
-        option
-        for name, path in zip(("--output", "--detail"), paths, strict=False)
-        for option in (name, str(path))
-    ]
-    call_command("analyze", *arguments, *options)
-    return [[tuple(json.loads(line).values()) for line in path.read_text().splitlines()] for path in paths]
-
-
-def sort_rows(rows, key_columns):
-    return sorted(rows, key=lambda row: [part.encode() for part in row[:key_columns]])
 
 
 def visibility_cases():

@@ -14,7 +14,7 @@ from grants.lifecycle.readiness import namespace_readiness
 from grants.models import User
 from grants.policies.catalogue import GENERATIONS
 from grants.policies.question import Question
-from tests.analytics.test_analyses_agree import LARGE, lower_limits
+from tests.support.analyses import LARGE, lower_limits
 from tests.support.expected_generations import EXPECTED
 from tests.support.random_tenants import random_tenant, store_tenant
 

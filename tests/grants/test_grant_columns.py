@@ -101,6 +101,8 @@ def test_a_snapshot_has_its_attributes():
         "entity_id",
         "privilege",
         *GrantAttributes._fields,
+        "granted_at",
+        "valid_until",
     )
 
 

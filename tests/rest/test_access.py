@@ -78,6 +78,8 @@ WRITES = [
         {"verb": "grant", "principals": ["user:out"], "privileges": ["READ"], "within": "namespace:sales"},
     ),
     ("POST", "/plans/ghosts", {}),
+    ("POST", "/plans/redundant", {}),
+    ("POST", "/plans/unused", {"since": 1}),
     ("POST", "/plans/like", {"source": "ned", "target": "dee"}),
     ("POST", "/plans/off-boarding", {"user": "dee"}),
     (
@@ -111,8 +113,8 @@ REQUEST = (
 )
 # requests that change neither data nor settings
 FOR_AUDITORS_TOO = {"/evidence"}
-# there is no run, and a token cannot start break-glass access
-REFUSED = {"/runs/1/cancel", "/break-glass-uses"}
+# there is no run, a token cannot start break-glass access, and the tenant has nothing to clean up
+REFUSED = {"/runs/1/cancel", "/break-glass-uses", "/plans/redundant", "/plans/unused"}
 DECISIONS = ("POST", "/decisions", QUESTION)
 CALLS = [*(("GET", path, None) for path in READS), *WRITES, REQUEST, DECISIONS]
 FOR_ADMINISTRATORS_AND_AUDITORS = {

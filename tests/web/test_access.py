@@ -96,6 +96,8 @@ PAGES_BY_STATUS: dict[tuple[int, ...], list[str]] = {
     NOT_WITH_GET: [
         "/second-factor/codes",
         "/plans/ghosts",
+        "/plans/redundant",
+        "/plans/unused",
         "/plans/expired",
         "/journal/break-glass/start",
         "/journal/break-glass/1/end",
@@ -268,6 +270,8 @@ WRITES_BY_STATUS = {
         "/register",
         "/plans/many",
         "/plans/ghosts",
+        "/plans/redundant",
+        "/plans/unused",
         "/plans/expired",
         "/plans/copy",
         "/plans/import",

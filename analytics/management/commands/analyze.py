@@ -5,7 +5,7 @@ from pathlib import Path
 
 from django.core.management.base import CommandError
 
-from analytics.analyses import ANALYSES, Analysis, AnalysisError, analysis_by_name
+from analytics.analyses import ANALYSES, OPTIONS, Analysis, AnalysisError, analysis_by_name
 from analytics.models import RunStage
 from analytics.results.export import check_export_path, export_table
 from analytics.results.read import result_batches
@@ -13,7 +13,6 @@ from analytics.runs.services import validated_options
 from analytics.storage import StorageError
 from grants.management.console_command import ConsoleCommand
 
-OPTIONS = ("generation", "to_generation", "namespace")
 MAX_LINES = 100
 
 
@@ -26,19 +25,12 @@ class Command(ConsoleCommand):
             metavar="NAME",
             help="; ".join(f"{analysis.name}: {analysis.question}" for analysis in ANALYSES.values()),
         )
-        parser.add_argument(
-            "--generation", metavar="G", help="the generation to evaluate (default: the active generation)"
-        )
-        parser.add_argument(
-            "--to-generation",
-            metavar="G",
-            help=f"the generation to compare with ({_names_with('to_generation')} only)",
-        )
-        parser.add_argument(
-            "--namespace",
-            metavar="N",
-            help=f"limit the analysis to this namespace ({_names_with('namespace')} only)",
-        )
+        for option in OPTIONS.values():
+            parser.add_argument(
+                f"--{option.name.replace('_', '-')}",
+                metavar=option.metavar,
+                help=f"{option.help} ({option.analyses} only)",
+            )
         parser.add_argument(
             "--output",
             metavar="FILE",
@@ -59,9 +51,7 @@ class Command(ConsoleCommand):
                 raise AnalysisError(
                     f"{analysis.name} has no detail table: use --output, which writes the same rows"
                 )
-            analysis_options = validated_options(
-                analysis, {option: options[option] or "" for option in OPTIONS}
-            )
+            analysis_options = validated_options(analysis, {name: options[name] or "" for name in OPTIONS})
             for path in filter(None, (output, detail)):
                 check_export_path(path)
             if output is not None and detail is not None and _is_same_file(output, detail):
@@ -112,11 +102,6 @@ class Command(ConsoleCommand):
             )
         if is_cut:
             self.stdout.write(f"… only the first {MAX_LINES} rows are shown; --output FILE writes all rows.")
-
-
-def _names_with(option: str) -> str:
-    """Return the names of the analyses that take the option."""
-    return ", ".join(name for name, analysis in ANALYSES.items() if option in analysis.options)
 
 
 def _is_same_file(first: Path, second: Path) -> bool:

@@ -4,7 +4,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from analytics.spark.analysis_input import AnalysisInput
-from analytics.spark.schemas import Tables
+from analytics.spark.joins import principal_names
 
 
 def rows(analysis_input: AnalysisInput) -> DataFrame:
@@ -19,7 +19,7 @@ def rows(analysis_input: AnalysisInput) -> DataFrame:
     )
     return (
         tables.grants.join(addresses.hint("merge"), on="entity_id", how="inner")
-        .join(_principals(tables), on=["principal_type", "principal_id"], how="inner")
+        .join(principal_names(tables), on=["principal_type", "principal_id"], how="inner")
         .select("principal", "entity", "privilege", "state", "reason")
     )
 
@@ -36,18 +36,3 @@ def kinds(analysis_input: AnalysisInput) -> DataFrame:
             F.count_distinct("principal").alias("principals"),
         )
     )
-
-
-def _principals(tables: Tables) -> DataFrame:
-    """Return principal_type, principal_id and principal (`user:` or `group:` and the name) of every
-    principal.
-    """
-
-    def principals_of(frame: DataFrame, principal_type: str) -> DataFrame:
-        return frame.select(
-            F.lit(principal_type).alias("principal_type"),
-            F.col("id").alias("principal_id"),
-            F.concat(F.lit(f"{principal_type}:"), "name").alias("principal"),
-        )
-
-    return principals_of(tables.users, "user").unionByName(principals_of(tables.groups, "group"))

@@ -14,7 +14,7 @@ from analytics.tables import IMPACT, IMPACT_DETAIL
 
 def rows(analysis_input: AnalysisInput) -> SortedTable:
     """Return tables.IMPACT: one row per user, kind and operation with a changed decision."""
-    rules = impact_rules(analysis_input.generation, analysis_input.to_generation)
+    rules = impact_rules(analysis_input.option("generation"), analysis_input.option("to_generation"))
     return evaluate_rules(analysis_input.tables, rules, ChangeCounts(IMPACT, by_namespace=False))
 
 
@@ -34,5 +34,5 @@ def detail(analysis_input: AnalysisInput) -> SortedTable:
     counts = analysis_input.earlier["rows"].select(
         F.col("user").alias("name"), (F.col("gained") + F.col("lost")).alias("pairs")
     )
-    rules = impact_rules(analysis_input.generation, analysis_input.to_generation)
+    rules = impact_rules(analysis_input.option("generation"), analysis_input.option("to_generation"))
     return evaluate_rules(analysis_input.tables, rules, PairTable(IMPACT_DETAIL, counts))

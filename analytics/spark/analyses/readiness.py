@@ -32,7 +32,7 @@ def rows(analysis_input: AnalysisInput) -> SortedTable:
         analysis_input.tables,
         admin_rules(kinds),
         HolderCounts(kinds, candidate_operation=CANDIDATE),
-        namespaces=LiveNamespaces(analysis_input.namespace),
+        namespaces=LiveNamespaces(analysis_input.option("namespace")),
     )
 
 
@@ -40,7 +40,7 @@ def namespaces(analysis_input: AnalysisInput) -> DataFrame:
     """Return tables.READINESS_NAMESPACES: one row per live namespace, including namespaces in which no user
     holds ADMIN.
     """
-    live_namespaces = LiveNamespaces(analysis_input.namespace)
+    live_namespaces = LiveNamespaces(analysis_input.option("namespace"))
     required = namespaces_with_required(
         analysis_input.tables, live_namespaces, _required_kinds(analysis_input)
     )
@@ -82,13 +82,13 @@ def detail(analysis_input: AnalysisInput) -> SortedTable:
         analysis_input.tables,
         rules,
         PairTable(READINESS_DETAIL, counts),
-        namespaces=LiveNamespaces(analysis_input.namespace),
+        namespaces=LiveNamespaces(analysis_input.option("namespace")),
     )
 
 
 def _required_kinds(analysis_input: AnalysisInput) -> tuple[str, ...]:
     """Return the kinds of entities on which ADMIN is required for the deletion of their namespace."""
-    requirement = namespace_deletion_requirement(analysis_input.generation)
+    requirement = namespace_deletion_requirement(analysis_input.option("generation"))
     kinds_inside = KINDS if requirement.kinds_inside is None else requirement.kinds_inside
     return tuple(
         kind for kind in KINDS if (requirement.on_namespace if kind == "namespace" else kind in kinds_inside)

@@ -12,7 +12,7 @@ from analytics.tables import VISIBILITY, VISIBILITY_DETAIL
 
 def rows(analysis_input: AnalysisInput) -> SortedTable:
     """Return tables.VISIBILITY: one row for each user, kind and namespace in which the user sees an entity."""
-    rules = visibility_rules(analysis_input.generation)
+    rules = visibility_rules(analysis_input.option("generation"))
     return evaluate_rules(analysis_input.tables, rules, ChangeCounts(VISIBILITY, gained_column="visible"))
 
 
@@ -26,5 +26,5 @@ def detail(analysis_input: AnalysisInput) -> SortedTable:
     counts = analysis_input.earlier["rows"].select(
         F.col("user").alias("name"), F.col("visible").alias("pairs")
     )
-    rules = visibility_rules(analysis_input.generation)
+    rules = visibility_rules(analysis_input.option("generation"))
     return evaluate_rules(analysis_input.tables, rules, PairTable(VISIBILITY_DETAIL, counts))

@@ -22,7 +22,13 @@ from pyspark.sql import functions as F
 from analytics.spark.engine.compiled import LiveNamespaces
 from analytics.spark.engine.directory import Directory, DirectoryBroadcast
 from analytics.spark.engine.encode import Evaluation, collect_directory, encode
-from analytics.spark.engine.pairs import PACKED_PAIRS, PairOrder, merge_pairs, pack_pairs
+from analytics.spark.engine.pairs import (
+    OPERATION_COLUMNS,
+    PACKED_PAIRS,
+    PairOrder,
+    merge_pairs,
+    pack_pairs,
+)
 from analytics.spark.engine.precompute import precompute_facts
 from analytics.spark.engine.rows import Array
 from analytics.spark.engine.rules import RuleSet
@@ -47,14 +53,16 @@ class ChangeCounts:
     """The number of live entities with a changed answer by user, kind, operation and namespace, if it is not
     zero.
 
-    table: its columns are some of user, kind, operation, namespace, gained and lost. The namespace is a name;
-    for a namespace it is its own name, and for entities in no namespace it is empty.
+    table: its columns are some of user, kind, operation (or privilege), namespace, gained and lost. The namespace
+    is a name; for a namespace it is its own name, and for entities in no namespace it is empty.
     by_namespace: False adds up over all namespaces.
+    merge_kinds: add up over all kinds with the same rules. The table then has no column `kind`.
     gained_column: the name of the column `gained` in the table.
     """
 
     table: Table
     by_namespace: bool = True
+    merge_kinds: bool = False
     gained_column: str = "gained"
 
 
@@ -74,8 +82,8 @@ class HolderCounts:
 class PairTable:
     """A detail table: the changed pairs as rows of `table`, in the order of its key.
 
-    table: its columns are some of namespace, user, entity, operation, before and after; the first is
-    namespace or user.
+    table: its columns are some of namespace, user, entity, operation (or privilege), before and after; the first
+    is namespace or user.
     counts: `name` and `pairs`, the number of rows of a user (or namespace). Counts with the same name are
     added up.
     """
@@ -109,7 +117,8 @@ def evaluate_rules(
             )
             return _holder_counts(evaluation, output)
         case ChangeCounts():
-            return _change_counts(Evaluation(tables, rule_set, namespaces=namespaces), output)
+            evaluation = Evaluation(tables, rule_set, merge_kinds=output.merge_kinds, namespaces=namespaces)
+            return _change_counts(evaluation, output)
 
 
 def _change_counts(evaluation: Evaluation, output: ChangeCounts) -> SortedTable:
@@ -121,9 +130,10 @@ def _change_counts(evaluation: Evaluation, output: ChangeCounts) -> SortedTable:
         (True,) * len(rules),
         _part_count(evaluation),
     )
+    operations = [rules[number].operation for number in by_key]
     rule_texts = {
         "kind": [rules[number].kind for number in by_key],
-        "operation": [rules[number].operation for number in by_key],
+        **dict.fromkeys(OPERATION_COLUMNS, operations),
     }
     contents = [
         "gained" if name == output.gained_column else rule_texts.get(name, name)

@@ -45,6 +45,8 @@ cloudpickle.register_pickle_by_value(sys.modules[__name__])
 # batches.packed_column).
 # names: addresses, as an Arrow IPC stream.
 PACKED_PAIRS = "part int, after boolean, sort_keys binary, entities binary, rules binary, names binary"
+# The columns of a table that contain the operation of the rule. That of a rule about a privilege is the privilege.
+OPERATION_COLUMNS = ("operation", "privilege")
 # A part is sorted in memory, which takes about 40 bytes for each pair.
 PAIRS_PER_PART = 4_000_000
 # A part with fewer pairs is not worth its overhead.
@@ -181,9 +183,9 @@ def merge_pairs(
     """Return a function that turns PACKED_PAIRS of whole parts into `columns`, in the order of the table's
     key.
 
-    columns: some of namespace, user, entity, operation, before and after. operations: by rule number.
+    columns: some of namespace, user, entity, OPERATION_COLUMNS, before and after. operations: by rule number.
     """
-    if "operation" not in columns:
+    if not set(columns).intersection(OPERATION_COLUMNS):
         operations = [""] * len(operations)
 
     def merge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -227,11 +229,12 @@ def _sorted_rows(
         "user": directory.user_names,
         "namespace": directory.namespace_names,
         "entity": entities,
-        "operation": pa.array(known_operations, pa.string()),
+        **dict.fromkeys(OPERATION_COLUMNS, pa.array(known_operations, pa.string())),
     }
     for begin in range(0, len(pairs), TABLE_BATCH_ROWS):
         numbers = pair.decode(pairs[begin : begin + TABLE_BATCH_ROWS])
         numbers |= order.key(directory).decode(numbers["sort_key"] + order.first_keys[part])
+        numbers |= dict.fromkeys(OPERATION_COLUMNS, numbers["operation"])
         flags = {"before": numbers["after"] == 0, "after": numbers["after"] == 1}
         yield pa.record_batch(
             {

@@ -9,7 +9,7 @@ INVARIANT: rules are compiled from the nodes of an expression only, never from t
 Questions have no parameters here: no artifact, no dataset type, no owner.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
@@ -34,6 +34,8 @@ from grants.policies.policy import Generation
 # The operation of a rule that finds every holder of ADMIN on a namespace or inside it. It is not an operation
 # of a kind.
 CANDIDATE = "candidate"
+# The operations of `reach_rules`.
+REACHED, CHANGEABLE = "reached", "changeable"
 # the names of the privileges in the table of grants, by number
 PRIVILEGES = tuple(privilege.value for privilege in Privilege)
 
@@ -122,6 +124,29 @@ def held_rules(facts: Iterable[tuple[str, str, Fact]]) -> RuleSet:
     the fact.
     """
     return _rule_set((kind, operation, None, (fact,)) for kind, operation, fact in facts)
+
+
+def privilege_rules() -> RuleSet:
+    """Return a rule for each kind and privilege, with the name of the privilege as its operation. A user gains it on
+    each entity on which the user holds the privilege.
+    """
+    return _privilege_rules({privilege.value: (privilege,) for privilege in Privilege})
+
+
+def reach_rules() -> RuleSet:
+    """Return the rules REACHED and CHANGEABLE for every kind. A user gains them on each entity on which the user holds
+    any privilege, and one that is not READ.
+    """
+    beyond_reading = tuple(privilege for privilege in ANY if privilege != Privilege.READ)
+    return _privilege_rules({REACHED: ANY, CHANGEABLE: beyond_reading})
+
+
+def _privilege_rules(privileges_by_operation: Mapping[str, tuple[Privilege, ...]]) -> RuleSet:
+    return _rule_set(
+        (kind, operation, None, Has(privileges))
+        for kind in KINDS
+        for operation, privileges in privileges_by_operation.items()
+    )
 
 
 def admin_rules(kinds: Iterable[str]) -> RuleSet:

@@ -41,7 +41,7 @@ from entities.vocabulary import (
 from grants.change_set import Revoke
 from grants.errors import GrantError
 from grants.models import PlanVerb
-from grants.plans.create import MAX_PLAN_ITEMS
+from grants.plans.create import MAX_PLAN_ITEMS, PlanSource
 from grants.plans.sources.bulk import (
     MAX_SELECTED,
     BulkChange,
@@ -53,6 +53,8 @@ from grants.plans.sources.bulk import (
     subtree_plan,
 )
 from grants.plans.sources.ghosts import ghost_plan, selected_ghost_plan
+from grants.plans.sources.redundant import redundant_plan
+from grants.plans.sources.unused import unused_plan
 from grants.principal_names import format_principal
 
 # existing grants are not counted further; the plan itself counts them all
@@ -274,14 +276,17 @@ def _count_text(form: BulkChangeForm, total: int, entities: QuerySet[Entity]) ->
     return f"{selected}: {quantity(existing, 'grant', 'grants')} to revoke, {missing:,} not held.{limit}"
 
 
-class GhostForm(ConsoleForm):
-    """Ghost grants of a report (`selection` and `grant`), or all in a namespace. run: the number of the report."""
+class CleanUpForm(ConsoleForm):
+    """What to revoke: selected grants of a report (`selection` and `grant`), or all in a namespace. run: the number of
+    the report.
+    """
 
     refusal = "No plan was created"
 
     selection = TextField()
     grant = TextsField()
     namespace = TextField()
+    since = TextField()
     run = TextField()
 
     @property
@@ -292,24 +297,44 @@ class GhostForm(ConsoleForm):
         )
 
 
-class NewGhostPlan(ForAdministrators, FormPage):
-    """Create a plan that revokes selected ghost grants of a report, or all current grants on deleted entities."""
+class NewCleanUpPlan(ForAdministrators, FormPage):
+    """Create a plan that revokes what an analysis reports, as it is now. source: of the plan."""
 
     http_method_names = ("post",)
-    form_class = GhostForm
+    form_class = CleanUpForm
+    source: PlanSource = redundant_plan
 
-    def perform(self, form: GhostForm) -> HttpResponse:
-        author, values = request_author(self.request), form.cleaned_data
-        if "selection" in form.data:
-            grants = list(map(_ghost_of_row, values["grant"]))
-            return see_other(plan_url(selected_ghost_plan.create(author, grants)))
-        name = values["namespace"]
-        namespace = parse_address(name if ":" in name else f"namespace:{name}") if name else None
-        return see_other(plan_url(ghost_plan.create(author, namespace=namespace)))
+    def inputs(self, form: CleanUpForm) -> dict:
+        """Return the arguments of the source."""
+        name = form.cleaned_data["namespace"]
+        return {"namespace": parse_address(name if ":" in name else f"namespace:{name}") if name else None}
 
-    def form_refused(self, form: GhostForm, error: Refusal) -> HttpResponse:
+    def perform(self, form: CleanUpForm) -> HttpResponse:
+        return see_other(plan_url(self.source.create(request_author(self.request), **self.inputs(form))))
+
+    def form_refused(self, form: CleanUpForm, error: Refusal) -> HttpResponse:
         messages.error(self.request, form.refusal_text(error))
         return see_other(form.report_url or reverse("plans"))
+
+
+class NewUnusedPlan(NewCleanUpPlan):
+    source = unused_plan
+
+    def inputs(self, form: CleanUpForm) -> dict:
+        days = form.cleaned_data["since"]
+        return super().inputs(form) | {"since": int(days) if days.isascii() and days[:9].isdigit() else 0}
+
+
+class NewGhostPlan(NewCleanUpPlan):
+    """Create a plan that revokes selected ghost grants of a report, or all current grants on deleted entities."""
+
+    source = ghost_plan
+
+    def perform(self, form: CleanUpForm) -> HttpResponse:
+        if "selection" not in form.data:
+            return super().perform(form)
+        grants = list(map(_ghost_of_row, form.cleaned_data["grant"]))
+        return see_other(plan_url(selected_ghost_plan.create(request_author(self.request), grants)))
 
 
 def _ghost_of_row(text: str) -> Revoke:

@@ -80,6 +80,8 @@ ORIGIN_LABELS = {
     "subtree": "as a bulk change",
     "selection": "from selected entities",
     "ghosts": "to revoke leftover grants",
+    PlanOrigin.REDUNDANT: "to revoke redundant grants",
+    PlanOrigin.UNUSED: "to revoke unused grants",
     "expired": "to remove expired access",
     "file": "from a file",
     "off-boarding": "to off-board",

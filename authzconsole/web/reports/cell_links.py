@@ -9,6 +9,7 @@ from analytics.analyses import AnalysisName
 from analytics.models import AnalysisRun
 from analytics.tables import Table
 from authzconsole.web.shared.links import address_url
+from entities.vocabulary import Privilege
 
 # by column: the URL, empty for no link
 Links = dict[str, str]
@@ -28,6 +29,11 @@ def exactly(text: str) -> str:
     Without quotes, a filter also matches parts of values.
     """
     return f'"{text}"'
+
+
+def exact_value(text: str) -> str:
+    """Return the complete value that a filter text in quotes matches; empty if it also matches parts of values."""
+    return text[1:-1] if len(text) > 2 and text[0] == text[-1] == '"' else ""
 
 
 def rows_url(run: AnalysisRun, **filters: str) -> str:
@@ -129,6 +135,27 @@ def _stranded_kinds(run: AnalysisRun, row: dict) -> Links:
     }
 
 
+def _blast_radius(run: AnalysisRun, row: dict) -> Links:
+    filters = {"user": exactly(row["user"]), "entity": f"{row['kind']}:", "privilege": row["privilege"]}
+    return {"entities": detail_url(run, **filters)}
+
+
+def _blast_radius_people(run: AnalysisRun, row: dict) -> Links:
+    user = exactly(row["user"])
+    by_privilege = {
+        privilege.lower(): rows_url(run, user=user, privilege=privilege) for privilege in map(str, Privilege)
+    }
+    return {"entities": rows_url(run, user=user), **by_privilege}
+
+
+def _redundant_groups(run: AnalysisRun, row: dict) -> Links:
+    return {"grants": rows_url(run, through=exactly(row["through"]))}
+
+
+def _unused_people(run: AnalysisRun, row: dict) -> Links:
+    return {"privileges": rows_url(run, user=exactly(row["user"]))}
+
+
 # by analysis and table: the function that returns the links of a row
 LINKS: dict[tuple[str, str], Callable[[AnalysisRun, dict], Links]] = {
     (AnalysisName.DELETE_READINESS, "rows"): _readiness,
@@ -140,4 +167,8 @@ LINKS: dict[tuple[str, str], Callable[[AnalysisRun, dict], Links]] = {
     (AnalysisName.POLICY_IMPACT, "detail"): _impact_pairs,
     (AnalysisName.GHOST_GRANTS, "kinds"): _ghost_kinds,
     (AnalysisName.STRANDED, "kinds"): _stranded_kinds,
+    (AnalysisName.BLAST_RADIUS, "rows"): _blast_radius,
+    (AnalysisName.BLAST_RADIUS, "people"): _blast_radius_people,
+    (AnalysisName.REDUNDANT, "groups"): _redundant_groups,
+    (AnalysisName.UNUSED, "people"): _unused_people,
 }

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import time
 
 from django import forms
@@ -12,13 +13,14 @@ from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_POST, require_safe
 
-from analytics.analyses import ANALYSES, AnalysisError, AnalysisName
+from analytics.analyses import ANALYSES, OPTIONS, AnalysisError, AnalysisName, Option
 from analytics.java import java_problem
 from analytics.models import AnalysisRun, Schedule
 from analytics.runs.schedules import all_schedules, change_schedule, schedule_by_name, switch_all_schedules
 from analytics.runs.selectors import changes_since, run_progress
 from analytics.runs.services import cancel_run, request_run
 from authzconsole.web.forms import ConsoleForm, FormPage, TextField, reason_field
+from authzconsole.web.reports.cell_links import exact_value
 from authzconsole.web.reports.charts.report_charts import (
     figure_label,
     report_chart,
@@ -42,10 +44,52 @@ RUNS_PER_PAGE = 20
 SECTIONS = {"namespaces": "namespaces", "rows": "table"}
 
 
+@dataclass(frozen=True, slots=True)
+class CleanUp:
+    """A form that creates a plan from what an analysis finds. url_name: of the page that creates it."""
+
+    title: str
+    text: str
+    url_name: str
+
+    @property
+    def url(self) -> str:
+        return reverse(self.url_name)
+
+
+CLEAN_UPS = {
+    AnalysisName.GHOST_GRANTS: CleanUp(
+        "Revoke leftover grants",
+        "Creates a plan that revokes all grants on deleted addresses, also those of inactive users, which the report "
+        "leaves out. Grants on planned addresses remain.",
+        "plan-ghosts",
+    ),
+    AnalysisName.REDUNDANT: CleanUp(
+        "Revoke redundant grants",
+        "Creates a plan that revokes all direct grants that a group gives too. It changes no answer: the privileges "
+        "remain through the groups. Memberships and the grants of inactive users remain.",
+        "plan-redundant",
+    ),
+    AnalysisName.UNUSED: CleanUp(
+        "Revoke unused grants",
+        "Creates a plan that revokes the grants that none of their users used in the window, and that are older than it. "
+        "Grants on containers remain if anything inside was used, and the grants of a group if one member used them.",
+        "plan-unused",
+    ),
+}
+
+
 class OptionsForm(ConsoleForm):
-    generation = TextField()
-    to_generation = TextField()
-    namespace = TextField()
+    """The options of an analysis, each in a field with its name."""
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        for name in OPTIONS:
+            self.fields[name] = TextField()
+
+    @property
+    def option_fields(self) -> list[tuple[Option, forms.BoundField]]:
+        return [(option, self[name]) for name, option in OPTIONS.items()]
 
 
 class StartForm(OptionsForm):
@@ -78,7 +122,7 @@ class RunList(FormPage):
             "page": page,
             "rows": [run_context(run) for run in page.rows],
             "generations": list(GENERATIONS),
-            "generation": context["form"]["generation"].value() or active_generation().name,
+            "active_generation": active_generation().name,
             "can_start": self.request.user.can(Capability.RUN_ANALYSES),
             "java_problem": java_problem(),
             "schedules": [
@@ -111,6 +155,11 @@ def run_context(run: AnalysisRun) -> dict:
         "run": run,
         "analysis": ANALYSES[run.type],
         "generation": " to ".join(filter(None, names)),
+        "other_options": [
+            (OPTIONS[name].label.lower(), value)
+            for name, value in run.options.items()
+            if value and name in OPTIONS and name not in ("generation", "to_generation", "namespace")
+        ],
         "elapsed_seconds": (finished - started).total_seconds() if started else None,
     }
 
@@ -128,7 +177,10 @@ def run_page(request: HttpRequest, pk: int) -> HttpResponse:
         "changes_since": changes_since(run),
         "changes_sentence": changes_sentence(run),
         "warnings": list(_warnings(run)),
+        "clean_up": CLEAN_UPS.get(run.type),
         "detail_name": DETAIL_NAMES.get(run.type, "detail rows"),
+        # the tables that this page does not show
+        "other_outputs": [] if run.type == AnalysisName.DELETE_READINESS else analysis.outputs[1:],
         "url": reverse("analysis", args=[run.pk]),
         "section": section,
         "can_cancel": request.user.can(Capability.RUN_ANALYSES),
@@ -145,7 +197,7 @@ def run_page(request: HttpRequest, pk: int) -> HttpResponse:
         template = f"reports/_{SECTIONS[section]}.html" if is_readable else "reports/_unreadable.html"
         return render_page(request, template, context)
     if is_done:
-        context["chart"] = report_chart(run)
+        context["chart"] = report_chart(run, exact_value(request.GET.get("user", "")))
         context["trends"] = report_trends(run)
         context["trend_days"] = trend_days(context["trends"])
         context["figures"] = [(run.summary.get(name, 0), figure_label(name)) for name in analysis.figures]
@@ -212,7 +264,7 @@ class SchedulePage(FormPage):
             analysis=self.schedule.analysis,
             is_on="off" not in form.data,
             at=values["at"],
-            options={name: values[name] for name in OptionsForm.base_fields},  # type: ignore[attr-defined]
+            options={name: values[name] for name in OPTIONS},
         )
         show_outcome(self.request, outcome)
         return see_other(reverse("analyses"))

@@ -21,7 +21,7 @@ from analytics.results.read import ResultPage, result_stream
 from analytics.runs.selectors import changes_since
 from analytics.tables import Column, ColumnType, Table
 from authzconsole.web.forms import ConsoleForm, OptionalChoiceField, TextField
-from authzconsole.web.reports.cell_links import cell_urls
+from authzconsole.web.reports.cell_links import cell_urls, exact_value
 from authzconsole.web.reports.results import (
     REPORT_ERRORS,
     cached_by_report,
@@ -35,7 +35,7 @@ from authzconsole.web.shared.guard import capability_required
 from authzconsole.web.shared.paging import numbered_page, page_number, url_with
 from authzconsole.web.shared.rendering import render_page, requested_section, see_other
 from entities.address import address_or_none
-from entities.models import State
+from entities.models import Entity, State
 from entities.selectors import entities_at
 from entities.vocabulary import KINDS, Privilege
 from grants.administrators import too_few_administrators
@@ -53,7 +53,10 @@ DETAIL_NAMES = {
     AnalysisName.DELETE_READINESS: "missing grants",
     AnalysisName.VISIBILITY: "visible entities",
     AnalysisName.POLICY_IMPACT: "changed permissions",
+    AnalysisName.BLAST_RADIUS: "privileges on entities",
 }
+# columns outside of the key that can be filtered, in addition to flags and columns with a few possible values
+FILTERED = ("through",)
 # by column: its title, if it differs from the name
 TITLES = {"ready": "Can delete it"}
 FLAGS = {"yes": True, "no": False}
@@ -74,13 +77,15 @@ DISPLAYS = {
     "nearest_user": ("principal", "user:{}"),
     "admin": ("principal", "user:{}"),
     "principal": ("principal", "{}"),
+    "group": ("principal", "group:{}"),
+    "through": ("principal", "{}"),
     "namespace": ("address", "namespace:{}"),
     "entity": ("address", "{}"),
     "kind": ("kind", "{}"),
     "state": ("state", "{}"),
 }
 # by column: the display of an empty value as `none`
-EMPTY_DISPLAYS = {"admin": "bad", "namespace": "quiet"}
+EMPTY_DISPLAYS = {"admin": "bad", "namespace": "quiet", "through": "quiet"}
 
 
 @require_safe
@@ -212,6 +217,13 @@ def _stranded_before(rows: Sequence[dict]) -> set[int]:
 
 
 def _ghosts_before(rows: Sequence[dict]) -> set[int]:
+    return _revoked_before(rows, is_fixed=lambda entity: entity.is_live)
+
+
+def _revoked_before(
+    rows: Sequence[dict], is_fixed: Callable[[Entity], bool] = lambda entity: False
+) -> set[int]:
+    """Return the indexes of the grants that were revoked, or on entities that solve the problem."""
     grants = {
         number: Revoke(row["principal"], address, Privilege(row["privilege"]))
         for number, row in enumerate(rows)
@@ -225,7 +237,7 @@ def _ghosts_before(rows: Sequence[dict]) -> set[int]:
     return {
         number
         for number, grant in grants.items()
-        if grant.key not in found or entities[grant.address].is_live
+        if grant.key not in found or is_fixed(entities[grant.address])
     }
 
 
@@ -233,13 +245,21 @@ def _ghosts_before(rows: Sequence[dict]) -> set[int]:
 FIXED_ROWS: dict[str, Callable[[Sequence[dict]], set[int]]] = {
     AnalysisName.STRANDED: _stranded_before,
     AnalysisName.GHOST_GRANTS: _ghosts_before,
+    AnalysisName.REDUNDANT: _revoked_before,
 }
 
 
 @cached_by_report(32)
 def _first_page(run: AnalysisRun, table: str, order: str) -> tuple[ResultPage, int]:
     """Return the first page in the default order, cached because sorting a long table is slow."""
-    return read_page(run, table, number=1, max_rows=ROWS_PER_PAGE, sort=order)
+    return read_page(
+        run,
+        table,
+        number=1,
+        max_rows=ROWS_PER_PAGE,
+        sort=order.removeprefix("-"),
+        descending=order.startswith("-"),
+    )
 
 
 def _heading(run: AnalysisRun, table: Table, output: Output | None) -> str:
@@ -290,7 +310,7 @@ def table_form(table: Table, parameters: QueryDict) -> ConsoleForm:
         if choices := choices_of(column):
             any_value = [] if choices[0][0] == "" else [("", f"{title}: any")]
             form.fields[name] = OptionalChoiceField(choices=[*any_value, *choices], label=title)
-        elif column.type == ColumnType.TEXT and name in table.key:
+        elif column.type == ColumnType.TEXT and (name in table.key or name in FILTERED):
             form.fields[name] = TextField(label=title)
     form.is_valid()
     return form
@@ -306,8 +326,8 @@ def table_filter(run: AnalysisRun, table: Table, form: ConsoleForm) -> ResultFil
             continue
         if isinstance(form.fields[name], OptionalChoiceField):
             equal[name] = int(text) if name in numbers else FLAGS.get(text, text)
-        elif len(text) > 2 and text[0] == text[-1] == '"':
-            equal[name] = text[1:-1]
+        elif exact := exact_value(text):
+            equal[name] = exact
         else:
             containing[name] = text
     if (run.type, table.name) == (AnalysisName.DELETE_READINESS, "rows") and "namespace" in containing:

@@ -28,8 +28,6 @@ def ghost_plan(*, namespace: Address | str | None = None) -> PlanDraft:
     of its entities is recreated. Raise PlanError if there is nothing to revoke.
     """
     namespace = read_address(namespace)
-    if namespace is not None and namespace.kind != "namespace":
-        raise PlanError(f"{namespace} is not a namespace: name one, such as namespace:sales, or none")
     where = f" in {namespace}" if namespace else ""
     return PlanDraft(
         title=f"Revoke the grants on deleted addresses{where}",
@@ -54,11 +52,17 @@ def selected_ghost_plan(grants: Sequence[Revoke]) -> PlanDraft:
     return change_set_plan.draft(ChangeSet.of(*grants), title)
 
 
+def namespace_condition(namespace: Address | None) -> dict[str, str]:
+    """Return the condition on grants on and inside a namespace; empty for None. Raise PlanError for another kind."""
+    if namespace is None:
+        return {}
+    if namespace.kind != "namespace":
+        raise PlanError(f"{namespace} is not a namespace: name one, such as namespace:sales, or none")
+    return {"namespace__kind": namespace.kind, "namespace__key": namespace.key}
+
+
 def _leftover_grants(namespace: Address | None) -> list[GrantQuerySet]:
-    of_namespace = (
-        {} if namespace is None else {"namespace__kind": namespace.kind, "namespace__key": namespace.key}
-    )
-    return all_grants(content_object__state=State.DELETED, **of_namespace)
+    return all_grants(content_object__state=State.DELETED, **namespace_condition(namespace))
 
 
 def _note(namespace: Address | None) -> str:

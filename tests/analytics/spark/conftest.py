@@ -2,7 +2,10 @@ import pytest
 
 from analytics.spark.analysis_input import AnalysisInput
 from analytics.spark.schemas import Tables, schema_of
-from analytics.tables import ENTITIES, GRANTS, GROUPS, MEMBERSHIPS, USERS
+from analytics.tables import ENTITIES, GRANTS, GROUPS, INACTIVE_USERS, MEMBERSHIPS, USERS
+
+# reason, granted_at and valid_until of a grant
+DETAILS = ("", "2026-01-01T00:00:00Z", None)
 
 
 @pytest.fixture(params=["small", "large"])
@@ -28,7 +31,9 @@ def build_input(spark, request):
         def frame(table, rows):
             return spark.createDataFrame(list(rows), schema_of(table))
 
-        grants = [(*grant, "ADMIN", "") for grant in admin] + [(*grant, "READ", "") for grant in other]
+        grants = [(*grant, "ADMIN", *DETAILS) for grant in admin] + [
+            (*grant, "READ", *DETAILS) for grant in other
+        ]
         tables = Tables(
             entities=frame(
                 ENTITIES,
@@ -38,11 +43,12 @@ def build_input(spark, request):
                 ],
             ),
             users=frame(USERS, users),
+            inactive_users=frame(INACTIVE_USERS, []),
             groups=frame(GROUPS, groups),
-            memberships=frame(MEMBERSHIPS, memberships),
+            memberships=frame(MEMBERSHIPS, [(*membership, None) for membership in memberships]),
             grants=frame(GRANTS, grants),
             is_small=request.param == "small",
         )
-        return AnalysisInput(tables, generation, namespace=namespace)
+        return AnalysisInput(tables, {"generation": generation, "namespace": namespace})
 
     return build

@@ -34,7 +34,7 @@ def analysis_input(spark, tmp_path_factory):
         write_table(
             spark.createDataFrame(ROWS[table.name], schema_of(table)), table, f"{folder}/{table.name}"
         )
-    return AnalysisInput(read_snapshot(spark, f"file://{folder}"), "final")
+    return AnalysisInput(read_snapshot(spark, f"file://{folder}"), {"generation": "final"})
 
 
 def executed_plan(frame):

@@ -5,7 +5,8 @@ import pytest
 from analytics.spark.engine import LiveNamespaces, encode, units
 from analytics.spark.engine.rules import generation_rules, visibility_rules
 from analytics.spark.schemas import Tables, schema_of
-from analytics.tables import ENTITIES, GRANTS, GROUPS, MEMBERSHIPS, USERS
+from analytics.tables import ENTITIES, GRANTS, GROUPS, INACTIVE_USERS, MEMBERSHIPS, USERS
+from tests.analytics.spark.conftest import DETAILS
 
 PROGRAMS = range(10, 510)
 
@@ -20,11 +21,11 @@ def split_tenant(spark, monkeypatch):
         return spark.createDataFrame(list(rows), schema_of(table))
 
     grants = [
-        ("user", 1, 3, "ADMIN", ""),
-        ("group", 1, 20, "READ", ""),
-        ("user", 2, 2, "ADMIN", ""),
-        ("user", 3, 1, "ADMIN", ""),
-        *(("group", 1, program, "EXECUTE", "") for program in PROGRAMS if program % 3 == 0),
+        ("user", 1, 3, "ADMIN", *DETAILS),
+        ("group", 1, 20, "READ", *DETAILS),
+        ("user", 2, 2, "ADMIN", *DETAILS),
+        ("user", 3, 1, "ADMIN", *DETAILS),
+        *(("group", 1, program, "EXECUTE", *DETAILS) for program in PROGRAMS if program % 3 == 0),
     ]
     return Tables(
         entities=frame(
@@ -48,8 +49,9 @@ def split_tenant(spark, monkeypatch):
             ],
         ),
         users=frame(USERS, [(number, f"user {number:03}") for number in range(1, 41)]),
+        inactive_users=frame(INACTIVE_USERS, []),
         groups=frame(GROUPS, [(1, "all")]),
-        memberships=frame(MEMBERSHIPS, [(number, 1) for number in range(4, 41)]),
+        memberships=frame(MEMBERSHIPS, [(number, 1, None) for number in range(4, 41)]),
         grants=frame(GRANTS, grants),
     )
 

@@ -1,6 +1,7 @@
 """The forms that create plans by bulk change, ghost grant cleanup and import."""
 
 import re
+from datetime import timedelta
 from html import unescape
 
 import pytest
@@ -11,10 +12,12 @@ from django.utils import timezone
 
 from entities.address import ancestor_kinds
 from entities.vocabulary import KINDS, Privilege
-from grants.models import Plan
+from grants.models import Plan, UserGrant
 from grants.plans.sources.change_file import SAMPLES
+from grants.usage.storage import UsageRecord, add_usage
 from tests.support.authors import all_grants, database_state
 from tests.support.cast import SALES
+from tests.support.changes import change_grants
 from tests.support.pages import page_html, shown_effect_of_plan, text_of
 from tests.support.reports import create_report
 
@@ -249,6 +252,35 @@ def test_ghost_grants_can_be_cleaned_up_from_plans_report_and_overview(browse, s
     assert plan_addresses(browse("ada").post(GHOSTS, {"namespace": " sales "}, follow=True)) == {
         "dataset:sales.legacy"
     }
+
+
+def test_redundant_and_unused_grants_can_be_revoked_from_their_reports(browse, settings, tmp_path):
+    settings.SNAPSHOT_URI = str(tmp_path)
+    change_grants(
+        grant=[
+            ("user:grp", "dataset:sales.orders", "WRITE"),
+            ("group:operators", "dataset:sales.orders", "WRITE"),
+        ]
+    )
+    UserGrant.objects.update(granted_at=timezone.now() - timedelta(days=40))
+    first_day = timezone.now().date() - timedelta(days=30)
+    add_usage([UsageRecord("ned", "dataset", "sales.orders", first_day)])
+    client = browse("ada")
+    for name, words in (("redundant", "to revoke redundant grants"), ("unused", "to revoke unused grants")):
+        run = create_report(
+            tmp_path, {"rows": []}, analysis=name, revision=1, summary={"days_of_the_window": 20}
+        )
+        text = page_html(client.get(f"/analyses/{run.pk}/"))
+        assert f'action="/plans/{name}"' in text
+        assert f'action="/plans/{name}"' not in page_html(browse("aud").get(f"/analyses/{run.pk}/"))
+        page = client.post(
+            f"/plans/{name}", {"run": run.pk, "since": "20", "namespace": "sales"}, follow=True
+        )
+        assert words in text_of(page)
+        page = client.post(f"/plans/{name}", {"run": run.pk, "since": "x", "namespace": "a b"}, follow=True)
+        assert "No plan was created" in text_of(page) and page.wsgi_request.path == f"/analyses/{run.pk}/"
+    page = client.post("/plans/unused", {"run": run.pk, "since": "31"}, follow=True)
+    assert f"uses are recorded only since {first_day}" in text_of(page)
 
 
 def ghost_report(folder):

@@ -150,6 +150,39 @@ def test_policy_impact_bars_start_at_a_common_zero(browse, folder):
     assert [client.get(bar["url"].removesuffix("#rows")).context["table"]["total"] for bar in bars] == [1, 1]
 
 
+def test_the_blast_radius_ranks_people_and_shows_what_one_of_them_reaches(browse, folder):
+    run = create_report(
+        folder,
+        {
+            "rows": [
+                ("ann", "dataset", "READ", 9),
+                ("dee", "dataset", "WRITE", 2),
+                ("dee", "instance", "ADMIN", 1),
+            ],
+            "namespaces": [("ann", "sales", 9, 1), ("dee", "", 1, 1), ("dee", "hr", 2, 0)],
+            "people": [("ann", 9, 1, 1, 9, 0, 0, 0), ("dee", 3, 2, 1, 0, 2, 0, 1)],
+            "detail": [("dee", "dataset:hr.a", "WRITE"), ("dee", "namespace:hr", "READ")],
+        },
+        analysis="blast-radius",
+        summary={"detail_is_written": True, "detail_rows": 2},
+    )
+    client = browse("aud")
+    bars = chart(client, run)["bars"]
+    assert [bar["row"]["user"] for bar in bars] == ["dee", "ann"]
+    assert all(0 <= bar["changeable"] <= bar["reached"] <= 90 for bar in bars)
+    page = client.get(bars[0]["url"].removesuffix("#rows"))
+    assert page.context["table"]["total"] == 2
+    tiles = {tile.item.name: tile.item for tile in page.context["chart"]["tiles"]}
+    assert {name: (item.area, item.meaning) for name, item in tiles.items()} == {
+        "hr": (2, "heat-0"),
+        "outside of namespaces": (1, "heat-5"),
+    }
+    assert (
+        client.get(tiles["hr"].url).context["table"]["total"] == 1 and not tiles["outside of namespaces"].url
+    )
+    assert client.get(f"/analyses/{run.pk}/?user=%22nobody%22").context["chart"] is None
+
+
 @pytest.mark.parametrize(
     ("largest", "figures"), [(1, [1]), (8, [2, 4, 6, 8]), (1_200, [500, 1_000]), (40, [10, 20, 30, 40])]
 )
@@ -247,6 +280,7 @@ def test_trends_read_a_bounded_number_of_runs(browse, folder, django_assert_max_
     [
         ("visibility", {"rows": [], "namespaces": []}, {"generation": "final"}),
         ("policy-impact", {"rows": [], "operations": []}, IMPACT),
+        ("blast-radius", {"rows": [], "people": []}, {"generation": "final"}),
         ("visibility", {}, {"generation": "final"}),
     ],
 )

@@ -183,6 +183,17 @@ IMPACT = {
         ("dee", "dataset:sales.returns", "get-metadata", True, False),
     ],
 }
+REACH = {
+    "rows": [("dee", "dataset", "READ", 2), ("dee", "dataset", "WRITE", 1)],
+    "namespaces": [("dee", "sales", 2, 1)],
+    "people": [("dee", 2, 1, 1, 2, 1, 0, 0)],
+    "detail": [
+        ("dee", "dataset:sales.orders", "READ"),
+        ("dee", "dataset:sales.orders", "WRITE"),
+        ("dee", "dataset:sales.returns", "READ"),
+        ("deedee", "dataset:sales.returns", "READ"),
+    ],
+}
 BOTH = {"generation": "core", "to_generation": "final"}
 
 
@@ -210,7 +221,8 @@ def report_of(cast, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("analysis", "tables", "options"), [("visibility", VISIBLE, None), ("policy-impact", IMPACT, BOTH)]
+    ("analysis", "tables", "options"),
+    [("visibility", VISIBLE, None), ("policy-impact", IMPACT, BOTH), ("blast-radius", REACH, None)],
 )
 def test_numbers_link_to_the_rows_that_they_count(analysis, tables, options, report_of, browse):
     client = browse("aud")
@@ -221,6 +233,17 @@ def test_numbers_link_to_the_rows_that_they_count(analysis, tables, options, rep
     assert [client.get(cell.url).context["table"]["total"] for cell in numbers] == [
         int(cell.text) for cell in numbers
     ]
+
+
+def test_a_report_links_to_its_other_tables_and_people_are_ranked(report_of, browse):
+    people = [("ann", 9, 1, 1, 9, 1, 0, 0), ("dee", 7, 2, 1, 6, 5, 0, 0)]
+    client, run = browse("aud"), report_of("blast-radius", REACH | {"people": people})
+    url = f"/analyses/{run.pk}/tables/people"
+    assert f'href="{url}"' in client.html(f"/analyses/{run.pk}/")
+    rows = client.get(url).context["table"]["rows"]
+    assert [row["user"] for row in rows] == ["dee", "ann"]
+    cells = {cell.text: cell.url for cell in rows[0]["cells"]}
+    assert client.get(cells["7"].removesuffix("#rows")).context["table"]["total"] == 2
 
 
 def test_numbers_are_not_linked_without_a_detail_table(report_of, browse):

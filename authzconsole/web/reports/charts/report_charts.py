@@ -10,9 +10,19 @@ from analytics.analyses import ANALYSES, AnalysisName
 from analytics.models import AnalysisRun
 from analytics.results.query import ResultFilter
 from analytics.results.read import result_page
-from authzconsole.web.reports.cell_links import exactly, rows_url
-from authzconsole.web.reports.charts.namespace_treemap import largest_namespaces, readiness_color
-from authzconsole.web.reports.charts.treemap_layout import TreemapItem, clip, color_step, treemap
+from authzconsole.web.reports.cell_links import detail_url, exactly, rows_url
+from authzconsole.web.reports.charts.namespace_treemap import (
+    MAX_TILES,
+    largest_namespaces,
+    readiness_color,
+)
+from authzconsole.web.reports.charts.treemap_layout import (
+    TreemapItem,
+    clip,
+    color_step,
+    shade_of,
+    treemap,
+)
 from authzconsole.web.reports.results import REPORT_ERRORS, cached_by_report
 from authzconsole.web.shared.links import entity_url
 from authzconsole.web.shared.times import reader_localtime
@@ -35,6 +45,9 @@ FIGURE_LABELS = {
     "users_who_see_something": "users with visible entities",
     "namespaces_with_something_visible": "namespaces with visible entities",
     "pairs_visible": "pairs of user and visible entity",
+    "widest_reach": "live entities that one user reaches at most",
+    "most_changeable": "live entities that one user can change at most",
+    "users_with_admin": "users who hold ADMIN",
 }
 
 # dimensions of the heat map, in pixels
@@ -51,15 +64,22 @@ _RIGHT_MARGIN = 90
 _BAR_SIDE_PERCENT = 40
 # width and height of a time series, the space around its points, and that of the figure after the last point, in pixels
 _TREND_SIZE, _TREND_MARGIN, _TREND_LABEL = (320, 96), 12, 56
+# percent of the width of the longest bar of a single side
+_REACH_PERCENT = 85
 
 
-def report_chart(run: AnalysisRun) -> dict | None:
+def report_chart(run: AnalysisRun, user: str = "") -> dict | None:
     """Return the chart with its `template`; None if the analysis has no chart, or its report is empty or
     cannot be read.
+
+    user: the name of the only user whose rows the page shows; the chart is then about this user, if the analysis has
+    such a chart.
     """
     if run.type not in CHARTS:
         return None
     try:
+        if user and run.type in CHARTS_OF_USER:
+            return _cached_chart_of_user(run, user)
         return _cached_chart(run)
     except REPORT_ERRORS:
         # the tables of the same page show the error
@@ -69,6 +89,11 @@ def report_chart(run: AnalysisRun) -> dict | None:
 @cached_by_report(32)
 def _cached_chart(run: AnalysisRun) -> dict | None:
     return CHARTS[run.type](run)
+
+
+@cached_by_report(32)
+def _cached_chart_of_user(run: AnalysisRun, user: str) -> dict | None:
+    return CHARTS_OF_USER[run.type](run, user)
 
 
 def _readiness_treemap(run: AnalysisRun) -> dict | None:
@@ -250,6 +275,73 @@ def _bar(run: AnalysisRun, row: dict, largest_count: int) -> dict:
     }
 
 
+def _reach_bars(run: AnalysisRun) -> dict | None:
+    """Return bars of the users who can change the most entities, with all the entities that they reach."""
+    result = result_page(run, "people", sort="changeable", descending=True, max_rows=MAX_BARS)
+    if not result.rows:
+        return None
+    people = sorted(result.rows, key=lambda row: (-row["changeable"], -row["entities"], row["user"]))
+    largest = max(row["entities"] for row in people)
+    return {
+        "template": "reports/charts/_reach_bars.html",
+        "more": result.total_rows - len(people),
+        "bars": [
+            {
+                "row": row,
+                "reached": round(row["entities"] / largest * _REACH_PERCENT, 2),
+                "changeable": round(row["changeable"] / largest * _REACH_PERCENT, 2),
+                "text_x": round(row["entities"] / largest * _REACH_PERCENT + 1, 2),
+                "url": rows_url(run, user=exactly(row["user"])),
+                "title": f"{row['user']} can change {row['changeable']:,} of {row['entities']:,} live entities "
+                f"that the user reaches, in {quantity(row['namespaces'], 'namespace', 'namespaces')}",
+            }
+            for row in people
+        ],
+    }
+
+
+def _reach_treemap(run: AnalysisRun, user: str) -> dict | None:
+    """Return the treemap of the namespaces that a user reaches."""
+    result = result_page(
+        run,
+        "namespaces",
+        where=ResultFilter(equal={"user": user}),
+        sort="entities",
+        descending=True,
+        max_rows=MAX_TILES,
+    )
+    if not result.rows:
+        return None
+    items = [
+        TreemapItem(
+            row["namespace"] or "outside of namespaces",
+            row["entities"],
+            f"{row['changeable']:,} of {row['entities']:,}",
+            f"{_place(row['namespace'])}: {user} can change {row['changeable']:,} of "
+            f"{quantity(row['entities'], 'entity', 'entities')} that the user reaches",
+            _contents_url(run, user, row["namespace"]),
+            f"heat-{shade_of(row['changeable'], row['entities'])}",
+        )
+        for row in result.rows
+    ]
+    return {
+        "template": "reports/charts/_reach_treemap.html",
+        "tiles": treemap(items),
+        "user": user,
+        "more": result.total_rows - len(result.rows),
+        "everybody_url": rows_url(run),
+    }
+
+
+def _place(namespace: str) -> str:
+    return f"namespace:{namespace}" if namespace else "outside of namespaces"
+
+
+def _contents_url(run: AnalysisRun, user: str, namespace: str) -> str:
+    """Return the URL of the privileges of a user inside a namespace; empty if the report has no detail table."""
+    return detail_url(run, user=exactly(user), entity=f":{namespace}.") if namespace else ""
+
+
 def report_trends(run: AnalysisRun) -> list[dict]:
     """Return the time series of each figure of the analysis. Runs one query; see `figure_trends`."""
     return figure_trends(run, ANALYSES[run.type].figures)
@@ -324,4 +416,9 @@ CHARTS: dict[str, Callable[[AnalysisRun], dict | None]] = {
     AnalysisName.DELETE_READINESS: _readiness_treemap,
     AnalysisName.VISIBILITY: _visibility_heat_map,
     AnalysisName.POLICY_IMPACT: _impact_bars,
+    AnalysisName.BLAST_RADIUS: _reach_bars,
+}
+# by analysis: the chart about one user
+CHARTS_OF_USER: dict[str, Callable[[AnalysisRun, str], dict | None]] = {
+    AnalysisName.BLAST_RADIUS: _reach_treemap,
 }

@@ -1,0 +1,149 @@
+"""The `redundant` analysis: direct grants that a group gives too, memberships without effect, and grants of inactive
+users.
+
+A grant or a membership is redundant only if the other one does not end sooner. Grants, entities and pairs of grants on
+the same entity grow with the tenant: they are joined by sorting, and never broadcast.
+"""
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from analytics.spark.analysis_input import AnalysisInput
+from analytics.spark.joins import live_addresses
+from analytics.spark.schemas import Tables
+
+# later than the end of every period
+_NEVER = "9999-12-31T23:59:59Z"
+
+
+def rows(analysis_input: AnalysisInput) -> DataFrame:
+    """Return tables.REDUNDANT: one row per direct grant of an active user on a live entity that a group gives too."""
+    tables = analysis_input.tables
+    direct = _grants_of(tables, "user").withColumnRenamed("principal_id", "user_id")
+    of_groups = _grants_of(tables, "group").select(
+        F.col("principal_id").alias("group_id"), "entity_id", "privilege", F.col("ends").alias("group_ends")
+    )
+    given_too = (
+        direct.join(of_groups.hint("merge"), on=["entity_id", "privilege"])
+        .join(_memberships(tables), on=["user_id", "group_id"])
+        .where(F.least("group_ends", "member_ends") >= F.col("ends"))
+        .join(
+            tables.groups.select(F.col("id").alias("group_id"), F.col("name").alias("group")), on="group_id"
+        )
+        .groupBy("user_id", "entity_id", "privilege")
+        .agg(F.concat(F.lit("group:"), F.min("group")).alias("through"))
+    )
+    return (
+        given_too.join(live_addresses(tables).hint("merge"), on="entity_id")
+        .join(_principals(tables.users), on="user_id")
+        .select("principal", "entity", "privilege", "through")
+    )
+
+
+def memberships(analysis_input: AnalysisInput) -> DataFrame:
+    """Return tables.REDUNDANT_MEMBERSHIPS: one row per membership of an active user through which the user gets nothing
+    that another group of the user does not give.
+
+    Of groups that give the same, the one whose membership ends last has an effect, and of these the first by name.
+    """
+    tables = analysis_input.tables
+    names = tables.groups.select(F.col("id").alias("group_id"), F.col("name").alias("group"))
+    members = (
+        _memberships(tables)
+        .join(tables.users.select(F.col("id").alias("user_id"), F.col("name").alias("user")), on="user_id")
+        .join(names, on="group_id")
+    )
+    gives = _grants_of(tables, "group").join(
+        _existing_entities(tables).hint("merge"), on="entity_id", how="left_semi"
+    )
+    others = members.select(
+        "user_id",
+        F.col("group_id").alias("other_id"),
+        F.col("group").alias("other"),
+        F.col("member_ends").alias("other_ends"),
+    )
+    is_later = (F.col("other_ends") > F.col("member_ends")) | (
+        (F.col("other_ends") == F.col("member_ends")) & (F.col("other") < F.col("group"))
+    )
+    covered = (
+        members.join(_groups_within_others(gives), on="group_id")
+        .join(others, on=["user_id", "other_id"])
+        .where((F.col("other_ends") >= F.col("member_ends")) & (~F.col("is_same") | is_later))
+        .groupBy("user", "group")
+        .agg(F.concat(F.lit("group:"), F.min("other")).alias("through"))
+    )
+    empty = members.join(
+        gives.select(F.col("principal_id").alias("group_id")).distinct(), on="group_id", how="left_anti"
+    )
+    return covered.unionByName(empty.select("user", "group", F.lit("").alias("through")))
+
+
+def inactive(analysis_input: AnalysisInput) -> DataFrame:
+    """Return tables.REDUNDANT_INACTIVE: one row per direct grant of an inactive user, on an address in any state."""
+    tables = analysis_input.tables
+    addresses = tables.entities.select(
+        F.col("id").alias("entity_id"), F.concat_ws(":", "kind", "key").alias("entity"), "state"
+    )
+    return (
+        _grants_of(tables, "user")
+        .withColumnRenamed("principal_id", "user_id")
+        .join(_principals(tables.inactive_users), on="user_id")
+        .join(addresses.hint("merge"), on="entity_id")
+        .select("principal", "entity", "privilege", "state")
+    )
+
+
+def groups(analysis_input: AnalysisInput) -> DataFrame:
+    """Return tables.REDUNDANT_GROUPS: the groups that make direct grants redundant."""
+    return (
+        analysis_input.earlier["rows"]
+        .groupBy("through")
+        .agg(F.count("*").alias("grants"), F.count_distinct("principal").alias("users"))
+    )
+
+
+def _groups_within_others(gives: DataFrame) -> DataFrame:
+    """Return group_id, other_id and is_same (whether each gives what the other gives) of the pairs of groups of which
+    the other one gives everything, and for as long.
+    """
+    own = gives.select(F.col("principal_id").alias("group_id"), "entity_id", "privilege", "ends")
+    other = gives.select(
+        F.col("principal_id").alias("other_id"), "entity_id", "privilege", F.col("ends").alias("other_ends")
+    )
+    within = (
+        own.join(other.hint("merge"), on=["entity_id", "privilege"])
+        .where((F.col("group_id") != F.col("other_id")) & (F.col("other_ends") >= F.col("ends")))
+        .groupBy("group_id", "other_id")
+        .agg(F.count("*").alias("shared"))
+        .join(own.groupBy("group_id").agg(F.count("*").alias("given")), on="group_id")
+        .where(F.col("shared") == F.col("given"))
+        .select("group_id", "other_id")
+    )
+    reverse = within.select(
+        F.col("group_id").alias("other_id"), F.col("other_id").alias("group_id"), F.lit(True).alias("is_same")
+    )
+    return within.join(reverse, on=["group_id", "other_id"], how="left").withColumn(
+        "is_same", F.coalesce("is_same", F.lit(False))
+    )
+
+
+def _ends() -> Column:
+    return F.coalesce("valid_until", F.lit(_NEVER))
+
+
+def _grants_of(tables: Tables, principal_type: str) -> DataFrame:
+    """Return principal_id, entity_id, privilege and ends of the grants to users or to groups."""
+    of_type = tables.grants.where(F.col("principal_type") == principal_type)
+    return of_type.select("principal_id", "entity_id", "privilege", _ends().alias("ends"))
+
+
+def _memberships(tables: Tables) -> DataFrame:
+    return tables.memberships.select("user_id", "group_id", _ends().alias("member_ends"))
+
+
+def _principals(users: DataFrame) -> DataFrame:
+    return users.select(F.col("id").alias("user_id"), F.concat(F.lit("user:"), "name").alias("principal"))
+
+
+def _existing_entities(tables: Tables) -> DataFrame:
+    return tables.entities.where(F.col("state") != "deleted").select(F.col("id").alias("entity_id"))

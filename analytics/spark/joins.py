@@ -1,0 +1,43 @@
+"""Frames of a snapshot that several analyses join: addresses, names of principals, and the users of principals."""
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from analytics.spark.schemas import Tables
+
+
+def live_addresses(tables: Tables) -> DataFrame:
+    """Return entity_id and entity (the address) of the live entities.
+
+    Their number grows with the tenant, so join them by sorting, which can spill to disk.
+    """
+    return tables.entities.where(F.col("state") == "live").select(
+        F.col("id").alias("entity_id"), F.concat_ws(":", "kind", "key").alias("entity")
+    )
+
+
+def principal_names(tables: Tables) -> DataFrame:
+    """Return principal_type, principal_id and principal (`user:` or `group:` and the name) of every active user and every
+    group.
+    """
+
+    def names_of(frame: DataFrame, principal_type: str) -> DataFrame:
+        return frame.select(
+            F.lit(principal_type).alias("principal_type"),
+            F.col("id").alias("principal_id"),
+            F.concat(F.lit(f"{principal_type}:"), "name").alias("principal"),
+        )
+
+    return names_of(tables.users, "user").unionByName(names_of(tables.groups, "group"))
+
+
+def users_of_principals(tables: Tables) -> DataFrame:
+    """Return principal_type, principal_id and user_id of every active user to whom the grants of a principal apply."""
+    active = tables.users.select(F.col("id").alias("user_id"))
+    own = active.select(
+        F.lit("user").alias("principal_type"), F.col("user_id").alias("principal_id"), "user_id"
+    )
+    through = tables.memberships.join(active, on="user_id").select(
+        F.lit("group").alias("principal_type"), F.col("group_id").alias("principal_id"), "user_id"
+    )
+    return own.unionByName(through)

@@ -1,0 +1,209 @@
+"""The analyses of what users hold, and a plain reference, agree on random tenants, with periods and in which a part is
+missing.
+"""
+
+import shutil
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from django.utils import timezone
+
+from entities.address import parse_address
+from entities.models import State
+from entities.vocabulary import Privilege
+from grants.models import UserGrant
+from grants.plans.sources.redundant import redundant_grants
+from grants.validity import Validity
+from tests.support.analyses import (
+    SEEDS_AND_SIZES,
+    SPARSE,
+    active_users,
+    held_privileges,
+    run_analysis,
+    sort_rows,
+    sparse_tenant,
+    tables_of,
+    tenant_with_custom_kinds,
+)
+from tests.support.random_tenants import TimedTenant, random_timed_tenant, store_tenant
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.slow,
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.usefixtures("folder"),
+]
+NEVER = datetime.max.replace(tzinfo=UTC)
+
+
+def expected_blast_radius(tenant):
+    held = held_privileges(tenant)
+    counts = {}
+    for user, address, privilege in held:
+        key = user, address.kind, privilege
+        counts[key] = counts.get(key, 0) + 1
+    return (
+        sort_rows([(*key, count) for key, count in counts.items()], 3),
+        sort_rows([(user, str(address), privilege) for user, address, privilege in held], 3),
+    )
+
+
+def expected_people(tenant):
+    people = {}
+    for user, address, privilege in held_privileges(tenant):
+        held = people.setdefault(user, [set(), set(), set(), [], [], [], []])
+        held[0].add(address)
+        held[1] |= {address} if privilege != "READ" else set()
+        held[2] |= {address.namespace} if address.namespace else set()
+        held[3 + list(Privilege).index(privilege)].append(address)
+    return sort_rows([(user, *map(len, held)) for user, held in people.items()], 1)
+
+
+@pytest.mark.parametrize(("seed", "size"), SEEDS_AND_SIZES, indirect=["size"])
+def test_the_blast_radius_is_what_users_hold_directly_and_through_groups(spark, own_kinds, seed, size):
+    tenant = tenant_with_custom_kinds(seed)
+    tables = tables_of("blast-radius")
+    assert (tables["rows"], tables["detail"]) == expected_blast_radius(tenant) and tables["rows"]
+    assert tables["people"] == expected_people(tenant)
+    by_user = {}
+    for user, namespace, entities, changeable in tables["namespaces"]:
+        assert 0 <= changeable <= entities and entities
+        totals = by_user.setdefault(user, [0, 0, 0])
+        by_user[user] = [totals[0] + entities, totals[1] + changeable, totals[2] + bool(namespace)]
+    assert by_user == {row[0]: list(row[1:4]) for row in tables["people"]}
+
+
+@pytest.mark.parametrize("name", SPARSE)
+def test_the_blast_radius_of_a_tenant_in_which_a_part_is_missing(spark, folder, name):
+    tenant = sparse_tenant(name)
+    store_tenant(tenant, has_periods=False)
+    assert tuple(run_analysis(folder, "blast-radius")) == expected_blast_radius(tenant)
+    assert tables_of("blast-radius")["people"] == expected_people(tenant)
+
+
+def redundancies(timed, at):
+    """Return {(user, address, privilege): the groups that give it too, for as long as the direct grant}."""
+    tenant, found = timed.at(at), {}
+
+    def end(key):
+        return timed.periods[key].valid_until or NEVER
+
+    for user in active_users(tenant):
+        for principal, address, privilege in tenant.grants:
+            if principal != f"user:{user}" or tenant.entities[address] != State.LIVE:
+                continue
+            through = [
+                f"group:{group}"
+                for group, members in tenant.groups.items()
+                if user in members
+                and (f"group:{group}", address, privilege) in tenant.grants
+                and min(end((user, group)), end((f"group:{group}", address, privilege)))
+                >= end((principal, address, privilege))
+            ]
+            if through:
+                found[user, address, privilege] = through
+    return found
+
+
+def expected_memberships(timed, at):
+    """Return the memberships without effect, by comparing every pair of groups of every user."""
+    tenant, rows = timed.at(at), []
+    given = {
+        group: {
+            (address, privilege): timed.periods[principal, address, privilege].valid_until or NEVER
+            for principal, address, privilege in tenant.grants
+            if principal == f"group:{group}" and tenant.entities[address] != State.DELETED
+        }
+        for group in tenant.groups
+    }
+
+    def covers(other, group):
+        return all(
+            given[other].get(key, datetime.min.replace(tzinfo=UTC)) >= end
+            for key, end in given[group].items()
+        )
+
+    for user in active_users(tenant):
+        ends = {
+            group: timed.periods[user, group].valid_until or NEVER
+            for group, members in tenant.groups.items()
+            if user in members
+        }
+        for group, end in ends.items():
+            others = [
+                other
+                for other, other_end in ends.items()
+                if other != group
+                and covers(other, group)
+                and other_end >= end
+                and (not covers(group, other) or other_end > end or other < group)
+            ]
+            if not given[group]:
+                rows.append((user, group, ""))
+            elif others:
+                rows.append((user, group, f"group:{min(others)}"))
+    return sort_rows(rows, 2)
+
+
+def without_periods(tenant):
+    keys = [*tenant.grants, *((user, group) for group, members in tenant.groups.items() for user in members)]
+    return TimedTenant(tenant, dict.fromkeys(keys, Validity()), [])
+
+
+def check_redundant(timed):
+    now, tables = timezone.now(), tables_of("redundant")
+    found = redundancies(timed, now)
+    assert tables["rows"] == sort_rows(
+        [
+            (f"user:{user}", str(address), str(privilege), min(through))
+            for (user, address, privilege), through in found.items()
+        ],
+        3,
+    )
+    counts = {}
+    for principal, *_, through in tables["rows"]:
+        counts.setdefault(through, []).append(principal)
+    assert tables["groups"] == sort_rows(
+        [(through, len(users), len(set(users))) for through, users in counts.items()], 1
+    )
+    assert tables["memberships"] == expected_memberships(timed, now)
+    tenant = timed.at(now)
+    inactive = {f"user:{name}" for name, standing in tenant.users.items() if standing == (False, True)}
+    assert tables["inactive"] == sort_rows(
+        [
+            (principal, str(address), str(privilege), tenant.entities[address])
+            for principal, address, privilege in tenant.grants
+            if principal in inactive
+        ],
+        3,
+    )
+    return tables
+
+
+@pytest.mark.parametrize(("seed", "size"), SEEDS_AND_SIZES, indirect=["size"])
+def test_redundant_access_is_what_other_access_gives_for_as_long(spark, seed, size):
+    timed = random_timed_tenant(seed + 10)
+    store_tenant(timed.tenant, timed.periods)
+    check_redundant(timed)
+
+
+@pytest.mark.parametrize("name", SPARSE)
+def test_redundant_access_of_a_tenant_in_which_a_part_is_missing(spark, name):
+    tenant = sparse_tenant(name)
+    store_tenant(tenant, has_periods=False)
+    check_redundant(without_periods(tenant))
+
+
+def test_a_group_of_which_the_grant_ends_sooner_makes_no_direct_grant_redundant(spark, folder):
+    tenant, (address,) = sparse_tenant("no grants"), [parse_address("dataset:sales.orders")]
+    direct, through = (("user:ann", address, Privilege.READ), ("group:staff", address, Privilege.READ))
+    tenant.grants |= {direct, through}
+    timed, tomorrow = without_periods(tenant), timezone.now().replace(microsecond=0) + timedelta(days=1)
+    timed.periods[through] = Validity(None, tomorrow)
+    store_tenant(tenant, timed.periods)
+    assert run_analysis(folder, "redundant", detail=False) == [[]] and not redundant_grants().exists()
+    UserGrant.objects.update(valid_until=tomorrow)
+    # the snapshot of the same revision is reused
+    shutil.rmtree(folder / "snapshots")
+    row = ("user:ann", str(address), "READ", "group:staff")
+    assert run_analysis(folder, "redundant", detail=False) == [[row]] and redundant_grants().exists()
