@@ -102,6 +102,18 @@ PAGES = (
     Page("Bulk change", "plan-bulk-change", "plan many grant revoke", (Capability.CHANGE_GRANTS,)),
     Page("Import changes", "plan-import", "plan file csv", (Capability.CHANGE_GRANTS,)),
     Page(
+        "Guardrails",
+        "policies-guardrails",
+        "rules forbid separation of duties sod violations exceptions",
+        (Capability.READ_ALL,),
+    ),
+    Page(
+        "New guardrail",
+        "policies-guardrail-new",
+        "add rule forbid require expect",
+        (Capability.MANAGE_SETTINGS,),
+    ),
+    Page(
         "Limited access",
         "limited-access",
         "validity period expiry expired ends begins",

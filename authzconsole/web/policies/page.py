@@ -78,6 +78,7 @@ def policies_page(request: HttpRequest) -> HttpResponse:
             "only_url": url_with(request, only=None if only_differences else "differences"),
             "tables": [table for table in tables if table["rows"]],
             "lifecycle": displayed,
+            "can_see_guardrails": request.user.can(Capability.READ_ALL),
             "differences": sum(table["differences"] for table in tables),
             "url": reverse("policies"),
             "can_activate": [item for item in displayed if item != active]

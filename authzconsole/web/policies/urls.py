@@ -1,10 +1,15 @@
-"""The URLs of the policies and the activation of a generation."""
+"""The URLs of the policies, the activation of a generation, and the guardrails."""
 
 from django.urls import path
 
+from authzconsole.web.policies.guardrails import GuardrailPage, WriteGuardrail, guardrail_list
 from authzconsole.web.policies.page import ActivationPage, policies_page
 
 urlpatterns = [
     path("policies/", policies_page, name="policies"),
+    path("policies/guardrails/", guardrail_list, name="policies-guardrails"),
+    path("policies/guardrails/new", WriteGuardrail.as_view(), name="policies-guardrail-new"),
+    path("policies/guardrails/<str:name>/", GuardrailPage.as_view(), name="policies-guardrail"),
+    path("policies/guardrails/<str:name>/edit", WriteGuardrail.as_view(), name="policies-guardrail-edit"),
     path("policies/<slug:name>/activate", ActivationPage.as_view(), name="generation-activate"),
 ]

@@ -1,0 +1,132 @@
+"""The pages of guardrails: write one, see its violations, make an exception, and be refused by it."""
+
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from grants.models import Guardrail, GuardrailException, UserGrant
+from tests.support.changes import add_grant
+from tests.support.guardrails import FORBID, add_guardrail
+
+pytestmark = pytest.mark.django_db
+
+ORDERS = "dataset:sales.orders"
+NEW = "/policies/guardrails/new"
+FIELDS = {"name": "no-writers", "privileges": ["WRITE"], "within": "namespace:sales", "level": "block"}
+
+
+def part(client, url: str, name: str, values=None) -> str:
+    headers = {"HX-Request": "true", "HX-Target": name}
+    return client.get(url, values or {}, headers=headers).content.decode()
+
+
+def test_the_form_counts_the_violations_of_what_is_entered_and_writes_it_when_they_were_shown(cast, browse):
+    add_grant("user:dee", ORDERS, "WRITE")
+    ada = browse("ada")
+    shown = part(ada, NEW, "guardrail-count", FIELDS)
+    assert "1 violation now" in shown and "user:dee holds WRITE" in shown
+    assert not Guardrail.objects.exists()
+    response = ada.post(NEW, FIELDS)
+    assert response.status_code == 400 and "is violated already by 1 grant" in response.content.decode()
+    response = ada.post(NEW, FIELDS | {"accepted": "1", "reason": "policy"})
+    assert response.status_code == 303 and response.headers["Location"] == "/policies/guardrails/no-writers/"
+    assert Guardrail.objects.get().changed_by == "ada"
+
+
+@pytest.mark.parametrize(
+    ("form", "values", "sentence"),
+    [
+        (
+            "forbid_both",
+            {
+                "privilege": "WRITE",
+                "within": ORDERS,
+                "other_privilege": "ADMIN",
+                "other_within": "namespace:hr",
+            },
+            "forbids one person WRITE within dataset:sales.orders together with ADMIN within namespace:hr",
+        ),
+        (
+            "require",
+            {"privilege": "ADMIN", "kind": "namespace", "at_least": "2"},
+            "requires at least 2 holders of ADMIN on each namespace",
+        ),
+        (
+            "expect",
+            {"subject": "user:dee", "operation": "READ", "resource": ORDERS, "decision": "yes"},
+            "expects that user:dee is permitted `READ` on dataset:sales.orders",
+        ),
+    ],
+)
+def test_each_form_has_its_fields(form, values, sentence, cast, browse):
+    ada = browse("ada")
+    posted = {"name": form, "level": "warn"} | values
+    assert ada.post(f"{NEW}?form={form}", posted).status_code == 303
+    assert Guardrail.objects.get().form == form
+    page = ada.get(f"/policies/guardrails/{form}/").content.decode()
+    assert sentence.split(" within ")[0].split("`")[0] in page
+    edit = ada.get(f"/policies/guardrails/{form}/edit").content.decode()
+    assert all(f'"{value}"' in edit for value in values.values())
+    listed = part(ada, "/policies/guardrails/", "guardrails")
+    assert form in listed
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"privileges": []}, "List at least one of"),
+        ({"within": "namespace:none"}, "is not registered"),
+        ({"within": ""}, "address"),
+        ({"group": "group:none"}, "does not exist"),
+        ({"name": "a b"}, "is not a name of a guardrail"),
+    ],
+)
+def test_a_bad_guardrail_keeps_what_was_entered_and_says_what_is_wrong(values, message, cast, browse):
+    response = browse("ada").post(NEW, FIELDS | {"policy": "policy 4.2"} | values)
+    text = response.content.decode()
+    assert response.status_code == 400 and message.lower() in text.lower() and "policy 4.2" in text
+    assert not Guardrail.objects.exists()
+
+
+def test_the_page_lists_violations_and_exceptions_and_ends_them(cast, browse):
+    add_grant("user:dee", ORDERS, "WRITE")
+    add_guardrail("no-writers", FORBID)
+    ada, url = browse("ada"), "/policies/guardrails/no-writers/"
+    assert "/people/user:dee" in part(ada, url, "violations")
+    day = f"{timezone.now() + timedelta(days=9):%Y-%m-%d}"
+    refused = ada.post(url, {"verb": "add", "owner": "user:ada", "valid_until": day})
+    assert refused.status_code == 400 and not GuardrailException.objects.exists()
+    posted = {"verb": "add", "principal": "user:dee", "owner": "user:ada", "valid_until": day, "reason": "x"}
+    assert ada.post(url, posted).status_code == 303
+    assert "No violations" in part(ada, url, "violations")
+    assert ada.post(url, {"verb": "end", "principal": "user:dee"}).status_code == 303
+    assert ada.post(url, {"verb": "delete"}).headers["Location"] == "/policies/guardrails/"
+    assert not Guardrail.objects.exists()
+
+
+def test_an_auditor_reads_guardrails_and_writes_none(cast, browse):
+    add_guardrail("no-writers", FORBID)
+    url = "/policies/guardrails/no-writers/"
+    aud = browse("aud")
+    assert aud.get(url).status_code == 200 and "Add an exception" not in aud.get(url).content.decode()
+    for name, status in (("aud", 403), ("ned", 404)):
+        client = browse(name)
+        assert client.post(url, {"verb": "delete"}).status_code == status
+        assert client.post(f"{url}edit", FIELDS).status_code == status
+        assert client.post(NEW, FIELDS).status_code == status
+    assert Guardrail.objects.exists()
+
+
+def test_the_form_of_a_grant_shows_what_it_would_violate_and_is_refused(cast, browse):
+    add_guardrail("no-writers", FORBID)
+    ada, url = browse("ada"), f"/grant/{ORDERS}"
+    values = {"principal": "user:dee", "privilege": "WRITE"}
+    shown = part(ada, url, "change-effect", values)
+    assert "The change will be refused" in shown and "user:dee would hold WRITE" in shown
+    grants = UserGrant.objects.count()
+    response = ada.post(url, values | {"effect": "x"})
+    assert (
+        "Guardrail no-writers forbids this change" in response.content.decode() or response.status_code == 409
+    )
+    assert UserGrant.objects.count() == grants
