@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Collection
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import NamedTuple
 
 from django.db import connection
@@ -121,7 +121,7 @@ def first_revisions(times: Collection[datetime]) -> dict[datetime, int]:
 
 def _revision_at(time: datetime) -> int:
     if time > timezone.now():
-        raise AsOfError(f"{time.isoformat()} is in the future: as_of is a time in the past")
+        raise AsOfError(f"{_in_words(time)} is in the future: as_of is a time in the past")
     lines = (
         JournalLine.objects.filter(at__lte=time)
         .order_by("-at", "-revision")
@@ -132,6 +132,8 @@ def _revision_at(time: datetime) -> int:
     first = JournalLine.objects.order_by("revision").values_list("at", flat=True).first()
     if first is None:
         raise AsOfError("the journal is empty: there is no earlier state")
-    raise AsOfError(
-        f"{time.isoformat()} is before the first journal line, of {first.isoformat(timespec='seconds')}"
-    )
+    raise AsOfError(f"{_in_words(time)} is before the first journal line, of {_in_words(first)}")
+
+
+def _in_words(time: datetime) -> str:
+    return f"{time.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"

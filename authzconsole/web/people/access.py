@@ -11,6 +11,7 @@ from authzconsole.lists.files import download_links
 from authzconsole.web.people.profile import Profile
 from authzconsole.web.shared.access_ways import way_rows
 from authzconsole.web.shared.levels import capped_quantity, level_sentences, level_table
+from authzconsole.web.shared.limited_lists import counted_rows
 from authzconsole.web.shared.paging import Page, url_with, url_with_query
 from authzconsole.web.shared.parameters import choice_parameter, text_parameter
 from authzconsole.web.shared.past import past_moment_of
@@ -21,6 +22,7 @@ from entities.vocabulary import KINDS, Privilege, join_words
 from grants.access import MAX_COUNTED, AccessibleEntities, EntityAccess, EntityFilter
 from grants.active_generation import active_generation
 from grants.evaluation.entity_filters import visibility_condition
+from grants.plans.sources.expired import PeriodScope
 from grants.policies.levels import LEVELS, LevelCount
 from grants.principal_names import parse_principal
 
@@ -63,6 +65,18 @@ def effective_access_section(request: HttpRequest, profile: Profile) -> dict:
         "table": level_table(levels),
         "levels": LEVELS,
         "downloads": _downloads(request, profile.address, where),
+        "later": None if past_moment_of(request) else _later_access(profile),
+    }
+
+
+def _later_access(profile: Profile) -> dict:
+    """Return the number of grants and memberships that begin later, capped, and the URL of their list; no URL on the page of
+    the account itself. Runs one query.
+    """
+    query = {"show": "future", "principal": profile.address}
+    return {
+        "total": counted_rows("future", PeriodScope(profile.address)),
+        "url": "" if profile.is_own else url_with_query("limited-access", query),
     }
 
 

@@ -1,8 +1,12 @@
 """Test the section with the effective access of a person or group, and the page "My access"."""
 
+from datetime import timedelta
+
 import pytest
+from django.utils import timezone
 
 from grants.models import UserGrant
+from grants.validity import Validity
 from tests.support.changes import add_grant, change_grants
 from tests.support.pages import page_html
 
@@ -159,3 +163,15 @@ def test_the_entities_of_a_person_with_many_grants_are_counted_after_the_page(br
         expected["counts"],
         expected["sentences"],
     )
+
+
+def test_access_that_begins_later_is_named(browse):
+    later = Validity(valid_from=timezone.now() + timedelta(days=2))
+    assert "begins later" not in browse("aud").html("/people/user:out")
+    add_grant("user:out", "dataset:sales.orders", "READ", later)
+    page = browse("aud").get("/people/user:out")
+    assert "1 grant or membership begins later" in page_html(page)
+    listed = browse("aud").html(page.context["access"]["later"]["url"])
+    assert "dataset:sales.orders" in listed.replace("<wbr>", "") and listed.count('<th scope="row">') == 1
+    own = browse("out").html("/my-access")
+    assert "1 grant or membership begins later" in own and "/limited" not in own
