@@ -443,7 +443,10 @@ def _required(affected: _Affected) -> tuple[frozenset[Address], frozenset[int]]:
         .distinct()
     )
     kinds = {kind for kind, _ in clauses}
-    addresses = _with_containers(affected.changed | affected.states)
+    changed = affected.changed | affected.states
+    places = {place for place in _with_containers(changed) if place.kind in kinds}
+    # a new grant takes no holder away, but can register its address and the containers of it
+    addresses = (places & changed) | (places - entities_at(places).keys())
     others: set[int] = set()
     users, groups = affected.losing, set(affected.losing_groups)
     if users:
@@ -454,7 +457,7 @@ def _required(affected: _Affected) -> tuple[frozenset[Address], frozenset[int]]:
                 entity_kind__in=kinds, permission_id__in={permission for _, permission in clauses}
             )
             others.update(rows.order_by().values_list("content_object_id", flat=True).distinct())
-    return frozenset(address for address in addresses if address.kind in kinds), frozenset(others)
+    return frozenset(addresses), frozenset(others)
 
 
 def _memberships_of(users: Collection[int]) -> Iterable[int]:
