@@ -19,7 +19,7 @@ from authzconsole.ops.postgres import postgresql
 from benchmarks.size import Size
 
 SIZE = Size(entities=1_000_000, namespaces=200, users=10_000, groups=500, grants=2_000_000)
-MAX_MILLISECONDS, MAX_EFFECT_MILLISECONDS, MAX_SEARCH_MILLISECONDS = 200, 2_000, 100
+MAX_MILLISECONDS, MAX_EFFECT_MILLISECONDS = 200, 2_000
 # typed into the search field: nothing, beginnings, names, and actions with their target
 SEARCHES = (
     "",
@@ -86,12 +86,7 @@ def measure() -> bool:
     ]
     is_within_limits += [
         measure_page(
-            f"search for `{text}`",
-            f"/search?q={text}",
-            reader,
-            reference,
-            part="search-suggestions",
-            limit=MAX_SEARCH_MILLISECONDS,
+            f"search for `{text}`", f"/search?q={text}", reader, reference, part="search-suggestions"
         )
         for text in SEARCHES
         for reader in readers
