@@ -1,10 +1,10 @@
-"""`ghost-grants` and `stranded` broadcast only users and groups, never entities or grants."""
+"""`ghost-grants`, `stranded` and `redundant` broadcast only users and groups, never entities or grants."""
 
 import re
 
 import pytest
 
-from analytics.spark.analyses import ghost_grants, stranded
+from analytics.spark.analyses import ghost_grants, redundant, stranded
 from analytics.spark.analysis_input import AnalysisInput
 from analytics.spark.schemas import read_snapshot, schema_of, write_table
 from analytics.tables import SNAPSHOT_TABLES
@@ -19,8 +19,13 @@ ROWS = {
     ],
     "users": [(1, "ada")],
     "groups": [(1, "analysts")],
-    "memberships": [(1, 1)],
-    "grants": [("user", 1, n, "ADMIN", "") for n in range(ADDRESSES)],
+    "inactive_users": [],
+    "memberships": [(1, 1, None)],
+    "grants": [
+        (kind, 1, n, "ADMIN", "", "2026-01-01T00:00:00Z", None)
+        for kind in ("user", "group")
+        for n in range(ADDRESSES)
+    ],
 }
 
 
@@ -66,7 +71,7 @@ def broadcast_inputs(plan):
 
 @pytest.mark.parametrize(
     "build",
-    [ghost_grants.rows, stranded.rows, stranded.kinds],
+    [ghost_grants.rows, stranded.rows, stranded.kinds, redundant.rows],
     ids=lambda build: f"{build.__module__}.{build.__name__}",
 )
 def test_entities_and_grants_are_never_broadcast(spark, analysis_input, build):
