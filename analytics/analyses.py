@@ -19,6 +19,9 @@ from analytics.tables import (
     IMPACT,
     IMPACT_DETAIL,
     IMPACT_OPERATIONS,
+    OUTLIERS,
+    OUTLIERS_GROUPS,
+    OUTLIERS_PEOPLE,
     READINESS,
     READINESS_DETAIL,
     READINESS_NAMESPACES,
@@ -42,6 +45,8 @@ from entities.errors import Refusal
 
 # of the option `since`
 DEFAULT_SINCE_DAYS = 90
+# of the option `share`
+DEFAULT_SHARE = 0.2
 
 
 class AnalysisName(StrEnum):
@@ -55,6 +60,7 @@ class AnalysisName(StrEnum):
     BLAST_RADIUS = "blast-radius"
     REDUNDANT = "redundant"
     UNUSED = "unused"
+    OUTLIERS = "outliers"
 
 
 class AnalysisError(Refusal, ValueError):
@@ -109,6 +115,14 @@ OPTIONS = {
             "DAYS",
             str(DEFAULT_SINCE_DAYS),
             least=1,
+        ),
+        Option(
+            "share",
+            "Largest share",
+            "the largest share of the active members of a group who hold it, above 0 and up to 1; by default "
+            f"{DEFAULT_SHARE}",
+            "SHARE",
+            str(DEFAULT_SHARE),
         ),
     )
 }
@@ -457,6 +471,38 @@ ANALYSES: dict[str, Analysis] = {
                 "grants_that_nobody_used": ("grants", "count(*)"),
             },
             reads_uses=True,
+        ),
+        Analysis(
+            name=AnalysisName.OUTLIERS,
+            title="Outliers",
+            question="What does a member of a group hold that almost no other member does?",
+            # the result is the same in every generation
+            options=("generation", "share"),
+            outputs=(
+                Output(
+                    OUTLIERS,
+                    "analytics.spark.analyses.outliers:rows",
+                    "Which privileges does almost no other member hold?",
+                    first_sort="holders",
+                ),
+                Output(
+                    OUTLIERS_GROUPS,
+                    "analytics.spark.analyses.outliers:groups",
+                    "In which groups do members hold something unusual?",
+                    first_sort="-privileges",
+                ),
+                Output(
+                    OUTLIERS_PEOPLE,
+                    "analytics.spark.analyses.outliers:people",
+                    "Who holds the most that colleagues do not?",
+                    first_sort="-privileges",
+                ),
+            ),
+            figures={
+                "users_who_differ": ("people", "count(*)"),
+                "unusual_privileges": ("people", "coalesce(sum(privileges), 0)::BIGINT"),
+                "groups_with_members_who_differ": ("groups", "count(*)"),
+            },
         ),
     )
 }

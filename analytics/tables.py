@@ -274,3 +274,23 @@ UNUSED_COVERAGE = Table(
     ("recorded_since",),
 )
 UNUSED_PEOPLE = Table("people", (_text("user"), _long("entities"), _long("privileges")), ("user",))
+
+# holders: active members of the group who hold the privilege on the entity. members: active members of the group.
+OUTLIERS = Table(
+    "rows",
+    (
+        _text("user"),
+        _text("group"),
+        _text("entity"),
+        _text("privilege"),
+        _long("holders"),
+        _long("members"),
+    ),
+    ("user", "group", "entity", "privilege"),
+)
+OUTLIERS_GROUPS = Table(
+    "groups", (_text("group"), _long("members"), _long("users"), _long("privileges")), ("group",)
+)
+OUTLIERS_PEOPLE = Table(
+    "people", (_text("user"), _long("groups"), _long("entities"), _long("privileges")), ("user",)
+)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import duckdb
 
-from analytics.analyses import ANALYSES
+from analytics.analyses import ANALYSES, DEFAULT_SHARE
 from analytics.spark.analysis_input import AnalysisInput
 from analytics.spark.schemas import read_snapshot, read_table, write_table
 from analytics.spark.session import spark_session, stop_spark
@@ -77,6 +77,21 @@ WITH given AS (SELECT d.principal_id AS user_id, d.entity_id, d.privilege, min(n
   GROUP BY ALL)
 SELECT 'user:' || u.name AS principal, e.kind || ':' || e.key AS entity, privilege, 'group:' || through AS through
 FROM given JOIN entities e ON e.id = entity_id AND e.state = 'live' JOIN users u ON u.id = user_id ORDER BY ALL""",
+    "outliers": f"""
+WITH {_USERS_OF_PRINCIPALS},
+large AS (SELECT m.group_id, count(*) AS members FROM memberships m SEMI JOIN users u ON u.id = m.user_id GROUP BY ALL
+  HAVING count(*) >= 5),
+held AS (SELECT DISTINCT r.user_id, g.entity_id, g.privilege FROM grants g
+  JOIN users_of_principals r USING (principal_type, principal_id) JOIN entities e ON e.id = g.entity_id AND e.state = 'live'),
+counted AS (SELECT m.group_id, h.entity_id, h.privilege, count(*) AS holders FROM held h
+  JOIN memberships m USING (user_id) GROUP BY ALL),
+few AS (SELECT c.*, l.members FROM counted c JOIN large l USING (group_id) WHERE c.holders <= 0.2 * l.members + 1e-9
+  AND NOT EXISTS (FROM grants g WHERE g.principal_type = 'group' AND g.principal_id = c.group_id
+    AND g.entity_id = c.entity_id AND g.privilege = c.privilege))
+SELECT u.name AS "user", n.name AS "group", e.kind || ':' || e.key AS entity, f.privilege, f.holders, f.members
+FROM few f JOIN memberships m USING (group_id) JOIN held h ON h.user_id = m.user_id AND h.entity_id = f.entity_id
+  AND h.privilege = f.privilege JOIN users u ON u.id = m.user_id JOIN groups n ON n.id = f.group_id
+  JOIN entities e ON e.id = f.entity_id ORDER BY ALL""",
 }
 
 
@@ -92,7 +107,7 @@ def measure_analyses(folder: Path) -> bool:
         write_parquet_tenant(large, LARGE)
         seconds, is_within_limits = _measure_visibility(large)
         is_within_limits &= _compare_with_duckdb("delete-readiness", large, max_share=1.5)
-        for name in ("blast-radius", "redundant"):
+        for name in ("blast-radius", "redundant", "outliers"):
             is_within_limits &= _compare_with_duckdb(name, large, max_share=1)
         is_within_limits &= _measure_impact(large)
         everyone = folder / "everyone"
@@ -171,7 +186,9 @@ def _table_writer(name: str, tenant: Path, **options: str) -> Callable[[], None]
 
     def write() -> None:
         spark = spark_session(master="local[*]", memory=MEMORY)
-        analysis_input = AnalysisInput(read_snapshot(spark, str(tenant)), {"generation": "final"} | options)
+        analysis_input = AnalysisInput(
+            read_snapshot(spark, str(tenant)), {"generation": "final", "share": str(DEFAULT_SHARE)} | options
+        )
         write_table(
             getattr(import_module(module), function)(analysis_input),
             output.table,

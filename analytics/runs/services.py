@@ -1,5 +1,6 @@
 """Request and cancel runs. `grants.jobs` executes them."""
 
+import re
 from collections.abc import Mapping
 
 from django.conf import settings
@@ -7,6 +8,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from analytics.analyses import (
+    DEFAULT_SHARE,
     Analysis,
     AnalysisError,
     analysis_by_name,
@@ -171,9 +173,23 @@ def _since(days: str) -> str:
     return str(int(days))
 
 
+def _share(text: str) -> str:
+    """Return the largest share of the members of a group. Raise AnalysisError if it is not above 0 and up to 1."""
+    if not text:
+        return str(DEFAULT_SHARE)
+    if not re.fullmatch(r"\d{0,9}\.?\d{1,9}", text, re.ASCII) or not 0 < float(text) <= 1:
+        raise AnalysisError(
+            f"`{clip(text)}` is not a share (share, on the command line --share): enter a number above 0 and up to 1, "
+            f"such as {DEFAULT_SHARE}",
+            field="share",
+        )
+    return str(float(text))
+
+
 _CHECKS = {
     "generation": _generation,
     "to_generation": _to_generation,
     "namespace": _namespace,
     "since": _since,
+    "share": _share,
 }

@@ -93,12 +93,21 @@ class MinuteText(ErrorMessages, serializers.RegexField):
         return data
 
 
+class Number(ErrorMessages, serializers.FloatField):
+    def to_internal_value(self, data):
+        if isinstance(data, bool) or not isinstance(data, int | float):
+            raise serializers.ValidationError("this must be a number")
+        return data
+
+
 def _option_field(option: Option) -> serializers.Field:
     text = f"{option.help[0].upper()}{option.help[1:]}. For {option.analyses}."
     if option.is_generation:
         return generation_field(text)
     if option.least is not None:
         return Integer(min_value=option.least, required=False, help_text=text)
+    if option.name == "share":
+        return Number(required=False, help_text=text)
     return Text(required=False, max_length=200, help_text=text)
 
 

@@ -2,13 +2,17 @@
 missing.
 """
 
+import random
 import shutil
+from collections import Counter
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from django.utils import timezone
 
-from entities.address import parse_address
+from analytics.analyses import ANALYSES, AnalysisError
+from analytics.runs.services import validated_options
+from entities.address import instance_address, parse_address
 from entities.models import State
 from entities.vocabulary import Privilege
 from grants.models import UserGrant
@@ -25,7 +29,7 @@ from tests.support.analyses import (
     tables_of,
     tenant_with_custom_kinds,
 )
-from tests.support.random_tenants import TimedTenant, random_timed_tenant, store_tenant
+from tests.support.random_tenants import Tenant, TimedTenant, random_timed_tenant, store_tenant
 
 pytestmark = [
     pytest.mark.spark,
@@ -207,3 +211,67 @@ def test_a_group_of_which_the_grant_ends_sooner_makes_no_direct_grant_redundant(
     shutil.rmtree(folder / "snapshots")
     row = ("user:ann", str(address), "READ", "group:staff")
     assert run_analysis(folder, "redundant", detail=False) == [[row]] and redundant_grants().exists()
+
+
+def group_tenant(seed):
+    """Return a tenant with groups of up to twelve members, inactive ones among them, and few grants."""
+    dice = random.Random(seed)
+    entities = {instance_address(): State.LIVE, parse_address("namespace:sales"): State.LIVE} | {
+        parse_address(f"dataset:sales.d{number}"): dice.choice([*State.values, State.LIVE])
+        for number in range(12)
+    }
+    users = {f"user {number:02}": (dice.random() < 0.85, True) for number in range(14)}
+    groups = {
+        f"group {number}": [user for user in users if dice.random() < share]
+        for number, share in enumerate((0.9, 0.7, 0.5, 0.5, 0.2, 0))
+    }
+    principals = [f"user:{name}" for name in users] + [f"group:{name}" for name in groups]
+    grants = {
+        (principal, address, privilege)
+        for principal in principals
+        for address in entities
+        for privilege in Privilege
+        if dice.random() < 0.06
+    }
+    return Tenant(entities, users, groups, grants)
+
+
+def expected_outliers(tenant, share):
+    held, rows = held_privileges(tenant), []
+    for group, members in tenant.groups.items():
+        active = [user for user in members if user in active_users(tenant)]
+        if len(active) < 5:
+            continue
+        for user, address, privilege in held:
+            holders = sum((member, address, privilege) in held for member in active)
+            if (
+                user in active
+                and (f"group:{group}", address, privilege) not in tenant.grants
+                and holders <= share * len(active) + 1e-9
+            ):
+                rows.append((user, group, str(address), privilege, holders, len(active)))
+    return sort_rows(rows, 4)
+
+
+@pytest.mark.parametrize(("seed", "size"), SEEDS_AND_SIZES, indirect=["size"])
+@pytest.mark.parametrize("share", ["", "0.4", "1"])
+def test_outliers_are_held_by_few_members_and_not_through_the_group(spark, seed, size, share):
+    tenant = group_tenant(seed)
+    store_tenant(tenant)
+    tables = tables_of("outliers", share=share)
+    rows = expected_outliers(tenant, float(share or "0.2"))
+    assert tables["rows"] == rows and rows
+    assert {row[0] for row in tables["people"]} == {row[0] for row in rows}
+    assert {row[0]: row[3] for row in tables["groups"]} == Counter(row[1] for row in rows)
+
+
+@pytest.mark.parametrize("name", SPARSE)
+def test_a_tenant_in_which_a_part_is_missing_has_no_outliers(spark, name):
+    store_tenant(sparse_tenant(name), has_periods=False)
+    assert set(map(tuple, tables_of("outliers").values())) == {()}
+
+
+@pytest.mark.parametrize("share", ["0", "1.01", "-0.2", "20%", "nan", "1e-3", "0,2"])
+def test_a_share_out_of_range_is_refused(share):
+    with pytest.raises(AnalysisError, match="above 0 and up to 1"):
+        validated_options(ANALYSES["outliers"], {"share": share})

@@ -156,6 +156,14 @@ def _unused_people(run: AnalysisRun, row: dict) -> Links:
     return {"privileges": rows_url(run, user=exactly(row["user"]))}
 
 
+def _outlier_groups(run: AnalysisRun, row: dict) -> Links:
+    return {"privileges": rows_url(run, group=exactly(row["group"]))}
+
+
+def _outlier_people(run: AnalysisRun, row: dict) -> Links:
+    return {"privileges": rows_url(run, user=exactly(row["user"]))}
+
+
 # by analysis and table: the function that returns the links of a row
 LINKS: dict[tuple[str, str], Callable[[AnalysisRun, dict], Links]] = {
     (AnalysisName.DELETE_READINESS, "rows"): _readiness,
@@ -171,4 +179,6 @@ LINKS: dict[tuple[str, str], Callable[[AnalysisRun, dict], Links]] = {
     (AnalysisName.BLAST_RADIUS, "people"): _blast_radius_people,
     (AnalysisName.REDUNDANT, "groups"): _redundant_groups,
     (AnalysisName.UNUSED, "people"): _unused_people,
+    (AnalysisName.OUTLIERS, "groups"): _outlier_groups,
+    (AnalysisName.OUTLIERS, "people"): _outlier_people,
 }
