@@ -83,6 +83,12 @@ def icon(name: str) -> SafeString:
 
 
 @register.simple_block_tag
+def unless_empty(content: SafeString, start: str, end: str) -> SafeString:
+    """Return the text between the tags inside of an element; nothing if there is only white space."""
+    return SafeString(f"{start}{content.strip()}{end}" if content.strip() else "")
+
+
+@register.simple_block_tag
 def menu(content: SafeString, title: str = "More") -> SafeString:
     """Return a menu of the links and forms between the tags; nothing if there are none.
 

@@ -112,6 +112,7 @@ def test_a_late_response_does_not_replace_a_newer_one(page):
     page.goto("/entities/namespace:sales")
     children, routes = page.locator("#children"), []
     page.route(lambda url: "state=live" in url and "kind=" not in url, lambda route: routes.append(route))
+    children.locator("#children-more > summary").click()
     children.get_by_label("State").select_option("live")
     children.get_by_role("link", name="artifacts").click()
     expect(children.locator("tbody tr")).to_have_count(1)

@@ -3,7 +3,10 @@
 CONTRIBUTING.md refers to these tests.
 """
 
+from pathlib import Path
+
 import pytest
+from django.conf import settings
 from django.urls import resolve
 
 from authzconsole.demo.pages import EFFECT_PARTS, NO_PAGE, PAGES, SIGNED_OUT
@@ -16,6 +19,7 @@ from tests.web.test_access import cast as cast
 from tests.web.test_access import numbers as numbers
 from tests.web.test_access import shared_data as shared_data
 
+TEMPLATES = Path(settings.BASE_DIR) / "templates"
 NOT_IN_AN_AREA = {
     "healthz",
     "readyz",
@@ -74,3 +78,19 @@ def test_every_page_that_loads_an_effect_names_its_part(browse, numbers):
         response, name = browse("ada").get(url), resolve(url.partition("?")[0]).url_name
         if not response.streaming and b"effect-loading" in response.content:
             assert f'id="{parts[name]}"' in response.content.decode()
+
+
+def test_the_markup_of_a_page_head_is_in_the_base_template():
+    """The others are parts that scripts replace together with other parts, or are shown without the frame of the console."""
+    templates = {
+        str(path.relative_to(TEMPLATES))
+        for path in TEMPLATES.rglob("*.html")
+        if 'class="head-row"' in path.read_text()
+    }
+    assert templates == {
+        "base.html",
+        "accounts/_account.html",
+        "accounts/reauthentication.html",
+        "entities/_detail.html",
+        "reviews/page.html",
+    }
