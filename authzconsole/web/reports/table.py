@@ -41,7 +41,10 @@ from entities.vocabulary import KINDS, Privilege
 from grants.administrators import too_few_administrators
 from grants.change_set import Revoke
 from grants.changes import existing_grants
+from grants.evaluation.facts import gather_facts
 from grants.models import JobState
+from grants.policies.decide import is_permitted
+from grants.policies.question import Question
 from grants.principal_names import principals_by_name
 from grants.roles.capabilities import Capability
 
@@ -203,10 +206,24 @@ def _table_section(request: HttpRequest, run: AnalysisRun, table: Table) -> dict
 def _fixed_rows(run: AnalysisRun, table: Table, rows: Sequence[dict]) -> set[int]:
     """Return the indexes of the rows with a solved problem. Runs a fixed number of queries, or none."""
     find = FIXED_ROWS.get(run.type) if table.name == "rows" else None
-    return find(rows) if find and rows and changes_since(run) else set()
+    return find(run, rows) if find and rows and changes_since(run) else set()
 
 
-def _stranded_before(rows: Sequence[dict]) -> set[int]:
+def _ready_since(run: AnalysisRun, rows: Sequence[dict]) -> set[int]:
+    questions = {
+        number: Question("user", row["user"], "delete", address, run.options["generation"])
+        for number, row in enumerate(rows)
+        if not row["ready"] and (address := address_or_none(f"namespace:{row['namespace']}"))
+    }
+    facts = gather_facts(list(questions.values())) if questions else []
+    return {
+        number
+        for (number, question), known in zip(questions.items(), facts, strict=True)
+        if is_permitted(question, known)
+    }
+
+
+def _stranded_before(run: AnalysisRun, rows: Sequence[dict]) -> set[int]:
     addresses = [address_or_none(row["entity"]) for row in rows]
     entities = entities_at(filter(None, addresses))
     live = {address: entity.pk for address, entity in entities.items() if entity.is_live}
@@ -216,12 +233,12 @@ def _stranded_before(rows: Sequence[dict]) -> set[int]:
     }
 
 
-def _ghosts_before(rows: Sequence[dict]) -> set[int]:
-    return _revoked_before(rows, is_fixed=lambda entity: entity.is_live)
+def _ghosts_before(run: AnalysisRun, rows: Sequence[dict]) -> set[int]:
+    return _revoked_before(run, rows, is_fixed=lambda entity: entity.is_live)
 
 
 def _revoked_before(
-    rows: Sequence[dict], is_fixed: Callable[[Entity], bool] = lambda entity: False
+    run: AnalysisRun, rows: Sequence[dict], is_fixed: Callable[[Entity], bool] = lambda entity: False
 ) -> set[int]:
     """Return the indexes of the grants that were revoked, or on entities that solve the problem."""
     grants = {
@@ -242,7 +259,8 @@ def _revoked_before(
 
 
 # by analysis: the function that returns the indexes of the rows with a solved problem
-FIXED_ROWS: dict[str, Callable[[Sequence[dict]], set[int]]] = {
+FIXED_ROWS: dict[str, Callable[[AnalysisRun, Sequence[dict]], set[int]]] = {
+    AnalysisName.DELETE_READINESS: _ready_since,
     AnalysisName.STRANDED: _stranded_before,
     AnalysisName.GHOST_GRANTS: _ghosts_before,
     AnalysisName.REDUNDANT: _revoked_before,

@@ -142,7 +142,7 @@ def test_the_number_of_queries_is_limited(compared_report, browse, django_assert
     client = browse("aud")
     client.get("/")
     for url in ("", "tables/changes", "tables/changes?user=e&sort=user", "tables/rows.csv"):
-        with django_assert_max_num_queries(5):
+        with django_assert_max_num_queries(6):
             client.get(f"/analyses/{compared_report.pk}/{url}")
 
 
@@ -413,6 +413,30 @@ def test_entities_that_have_enough_holders_now_are_marked_and_the_analysis_runs_
     assert text.count("Fixed since") == 1 and text.count(">Grant ADMIN</a>") == 1
     assert 'name="analysis" value="stranded"' in text and "Run again" in text
     assert "Run again" not in browse("aud").html(f"/analyses/{run.pk}/")
+
+
+def test_namespaces_that_a_user_can_delete_now_are_marked(tmp_path, cast, browse, sent_runs):
+    rows = [("hr", "dee", 2, 0, 2, False), ("sales", "dee", 6, 0, 6, False), ("sales", "ned", 6, 6, 0, True)]
+    run = create_report(
+        tmp_path,
+        {"rows": rows, "namespaces": []},
+        analysis="delete-readiness",
+        options={"generation": "final"},
+        summary=SUMMARY,
+        revision=current_revision(),
+    )
+    client, url = browse("ada"), f"/analyses/{run.pk}/?namespace=%22hr%22"
+    assert "Fixed since" not in client.html(url)
+    for address in ("namespace:hr", "dataset:hr.salaries"):
+        add_grant("user:dee", address, "ADMIN")
+    shown = client.get(f"/analyses/{run.pk}/?user=e").context["table"]["rows"]
+    assert {(row["namespace"], row["user"]): row["is_fixed"] for row in shown} == {
+        ("hr", "dee"): True,
+        ("sales", "dee"): False,
+        ("sales", "ned"): False,
+    }
+    text = client.html(url)
+    assert text.count("Fixed since") == 1 and "Run again" in text
 
 
 def test_ghost_grants_that_were_revoked_are_marked(tmp_path, cast, browse, sent_runs):
