@@ -105,7 +105,7 @@ def explorer(page, filters):
     page.get_by_role("combobox", name="Search", exact=True).fill("payroll")
     page.keyboard.press("Enter")
     page.get_by_role("link", name="dataset:finance.payroll.export").click()
-    expect(page.locator(".notice.warning")).to_contain_text("ghost grant")
+    expect(page.locator(".notice.warning")).to_contain_text("leftover grant")
 
 
 @area("Ask")

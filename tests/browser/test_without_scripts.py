@@ -42,7 +42,7 @@ def test_asking_granting_revoking_and_deleting_work_without_scripts(cast, page_o
     page.get_by_role("button", name="Show effect").click()
     page.get_by_role("button", name="Delete dataset").click()
     expect(page.locator("#notices")).to_contain_text("dataset:sales.orders was deleted")
-    expect(page.locator(".notice.warning")).to_contain_text("ghost grant")
+    expect(page.locator(".notice.warning")).to_contain_text("leftover grant")
 
 
 def test_plans_for_selected_entities_and_from_pasted_changes_work_without_scripts(cast, page_of):

@@ -1,4 +1,4 @@
-"""The forms that create plans for many entities at once, and for the ghost grants on deleted entities."""
+"""The forms that create plans for many entities at once, and for the leftover grants on deleted entities."""
 
 from collections.abc import Mapping
 

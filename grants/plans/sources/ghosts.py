@@ -47,8 +47,8 @@ def selected_ghost_plan(grants: Sequence[Revoke]) -> PlanDraft:
         raise PlanError("no grant is selected")
     addresses = [grant.address for grant in grants]
     if live := next((address for address, entity in entities_at(addresses).items() if entity.is_live), None):
-        raise PlanError(f"{live} is live now, so its grants are not ghost grants: run the analysis again")
-    title = f"Revoke {quantity(len(grants), 'ghost grant', 'ghost grants')}"
+        raise PlanError(f"{live} is live now, so the report is out of date: run the analysis again")
+    title = f"Revoke {quantity(len(grants), 'grant', 'grants')} on addresses that are not live"
     return change_set_plan.draft(ChangeSet.of(*grants), title)
 
 

@@ -307,7 +307,7 @@ def test_rows_of_the_ghost_report_can_be_selected_for_a_plan(browse, settings, t
     assert 'name="grant"' not in page_html(browse("aud").get(f"/analyses/{run.pk}/"))
     page = browse("ada").post(GHOSTS, {"selection": "yes", "run": run.pk, "grant": values}, follow=True)
     assert plan_addresses(page) == {"dataset:sales.forecast", "dataset:sales.legacy"}
-    assert "Revoke 2 ghost grants" in text_of(page)
+    assert "Revoke 2 grants on addresses that are not live" in text_of(page)
 
 
 @pytest.mark.parametrize(
