@@ -3,7 +3,7 @@
 from django.conf import settings
 from django.urls import reverse
 
-from authzconsole.web.page_registry import PAGES, Page
+from authzconsole.web.page_registry import PAGES, Destination
 from authzconsole.web.shared.links import entity_url
 from entities.address import instance_address
 from grants.models import BreakGlassUse, User
@@ -16,7 +16,7 @@ def navigation(request):
     """Return `nav_items` and `break_glass_uses`; an empty context for a visitor who is not signed in."""
     if not getattr(request, "user", None) or not request.user.is_authenticated:
         return {}
-    items = [page for page in PAGES if page.url_name_prefixes and page.is_for(request.user)]
+    items = [page for page in PAGES if page.is_in_navigation_of(request.user)]
     url_name = (request.resolver_match.url_name or "") if request.resolver_match else ""
     current = next((item for item in items if url_name.startswith(item.url_name_prefixes)), None)
     nav_items = [
@@ -43,7 +43,7 @@ def _break_glass_uses(user: User) -> list[BreakGlassUse]:
     return list(BreakGlassUse.objects.filter(reviewed_at=None).order_by("-started_at")[:MAX_BREAK_GLASS_USES])
 
 
-def _url(item: Page, user: User) -> str:
+def _url(item: Destination, user: User) -> str:
     # ordinary accounts cannot open the page of the instance
     shows_instance = item.url_name == "explorer" and user.can_see_all
     return entity_url(instance_address()) if shows_instance else reverse(item.url_name)

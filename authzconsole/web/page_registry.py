@@ -13,11 +13,11 @@ ENTITY_URL_NAMES = ("entity", "explorer", "grant", "revoke", "stewards", "lifecy
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class Destination:
     """A page that an account finds by its title.
 
     words: further words by which it is found. capabilities: only accounts with one of them can open the page; empty
-    for every account. unless: accounts with one of these capabilities find it elsewhere.
+    for every account. unless: accounts with one of these capabilities do not have it in the navigation.
 
     A page with `url_name_prefixes` is an item of the main navigation: the item of the current page is the first one
     with a prefix of its URL name. count_url_name: the page that returns the badge of the item.
@@ -34,32 +34,39 @@ class Page:
 
     def is_for(self, user: User) -> bool:
         """Return whether the account can open the page."""
-        return not self.capabilities or (user.can(*self.capabilities) and not user.can(*self.unless))
+        return not self.capabilities or user.can(*self.capabilities)
+
+    def is_in_navigation_of(self, user: User) -> bool:
+        return bool(self.url_name_prefixes) and self.is_for(user) and not user.can(*self.unless)
 
 
 PAGES = (
-    Page("Overview", "home", icon="overview", url_name_prefixes=("home",)),
-    Page("Explorer", "explorer", icon="namespace", url_name_prefixes=ENTITY_URL_NAMES),
-    Page("Ask", "ask", icon="ask", url_name_prefixes=("ask",)),
-    Page("My access", "my-access", icon="securekey", url_name_prefixes=("my-access",)),
-    Page(
+    Destination("Overview", "home", icon="overview", url_name_prefixes=("home",)),
+    Destination("Explorer", "explorer", icon="namespace", url_name_prefixes=ENTITY_URL_NAMES),
+    Destination("Ask", "ask", icon="ask", url_name_prefixes=("ask",)),
+    Destination("My access", "my-access", icon="securekey", url_name_prefixes=("my-access",)),
+    Destination(
         "Users and groups",
         "people",
         capabilities=(Capability.READ_ALL, Capability.READ_ACCOUNTS),
         icon="group",
         url_name_prefixes=("people", "person", "membership", "account", "token", "limited"),
     ),
-    Page(
+    Destination(
         "Requests",
         "requests",
         icon="requests",
         url_name_prefixes=("request",),
         count_url_name="request-count",
     ),
-    Page("Plans", "plans", capabilities=(Capability.READ_ALL,), icon="plans", url_name_prefixes=("plan",)),
-    Page("Reviews", "reviews", icon="reviews", url_name_prefixes=("review",), count_url_name="review-count"),
-    Page("Policies", "policies", icon="policies", url_name_prefixes=("policies", "generation")),
-    Page(
+    Destination(
+        "Plans", "plans", capabilities=(Capability.READ_ALL,), icon="plans", url_name_prefixes=("plan",)
+    ),
+    Destination(
+        "Reviews", "reviews", icon="reviews", url_name_prefixes=("review",), count_url_name="review-count"
+    ),
+    Destination("Policies", "policies", icon="policies", url_name_prefixes=("policies", "generation")),
+    Destination(
         "Analyses",
         "analyses",
         "reports",
@@ -67,7 +74,7 @@ PAGES = (
         icon="analyses",
         url_name_prefixes=("analys",),
     ),
-    Page(
+    Destination(
         "Journal",
         "journal",
         "history",
@@ -76,15 +83,16 @@ PAGES = (
         url_name_prefixes=("journal",),
     ),
     # accounts that can read the journal open it from there
-    Page(
+    Destination(
         "Security events",
         "journal-security-events",
+        "sign-ins audit log",
         capabilities=(Capability.READ_SECURITY_EVENTS,),
         unless=(Capability.READ_JOURNAL,),
         icon="journal",
         url_name_prefixes=("journal-security",),
     ),
-    Page(
+    Destination(
         "Status",
         "status",
         "health",
@@ -92,54 +100,52 @@ PAGES = (
         icon="status",
         url_name_prefixes=("status",),
     ),
-    Page(
+    Destination(
         "Add a user or group",
         "people-add",
         "new create person onboard",
         (Capability.CHANGE_GRANTS, Capability.MANAGE_ACCOUNTS),
     ),
-    Page("Compare users", "people-compare", "differences alike", (Capability.READ_ALL,)),
-    Page("Bulk change", "plan-bulk-change", "plan many grant revoke", (Capability.CHANGE_GRANTS,)),
-    Page("Import changes", "plan-import", "plan file csv", (Capability.CHANGE_GRANTS,)),
-    Page(
+    Destination("Compare users", "people-compare", "differences alike", (Capability.READ_ALL,)),
+    Destination("Bulk change", "plan-bulk-change", "plan many grant revoke", (Capability.CHANGE_GRANTS,)),
+    Destination("Import changes", "plan-import", "plan file csv", (Capability.CHANGE_GRANTS,)),
+    Destination(
         "Guardrails",
         "policies-guardrails",
         "rules forbid separation of duties sod violations exceptions",
         (Capability.READ_ALL,),
     ),
-    Page(
+    Destination(
         "New guardrail",
         "policies-guardrail-new",
         "add rule forbid require expect",
         (Capability.MANAGE_SETTINGS,),
     ),
-    Page(
+    Destination(
         "Limited access",
         "limited-access",
         "validity period expiry expired ends begins",
         (Capability.READ_ALL,),
     ),
-    Page("Request access", "request-new", "new ask permission denied"),
-    Page("Approvers", "request-approvers", "requests group namespace", (Capability.READ_ALL,)),
-    Page("Delegation", "delegation-limits", "limits owners", (Capability.READ_ALL,)),
-    Page("Start review", "review-new", "access review campaign certification", (Capability.CHANGE_GRANTS,)),
-    Page("Evidence", "evidence-list", "auditor bundle signed", (Capability.READ_JOURNAL,)),
-    Page("Differences", "journal-differences", "compare dates history changes", (Capability.READ_JOURNAL,)),
-    Page("Break-glass access", "journal-break-glass", "emergency", (Capability.READ_JOURNAL,)),
-    Page("Verify journal", "journal-proof", "proof hash chain head", (Capability.READ_JOURNAL,)),
-    Page(
-        "Security events",
-        "journal-security-events",
-        "sign-ins audit log",
-        (Capability.READ_SECURITY_EVENTS,),
+    Destination("Request access", "request-new", "new ask permission denied"),
+    Destination("Approvers", "request-approvers", "requests group namespace", (Capability.READ_ALL,)),
+    Destination("Delegation", "delegation-limits", "limits owners", (Capability.READ_ALL,)),
+    Destination(
+        "Start review", "review-new", "access review campaign certification", (Capability.CHANGE_GRANTS,)
     ),
-    Page("Webhooks", "journal-webhooks", "events notifications", (Capability.READ_JOURNAL,)),
-    Page("API tokens", "tokens", "service accounts", (Capability.READ_ACCOUNTS,)),
-    Page("Sessions", "sessions", "settings signed in devices"),
-    Page("Password", "password", "settings change"),
-    Page("Second factor", "second-factor", "settings authenticator passkey recovery codes mfa"),
-    Page("Time zone", "time-zone", "settings clock local utc"),
-    Page("API documentation", "rest-swagger", "rest openapi swagger"),
+    Destination("Evidence", "evidence-list", "auditor bundle signed", (Capability.READ_JOURNAL,)),
+    Destination(
+        "Differences", "journal-differences", "compare dates history changes", (Capability.READ_JOURNAL,)
+    ),
+    Destination("Break-glass access", "journal-break-glass", "emergency", (Capability.READ_JOURNAL,)),
+    Destination("Verify journal", "journal-proof", "proof hash chain head", (Capability.READ_JOURNAL,)),
+    Destination("Webhooks", "journal-webhooks", "events notifications", (Capability.READ_JOURNAL,)),
+    Destination("API tokens", "tokens", "service accounts", (Capability.READ_ACCOUNTS,)),
+    Destination("Sessions", "sessions", "settings signed in devices"),
+    Destination("Password", "password", "settings change"),
+    Destination("Second factor", "second-factor", "settings authenticator passkey recovery codes mfa"),
+    Destination("Time zone", "time-zone", "settings clock local utc"),
+    Destination("API documentation", "rest-swagger", "rest openapi swagger"),
 )
 
 

@@ -326,7 +326,7 @@ class NewUnusedPlan(NewCleanUpPlan):
 
 
 class NewGhostPlan(NewCleanUpPlan):
-    """Create a plan that revokes selected ghost grants of a report, or all current grants on deleted entities."""
+    """Create a plan that revokes selected grants of a report, or all current grants on deleted entities."""
 
     source = ghost_plan
 

@@ -198,7 +198,10 @@ class ChooseImpactPlan(ChoosePlan):
     def page_context(self, values: dict) -> dict[str, Any]:
         run, scope = self.run, _scope_of(values)
         limits = " and ".join(f"{name} {value}" for name, value in scope.items() if value)
-        before, after = (generation.name for generation in validated_generations(run))
+        if not is_effect_requested(self.request, SECTION):
+            # `regrant_choices` validates the run too
+            validated_generations(run)
+        before, after = (run.options.get(name, "") for name in ("generation", "to_generation"))
         return {
             "title": "Keep current permissions",
             "note": f"From {before} to {after}{f', only for {limits}' if limits else ''}. Kept: permissions of {before} that "

@@ -9,7 +9,8 @@ from entities.address import parse_address
 from entities.services import ensure_entities
 from grants.models import Plan, User
 from grants.plans.sources.copy import copy_plan
-from tests.support.cast import SETUP
+from grants.roles.capabilities import Capability
+from tests.support.cast import SETUP, create_role_accounts
 from tests.support.pages import page_html
 
 
@@ -267,3 +268,13 @@ def test_the_number_of_queries_of_an_action_is_bounded(browse, htmx, django_asse
         for text in ("grant orders", "ask orders", "off-board dee", ""):
             with django_assert_max_num_queries(40):
                 client.get("/search", {"q": text}, headers=htmx("search-suggestions"))
+
+
+def test_a_page_is_in_the_registry_once_and_not_in_the_navigation_of_those_who_find_it_elsewhere(cast):
+    names = [page.url_name for page in PAGES]
+    assert len(names) == len(set(names))
+    events = next(page for page in PAGES if page.url_name == "journal-security-events")
+    auditor = cast["aud"]
+    assert events.is_for(auditor) and not events.is_in_navigation_of(auditor)
+    security = create_role_accounts()["sec"]
+    assert events.is_in_navigation_of(security) is not security.can(Capability.READ_JOURNAL)

@@ -5,6 +5,8 @@ import io
 import json
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from django.utils.html import escape
 
 from entities.address import parse_address
@@ -163,6 +165,15 @@ def test_narrowest_and_fewest_regrants_are_compared_and_the_plan_is_the_chosen_o
         # the effect also counts operations that have a rule only afterwards
         assert choice.gained <= tally.gained_beyond and choice.lost == tally.lost_beyond == 0
     assert client.get(url, {"user": "nobody", "preview": "yes"}).status_code == 303
+
+
+def test_the_report_is_validated_once_with_the_choices(impact, browse):
+    client, url = browse("ada"), f"/plans/policy-impact/{impact.pk}"
+    with CaptureQueriesContext(connection) as queries:
+        client.get(with_effect(url))
+    checks = [sql for query in queries if "ORDER BY" in (sql := query["sql"]) and "events-seal" in sql]
+    # and one for each choice, which reads the report
+    assert len(checks) == 1 + len(Prefer)
 
 
 def gained_and_lost(changes, generation):
