@@ -29,6 +29,10 @@ from analytics.tables import (
     REDUNDANT_GROUPS,
     REDUNDANT_INACTIVE,
     REDUNDANT_MEMBERSHIPS,
+    ROLE_DETAIL,
+    ROLE_MEMBERS,
+    ROLE_PERMISSIONS,
+    ROLES,
     STRANDED,
     STRANDED_KINDS,
     UNUSED,
@@ -61,6 +65,7 @@ class AnalysisName(StrEnum):
     REDUNDANT = "redundant"
     UNUSED = "unused"
     OUTLIERS = "outliers"
+    ROLE_MINING = "role-mining"
 
 
 class AnalysisError(Refusal, ValueError):
@@ -153,7 +158,7 @@ class Analysis:
     """One analysis.
 
     options: the names of the OPTIONS that it takes.
-    outputs: written in this order; the first is the table that `--output` writes, the last is the overview.
+    outputs: written in this order. `--output` writes the table `rows`; the last one is the overview.
     detail: the pairs behind the counts of the first output; it may have as many rows as users times entities.
         None if the rows of the first output are the pairs.
     detail_rows: an SQL expression over the first output; its sum is the number of rows of the detail.
@@ -173,7 +178,7 @@ class Analysis:
 
     @property
     def rows(self) -> Table:
-        return self.outputs[0].table
+        return next(output.table for output in self.outputs if output.table.name == "rows")
 
     @property
     def overview(self) -> Table:
@@ -502,6 +507,43 @@ ANALYSES: dict[str, Analysis] = {
                 "users_who_differ": ("people", "count(*)"),
                 "unusual_privileges": ("people", "coalesce(sum(privileges), 0)::BIGINT"),
                 "groups_with_members_who_differ": ("groups", "count(*)"),
+            },
+        ),
+        Analysis(
+            name=AnalysisName.ROLE_MINING,
+            title="Role mining",
+            question="Which groups would replace the direct grants?",
+            # the result is the same in every generation
+            options=("generation", "namespace"),
+            outputs=(
+                Output(
+                    ROLE_MEMBERS,
+                    "analytics.spark.analyses.role_mining:members",
+                    "Which users are in each role?",
+                ),
+                Output(
+                    ROLE_PERMISSIONS,
+                    "analytics.spark.analyses.role_mining:permissions",
+                    "Which privileges does each role give?",
+                ),
+                Output(
+                    ROLES,
+                    "analytics.spark.analyses.role_mining:rows",
+                    "Which roles cover the most direct grants?",
+                ),
+            ),
+            detail=Output(
+                ROLE_DETAIL,
+                "analytics.spark.analyses.role_mining:detail",
+                "Which direct grants does each role cover?",
+            ),
+            detail_rows="assignments",
+            figures={
+                "roles": ("rows", "count(*)"),
+                "roles_of_several_users": ("rows", "count(*) filter (users > 1)"),
+                "roles_that_are_groups": ("rows", "count(*) filter (\"group\" <> '')"),
+                "memberships_needed": ("rows", "coalesce(sum(users), 0)::BIGINT"),
+                "grants_needed": ("rows", "coalesce(sum(permissions), 0)::BIGINT"),
             },
         ),
     )

@@ -30,7 +30,7 @@ class Table:
 
     name: the name of the folder.
     key: the columns that identify a row. Rows are stored in the order of the key, compared byte by byte. All
-        key columns of the tables of an analysis are texts that are never null.
+        key columns of the tables of an analysis are texts or numbers that are never null.
     """
 
     name: str
@@ -293,4 +293,21 @@ OUTLIERS_GROUPS = Table(
 )
 OUTLIERS_PEOPLE = Table(
     "people", (_text("user"), _long("groups"), _long("entities"), _long("privileges")), ("user",)
+)
+
+# Roles have numbers from 1; the first one covers the most direct grants. assignments: the number of direct grants that the role
+# covers, some of which other roles may cover too. group: the first group by name whose active members are exactly the users of the role.
+ROLES = Table(
+    "rows",
+    (_long("role"), _long("users"), _long("permissions"), _long("assignments"), _text("group")),
+    ("role",),
+)
+ROLE_MEMBERS = Table("members", (_long("role"), _text("user")), ("role", "user"))
+ROLE_PERMISSIONS = Table(
+    "permissions", (_long("role"), _text("entity"), _text("privilege")), ("role", "entity", "privilege")
+)
+ROLE_DETAIL = Table(
+    "detail",
+    (_long("role"), _text("user"), _text("entity"), _text("privilege")),
+    ("role", "user", "entity", "privilege"),
 )

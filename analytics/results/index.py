@@ -82,7 +82,9 @@ def _file_from_footer(filesystem: FileSystem, path: str, key_column: str) -> Ind
     groups = [
         metadata.row_group(number).column(column).statistics for number in range(metadata.num_row_groups)
     ]
-    if not groups or not all(group is not None and group.has_min_max for group in groups):
+    if not groups or not all(
+        group is not None and group.has_min_max and isinstance(group.min, str) for group in groups
+    ):
         return IndexedFile(name, metadata.num_rows)
     return IndexedFile(
         name, metadata.num_rows, min(group.min for group in groups), max(group.max for group in groups)
