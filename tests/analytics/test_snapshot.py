@@ -2,7 +2,7 @@
 
 import threading
 import uuid
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pyarrow.dataset as ds
@@ -14,11 +14,14 @@ from analytics.snapshots import snapshot as snapshots
 from analytics.snapshots.snapshot import lease_snapshot
 from analytics.storage import spark_uri, storage_path
 from analytics.storage_identity import storage_identity
-from analytics.tables import ENTITIES, GRANTS, GROUPS, MEMBERSHIPS, SNAPSHOT_TABLES, USERS
+from analytics.tables import ENTITIES, GRANTS, GROUPS, INACTIVE_USERS, MEMBERSHIPS, SNAPSHOT_TABLES, USERS
 from entities.models import Entity
 from grants.journal import Author, JournalEntry, append_to_journal, lock_journal
-from grants.models import User
-from tests.support.random_tenants import random_tenant, store_tenant
+from grants.models import User, UserGrant
+from grants.policies.times import format_time
+from grants.querysets import effective_memberships
+from grants.validity import in_force
+from tests.support.random_tenants import random_tenant, random_timed_tenant, store_tenant
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -76,6 +79,38 @@ def test_a_snapshot_contains_only_active_principals():
         assert grants == {
             (principal, str(address), privilege) for principal, address, privilege in tenant.grants
         }
+
+
+def test_a_snapshot_has_the_times_of_grants_and_memberships_and_inactive_users():
+    timed = random_timed_tenant(3)
+    store_tenant(timed.tenant, timed.periods)
+    UserGrant.objects.update(granted_at=datetime(2026, 3, 1, 23, 59, 59, 999_999, tzinfo=UTC))
+    with lease_snapshot() as snapshot:
+        grants = {
+            (row["principal_id"], row["entity_id"], row["privilege"]): (
+                row["granted_at"],
+                row["valid_until"] or "",
+            )
+            for row in rows(snapshot, GRANTS)
+            if row["principal_type"] == "user"
+        }
+        assert grants == {
+            (grant.user_id, grant.content_object_id, grant.privilege): (
+                "2026-03-01T23:59:59Z",
+                format_time(grant.valid_until),
+            )
+            for grant in UserGrant.objects.filter(**in_force())
+        }
+        members = {
+            (row["user_id"], row["group_id"]): row["valid_until"] or "" for row in rows(snapshot, MEMBERSHIPS)
+        }
+        assert members == {
+            (member.user_id, member.group_id): format_time(member.valid_until)
+            for member in effective_memberships()
+        }
+        assert {end for _, end in grants.values()} | set(members.values()) > {""}
+        inactive = {name for name, standing in timed.tenant.users.items() if standing == (False, True)}
+        assert {row["name"] for row in rows(snapshot, INACTIVE_USERS)} == inactive
 
 
 def test_a_snapshot_has_one_revision_and_does_not_block_concurrent_writes(monkeypatch):
