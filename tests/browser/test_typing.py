@@ -1,4 +1,6 @@
-"""What the user types is kept: dates, options that arrive while typing, filters, and forms sent after the session ended."""
+"""What the user types is kept: dates, options that arrive while typing, filters, and forms sent before the
+Back button or after the session ended.
+"""
 
 import pytest
 from playwright.sync_api import expect
@@ -41,6 +43,18 @@ def test_an_operation_that_is_typed_before_the_operations_arrive_is_selected(pag
         page.get_by_label("Operation", exact=True).focus()
         page.keyboard.type("update")
     expect(page.get_by_label("Operation", exact=True)).to_have_value("update")
+
+
+def test_a_period_is_kept_when_the_user_goes_back_to_the_form(cast, page_of):
+    page = page_of("ada")
+    page.goto("/people/like?source=grp&target=dee")
+    page.get_by_label("Ends").select_option(label="In 3 months")
+    page.get_by_role("button", name="Create plan").click()
+    page.get_by_role("heading", name="Give user:dee access like user:grp").wait_for()
+    page.go_back()
+    expect(page.get_by_label("Ends").locator("option:checked")).to_have_text("In 3 months")
+    page.goto("/people/like?source=grp&target=dee")
+    expect(page.get_by_label("Ends").locator("option:checked")).not_to_have_text("In 3 months")
 
 
 def test_a_reason_is_kept_when_the_session_ended_before_it_was_sent(cast, page_of):

@@ -1,4 +1,5 @@
-// Keep what was entered in a form that is sent after the session ended: after sign-in, its page shows it again.
+// Keep what was entered in a form when it is sent. Its page shows it again after sign-in, if the session had ended, and after
+// the Back button, because browsers do not keep the state of pages that are not stored.
 "use strict";
 
 (() => {
@@ -33,7 +34,8 @@
   if (draft === null) return;
   if (IS_SIGN_IN.test(location.pathname))
     return sessionStorage.setItem(KEY, JSON.stringify({ ...draft, hasEnded: true }));
+  if (draft.page !== location.pathname + location.search) return;
   sessionStorage.removeItem(KEY);
-  if (draft.hasEnded && draft.account === account && draft.page === location.pathname + location.search)
-    restore(draft);
+  const isBack = performance.getEntriesByType("navigation")[0]?.type === "back_forward";
+  if ((draft.hasEnded || isBack) && draft.account === account) restore(draft);
 })();

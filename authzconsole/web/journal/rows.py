@@ -136,6 +136,9 @@ def journal_row(line: JournalLine, plan_line: JournalLine | None = None) -> dict
     rest, period = detail.rest[plan.end() :] if plan else detail.rest, _period_text(detail)
     if plan_line is not None and (plan := _PLAN.match(plan_line.detail)):
         rest = f", {rest}"
+    elif plan and period and not rest:
+        # after the link to the plan
+        period = f", {period}"
     return {
         "line": line,
         "action": action_label(line.action),

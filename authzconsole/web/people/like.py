@@ -5,7 +5,6 @@ plan.
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby, islice
 
-from django.contrib import messages
 from django.contrib.auth.models import Group
 from django.db.models import OuterRef, QuerySet, Subquery, Value
 from django.db.models.lookups import IsNull
@@ -108,9 +107,8 @@ class LikeColleague(ForAdministrators, FormPage):
             remove=values["remove"],
             items=keys,
             period=values["validity"],
+            note=" ".join(_reach_warnings(self.rows, self.chosen)),
         )
-        for text in _reach_warnings(self.rows, self.chosen):
-            messages.warning(self.request, text)
         return see_other(plan_url(plan))
 
     def _read_choice(self, form: LikeForm) -> None:

@@ -72,11 +72,12 @@ def like_plan(
     remove: bool = False,
     items: Collection[str] | None = None,
     period: Validity | Sequence[str] = (),
+    note: str = "",
 ) -> PlanDraft:
     """Return a plan that gives the user `target` what the user `source` has.
 
     remove: also remove what only the target has. items: the `difference_key` of the differences to make; None
-    for all. period: see PlanDraft. Runs six queries. Raise PlanError if a user does not exist, or if nothing would change.
+    for all. period: see PlanDraft. note: a sentence for the page of the plan. Runs six queries. Raise PlanError if a user does not exist, or if nothing would change.
     """
     users = {name: User.objects.filter(username=name).first() for name in (source, target)}
     if missing := next((name for name, user in users.items() if user is None), None):
@@ -95,6 +96,7 @@ def like_plan(
             "target": target,
             "remove": remove,
             "items": None if items is None else sorted(items),
+            "note": note,
         },
         period=read_period(period),
         empty_message=f"nothing is selected, or user:{target} has all groups and direct grants of user:{source} already",

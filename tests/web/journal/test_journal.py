@@ -176,6 +176,14 @@ def test_lines_link_to_their_plan_on_every_page(browse):
         assert f'<a href="/plans/{plan.pk}/">plan {plan.pk}</a>' in page_html(browse("ada").get(url)), url
 
 
+def test_a_line_separates_its_plan_from_the_period(browse):
+    author, period = administrator(), (None, f"{timezone.now() + timedelta(days=9):%Y-%m-%dT%H:%M:%SZ}")
+    plan = copy_plan.create(author=author, source="user:ned", target="user:out", period=period)
+    apply_plan(plan, author=author)
+    (row,) = journal_rows(JournalLine.objects.filter(action="grant").order_by("-revision")[:1])
+    assert row["plan"] == f"plan {plan.pk}" and row["detail"].startswith(", until ")
+
+
 def test_lines_about_memberships_link_to_the_plan_that_the_same_request_applied(
     browse, django_assert_num_queries
 ):

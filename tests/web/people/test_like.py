@@ -110,4 +110,9 @@ def test_a_group_that_reaches_a_namespace_without_a_selected_grant_is_named(brow
         "item": ["join group:operators", "grant ADMIN dataset:sales.orders"],
     }
     page = browse("ada").post("/people/like", form, follow=True)
-    assert "group:operators, which this plan joins, gives access in namespace:hr" in page_html(page)
+    warning = "group:operators, which this plan joins, gives access in namespace:hr"
+    assert warning in page_html(page)
+    # for everybody who opens or renews the plan
+    plan = Plan.objects.get()
+    for each in (plan, renew_plan(plan)):
+        assert warning in page_html(browse("aud").get(f"/plans/{each.pk}/"))
