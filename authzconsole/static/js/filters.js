@@ -13,7 +13,8 @@
     else field.value = "";
     const { form } = field;
     // htmx sends the form or the field on this event; other forms are sent as they are
-    if ([field, form].some((element) => element.hasAttribute("hx-get"))) field.dispatchEvent(new Event("change", { bubbles: true }));
+    if ([field, form].some((element) => element.hasAttribute("hx-get")))
+      field.dispatchEvent(new Event("change", { bubbles: true }));
     else form.requestSubmit();
   };
   const chipOf = (field) => {

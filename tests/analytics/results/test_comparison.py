@@ -154,7 +154,7 @@ def test_the_changes_of_every_analysis_can_be_computed(storage, name):
     analysis = analysis_by_name(name)
     row = tuple({"long": 1, "string": "x", "boolean": True}[column.type] for column in analysis.rows.columns)
     other = tuple(
-        f"{value}y" if column.name == analysis.rows.key[0] else value
+        value * 2 if column.name == analysis.rows.key[0] else value
         for value, column in zip(row, analysis.rows.columns, strict=True)
     )
     options = dict.fromkeys(analysis.options, "final")

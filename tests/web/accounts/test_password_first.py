@@ -55,7 +55,7 @@ def change_password(client: Client, old: str, new: str = NEW, **fields):
 
 def page_urls() -> dict[str, str]:
     """Return an example of each URL of the pages, by the name of the URL."""
-    examples = {"int": 1, "slug": "visibility", "path": "user:dee"}
+    examples = {"int": 1, "slug": "visibility", "path": "user:dee", "str": "two-admins"}
     routes = list(page_url_patterns())
     arguments = {
         route.name: {name: examples[kind] for kind, name in re.findall(r"<(\w+):(\w+)>", str(route.pattern))}

@@ -161,10 +161,9 @@ def test_grants_on_planned_and_deleted_addresses_look_different(browse):
     )
 
 
-def test_a_deleted_entity_warns_about_its_ghost_grants(browse):
+def test_a_deleted_entity_warns_about_its_leftover_grants(browse):
     assert (
-        "Deleted: this dataset no longer exists, but 1 grant remains as a ghost "
-        "grant and would apply again if it is recreated."
+        "Deleted: this dataset no longer exists, but 1 leftover grant would apply again if it is recreated."
     ) in page_html(browse("aud").get("/entities/dataset:sales.legacy"))
 
 
