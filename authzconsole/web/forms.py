@@ -411,9 +411,12 @@ class ConsoleForm(forms.Form):
         }
 
     @classmethod
-    def sent(cls, request: HttpRequest) -> Self:
-        """Return the form with the values in the body of a POST, or else in the URL. Its values are cleaned."""
-        form = cls(request.POST if request.method == "POST" else request.GET)
+    def sent(cls, request: HttpRequest, **kwargs) -> Self:
+        """Return the form with the values in the body of a POST, or else in the URL. Its values are cleaned.
+
+        kwargs: further arguments of the form.
+        """
+        form = cls(request.POST if request.method == "POST" else request.GET, **kwargs)
         form.is_valid()
         return form
 

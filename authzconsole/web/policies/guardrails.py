@@ -272,8 +272,7 @@ class WriteGuardrail(FormPage):
 
     def _count(self) -> dict | None:
         """Return the violations of what is entered now; None if it is no guardrail yet."""
-        values = self.request.POST if self.request.method == "POST" else self.request.GET
-        form = GuardrailForm(values, form=self.form_of_rule)
+        form = GuardrailForm.sent(self.request, form=self.form_of_rule)
         if not form.is_valid():
             return None
         try:

@@ -30,13 +30,13 @@ def unused_plan(*, since: int, namespace: Address | str | None = None) -> PlanDr
     """
     namespace = read_address(namespace)
     condition = namespace_condition(namespace)
-    window_since = timezone.now().date() - timedelta(days=since)
-    first_day = first_day_of_use()
-    if since < 1 or first_day is None or first_day > window_since:
+    today, first_day = timezone.now().date(), first_day_of_use()
+    if since < 1 or first_day is None or since > (today - first_day).days:
         covered = f"only since {first_day}" if first_day else "not at all"
         raise PlanError(
             f"uses are recorded {covered}, so nothing is known to be unused for {quantity(since, 'day', 'days')}"
         )
+    window_since = today - timedelta(days=since)
     where = f" in {namespace}" if namespace else ""
     return PlanDraft(
         title=f"Revoke grants without a use since {window_since}{where}",

@@ -203,12 +203,12 @@ def test_an_account_that_sees_no_grants_gets_no_effect(by_session, cast):
 @pytest.mark.parametrize(
     ("name", "max_queries"),
     [
-        ("member-add", 48),
-        ("member-remove", 51),
-        ("deactivate", 60),
-        ("remove-user", 95),
-        ("remove-group", 70),
-        ("generation", 52),
+        ("member-add", 50),
+        ("member-remove", 53),
+        ("deactivate", 62),
+        ("remove-user", 98),
+        ("remove-group", 73),
+        ("generation", 53),
     ],
 )
 def test_the_number_of_queries_of_a_dry_run_does_not_grow(
