@@ -23,6 +23,8 @@ SAMPLES = {
     "nearest_user": "sofia.lindqvist",
     "admin": "sofia.lindqvist",
     "principal": "group:contractors",
+    "through": "group:contractors",
+    "group": "contractors",
     "namespace": "logistics",
     "kind": "dataset",
     "entity": "dataset:finance.payroll.export",
