@@ -339,7 +339,7 @@ def apply(
 
         if shown is not None:
             check_shown(change_set, shown, make)
-        outcome, added = make_within_guardrails(head, author, change_set, make, is_disclosed=delegate is None)
+        outcome, added = make_within_guardrails(head, author, change_set, make)
         outcome = replace(outcome.with_notices(added.sentences), revision=head.revision)
         if is_rehearsal:
             transaction.set_rollback(True)

@@ -138,17 +138,16 @@ def make_within_guardrails(
     is_ending: bool = False,
     new: Collection[str] = (),
     is_recorded: bool = True,
-    is_disclosed: bool = True,
 ) -> tuple[Result, AddedViolations]:
     """Make changes, and append a journal line for each violation that they add and that no guardrail blocks.
 
     changes, new: see `make_and_compare`. is_ending: they end the access of somebody who leaves. is_recorded:
-    whether journal lines are appended. is_disclosed: whether the author may see all grants; otherwise the error and
+    whether journal lines are appended. For an author who may not see all grants, the error and
     the result name the guardrails only. Raise GuardrailHolds if a guardrail blocks one and no
     exception accepts it; the caller's transaction must then be rolled back.
     """
     result, added = make_and_compare(changes, make, is_ending=is_ending or author.is_provisioner, new=new)
-    added.is_disclosed = is_disclosed
+    added.is_disclosed = is_disclosed = not added.rows or _may_see_all(author)
     if added.blocked:
         raise GuardrailHolds(
             "\n".join(
@@ -189,6 +188,14 @@ def make_and_compare(
     result = make()
     added = (row for row in evaluation.rows() if row.guardrail not in new and row not in before)
     return result, _judged(added, evaluation.is_ending or is_ending)
+
+
+def _may_see_all(author: Author) -> bool:
+    """Return whether the author may see all grants, as commands may. Runs at most one query."""
+    if author.user_id is None:
+        return True
+    account = User.objects.filter(pk=author.user_id).first()
+    return account is not None and account.can_see_all
 
 
 def can_affect(changes: Iterable[Change]) -> bool:

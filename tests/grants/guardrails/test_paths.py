@@ -4,15 +4,17 @@ import json
 
 import pytest
 
+from entities.address import parse_address
 from grants.change_set import ChangeSet, DeleteGuardrail
 from grants.changes import apply
 from grants.errors import GuardrailHolds
 from grants.guardrails.evaluation import violations
 from grants.models import AccessRequest, Guardrail, Plan, RequestState, User
+from grants.stewards.services import add_steward
 from tests.grants.guardrails.test_check import BOTH, ORDERS, refused
 from tests.grants.requests.test_requests import approve, request_access
 from tests.grants.test_journal import in_threads
-from tests.support.authors import author_named
+from tests.support.authors import COMMAND, author_named
 from tests.support.cast import create_sample_tenant
 from tests.support.changes import add_grant, add_user, bearer
 from tests.support.guardrails import FORBID, add_guardrail
@@ -62,6 +64,18 @@ def test_a_delegate_learns_only_the_name_of_the_guardrail(settings):
     error = refused(lambda: add_grant("group:operators", ORDERS, "WRITE", author=author_named("ned")))
     assert "no-writers" in str(error) and "grp" not in str(error)
     assert error.members == {"violations": [{"guardrail": "no-writers"}]}
+
+
+def test_an_approver_learns_nothing_about_access_elsewhere():
+    create_sample_tenant()
+    add_steward(author=COMMAND, namespace=parse_address("namespace:sales"), principal="user:dee")
+    add_grant("user:out", "namespace:hr", "ADMIN")
+    add_guardrail("both", BOTH)
+    request = request_access("out", ("write", ORDERS))
+    error = refused(lambda: approve(request, "dee"), "both")
+    assert "namespace:hr" not in str(error)
+    assert all(violation == {"guardrail": "both"} for violation in error.members["violations"])
+    assert "namespace:hr" in str(refused(lambda: approve(request, "ada"), "both"))
 
 
 def test_two_administrators_change_guardrails_with_four_eyes(settings):
