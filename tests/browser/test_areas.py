@@ -223,7 +223,7 @@ def policies(page, filters):
 
 @area("Analyses")
 def analyses(page, filters):
-    page.get_by_role("link", name=re.compile(r"^Delete readiness \d+$")).click()
+    page.get_by_role("link", name=re.compile(r"^Delete readiness #\d+$")).click()
     page.locator("#rows").get_by_role("searchbox", name="Namespace").fill("logistics")
     page.keyboard.press("Enter")
     expect(page.locator("#rows tbody tr")).to_have_count(1)
