@@ -441,7 +441,7 @@ ANALYSES: dict[str, Analysis] = {
         Analysis(
             name=AnalysisName.UNUSED,
             title="Unused access",
-            question="Which effective grants did nobody use for some time?",
+            question="Which effective grants have no recorded use in the window?",
             # the result is the same in every generation
             options=("generation", "since"),
             outputs=(

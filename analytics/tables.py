@@ -296,7 +296,8 @@ OUTLIERS_PEOPLE = Table(
 )
 
 # Roles have numbers from 1; the first one covers the most direct grants. assignments: the number of direct grants that the role
-# covers, some of which other roles may cover too. group: the first group by name whose active members are exactly the users of the role.
+# covers, some of which other roles may cover too. group: a group with exactly these users as active
+# members; the first by name, if there are several.
 ROLES = Table(
     "rows",
     (_long("role"), _long("users"), _long("permissions"), _long("assignments"), _text("group")),

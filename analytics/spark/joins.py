@@ -32,7 +32,7 @@ def principal_names(tables: Tables) -> DataFrame:
 
 
 def users_of_principals(tables: Tables) -> DataFrame:
-    """Return principal_type, principal_id and user_id of every active user to whom the grants of a principal apply."""
+    """Return principal_type, principal_id and user_id: for each principal, the active users who get its grants."""
     active = tables.users.select(F.col("id").alias("user_id"))
     own = active.select(
         F.lit("user").alias("principal_type"), F.col("user_id").alias("principal_id"), "user_id"

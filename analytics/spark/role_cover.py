@@ -52,8 +52,8 @@ def fewest_roles(permissions_by_user: Mapping[int, Collection[int]]) -> list[Rol
     The result is the same in every run unless the selection reaches SELECTION_SECONDS.
     """
     users, user_classes = _distinct({user: set(held) for user, held in permissions_by_user.items() if held})
-    permissions, permission_classes = _distinct(_transposed(users))
-    users = _transposed(permissions)
+    permissions, permission_classes = _distinct(_inverse_sets(users))
+    users = _inverse_sets(permissions)
     roles = [
         Role(_members(role.users, user_classes), _members(role.permissions, permission_classes))
         for role in _fewest(
@@ -77,7 +77,7 @@ def _distinct(sets: Sets) -> tuple[Sets, dict[int, list[int]]]:
     )
 
 
-def _transposed(sets: Sets) -> Sets:
+def _inverse_sets(sets: Sets) -> Sets:
     transposed: Sets = defaultdict(set)
     for vertex, members in sets.items():
         for member in members:

@@ -41,10 +41,10 @@ from grants.guardrails.evaluation import (
     Statement,
     Violation,
     forbidden_statement,
-    lasting_forbidden,
     memberships_among,
     too_few,
-    unexpected,
+    unexpected_decisions,
+    violations_in,
 )
 from grants.guardrails.exceptions import Exceptions
 from grants.journal import Author, JournalEntry, append_to_journal
@@ -141,7 +141,7 @@ def make_within_guardrails(
 ) -> tuple[Result, AddedViolations]:
     """Make changes, and append a journal line for each violation that they add and that no guardrail blocks.
 
-    changes, new: see `make_and_compare`. is_ending: they end the access of somebody who leaves. is_recorded:
+    changes, new: see `make_and_compare`. is_ending: whether the changes end the access of a leaver. is_recorded:
     whether journal lines are appended. For an author who may not see all grants, the error and
     the result name the guardrails only. Raise GuardrailHolds if a guardrail blocks one and no
     exception accepts it; the caller's transaction must then be rolled back.
@@ -187,7 +187,7 @@ def make_and_compare(
     before = _Keys(evaluation.rows())
     result = make()
     added = (row for row in evaluation.rows() if row.guardrail not in new and row not in before)
-    return result, _judged(added, evaluation.is_ending or is_ending)
+    return result, _judge_violations(added, evaluation.is_ending or is_ending)
 
 
 def _may_see_all(author: Author) -> bool:
@@ -209,7 +209,7 @@ def _forms() -> frozenset[str]:
     return frozenset(Guardrail.objects.order_by().values_list("form", flat=True).distinct())
 
 
-def _judged(violations: Iterable[Violation], is_ending: bool) -> AddedViolations:
+def _judge_violations(violations: Iterable[Violation], is_ending: bool) -> AddedViolations:
     """Return the violations with what follows from them. is_ending: the changes end access, which is always
     possible; so they can violate only what guardrails forbid.
     """
@@ -283,7 +283,7 @@ def _text(violation: Violation) -> str:
 class _Evaluation:
     """What changes can affect.
 
-    forbidding: by form, the parts whose entities are `addresses`, which need not be registered yet.
+    forbidding: by form, a part and its addresses. The addresses may be registered by the changes.
     required: the addresses, and the primary keys of other entities, that can lose a holder. expected: the
     guardrails with an expected decision. times: when these are evaluated. is_ending: whether the changes only end
     access. statements: those of `forbidding`, which are written once.
@@ -304,8 +304,8 @@ class _Evaluation:
         affected = _Affected.by(changes)
         return cls(
             forbidding=tuple(_forbidding_parts(affected, forms)),
-            required=_required(affected) if Form.REQUIRE in forms else (frozenset(), frozenset()),
-            expected=_expected(affected) if Form.EXPECT in forms else frozenset(),
+            required=_entities_at_risk(affected) if Form.REQUIRE in forms else (frozenset(), frozenset()),
+            expected=_expectations_at_risk(affected) if Form.EXPECT in forms else frozenset(),
             times=_times(changes),
             is_ending=any(isinstance(change, _ENDINGS) for change in changes)
             and all(isinstance(change, _ENDINGS | Revoke | Leave) for change in changes),
@@ -319,24 +319,24 @@ class _Evaluation:
         if self.is_everything:
             for form in _FORBIDDING:
                 if statement := forbidden_statement(form, EVERYTHING, is_lasting=True):
-                    yield from lasting_forbidden(statement)
+                    yield from violations_in(statement, EVERYTHING)
             yield from too_few()
-            yield from unexpected()
+            yield from unexpected_decisions()
             return
         for form, part, addresses in self.forbidding:
             if addresses is not None:
-                part = replace(part, entities=frozenset(_registered(addresses)))
+                part = replace(part, entities=frozenset(_entity_keys(addresses)))
             if (form, part) not in self.statements:
                 self.statements[form, part] = forbidden_statement(form, part, is_lasting=True)
             if statement := self.statements[form, part]:
-                yield from lasting_forbidden(statement)
+                yield from violations_in(statement)
         addresses, others = self.required
-        if entities := _registered(addresses) | others:
+        if entities := _entity_keys(addresses) | others:
             yield from too_few(Part(entities=entities))
         if self.expected:
             for time in self.times:
                 with at_time(time):
-                    rows = list(unexpected(Part(guardrails=self.expected)))
+                    rows = list(unexpected_decisions(Part(guardrails=self.expected)))
                 yield from rows
 
 
@@ -344,7 +344,7 @@ class _Evaluation:
 class _Affected:
     """What changes name, as primary keys and addresses.
 
-    users, groups: the holders of changed grants. gaining, losing: users whose grants begin or stop to count.
+    users, groups: the holders of changed grants. gaining, losing: users who gain or lose access.
     losing_groups: the groups through which they stop to count. permissions: those of the grants.
     granted, changed: the addresses of grants, and of grants and revocations. states: those that get another state.
     """
@@ -403,7 +403,7 @@ class _Affected:
             for pks in found[name]:
                 pks.add(row.pk)
             if isinstance(row, User) and not row.is_principal:
-                # a grant makes the account a principal, whose other grants then count
+                # the first grant makes the account a principal, and its other grants count from then on
                 affected.gaining.add(row.pk)
         return affected
 
@@ -441,7 +441,7 @@ def _guardrails_at(
     return found
 
 
-def _required(affected: _Affected) -> tuple[frozenset[Address], frozenset[int]]:
+def _entities_at_risk(affected: _Affected) -> tuple[frozenset[Address], frozenset[int]]:
     """Return the entities that the changes can leave with too few holders. Runs at most four queries."""
     clauses = list(
         GuardrailClause.objects.filter(guardrail__form=Form.REQUIRE)
@@ -472,7 +472,7 @@ def _memberships_of(users: Collection[int]) -> Iterable[int]:
     return rows.values_list("pk", flat=True).distinct()
 
 
-def _expected(affected: _Affected) -> frozenset[int]:
+def _expectations_at_risk(affected: _Affected) -> frozenset[int]:
     """Return the guardrails with a decision that the changes can change. Runs one query."""
     rows = Guardrail.objects.filter(form=Form.EXPECT)
     if affected.has_generation:
@@ -514,5 +514,5 @@ def _with_containers(addresses: Iterable[Address]) -> set[Address]:
     return {place for address in addresses for place in (address, *address.ancestors)}
 
 
-def _registered(addresses: Collection[Address]) -> set[int]:
+def _entity_keys(addresses: Collection[Address]) -> set[int]:
     return {entity.pk for entity in entities_at(addresses).values()} if addresses else set()

@@ -134,21 +134,21 @@ def violations_of_form(form: Form, part: Part = EVERYTHING) -> Iterator[Violatio
         case Form.REQUIRE:
             return too_few(part)
         case Form.EXPECT:
-            return unexpected(part)
-    return forbidden(form, part)
+            return unexpected_decisions(part)
+    return forbidden_privileges(form, part)
 
 
-def forbidden(form: Form, part: Part = EVERYTHING) -> Iterator[Violation]:
+def forbidden_privileges(form: Form, part: Part = EVERYTHING) -> Iterator[Violation]:
     """Yield the violations of the guardrails that forbid privileges, sorted. form: one of the two."""
-    if (statement := forbidden_statement(form, part)) is None:
-        return
+    if statement := forbidden_statement(form, part):
+        yield from violations_in(statement, part)
+
+
+def violations_in(statement: Statement, part: Part | None = None) -> Iterator[Violation]:
+    """Yield the violations that a statement of `forbidden_statement` finds. part: of the statement; the rows of
+    EVERYTHING are streamed.
+    """
     for name, user, kind, key, permission, through in _rows(*statement, part):
-        yield Violation(name, f"user:{user}", f"{kind}:{key}", str(privilege_of(permission)), through)
-
-
-def lasting_forbidden(statement: Statement) -> Iterator[Violation]:
-    """Yield the violations that a statement of `forbidden_statement` for a part with users or entities finds."""
-    for name, user, kind, key, permission, through in _rows(*statement, None):
         yield Violation(name, f"user:{user}", f"{kind}:{key}", str(privilege_of(permission)), through)
 
 
@@ -180,7 +180,7 @@ JOIN {_GUARDRAIL} guardrail ON guardrail.id = found.r
 JOIN {_USER} users ON users.id = found.u
 JOIN {_ENTITY} entity ON entity.id = found.e
 JOIN {_PERMISSION} permission ON permission.id = found.p
-ORDER BY {_ordered("guardrail.name", "users.username", "entity.kind || ':' || entity.key", "permission.codename")}"""
+ORDER BY {_order_by("guardrail.name", "users.username", "entity.kind || ':' || entity.key", "permission.codename")}"""
     return sql, parameters
 
 
@@ -198,7 +198,7 @@ def too_few(part: Part = EVERYTHING) -> Iterator[Violation]:
     if part.entities is not None:
         where["content_object__pk__among"] = list(part.entities)
     held, held_parameters = _union(
-        _held(source, at, Q(**where), is_lasting=False) for source in GRANT_SOURCES[USER.name]
+        _held_grants(source, at, Q(**where), is_lasting=False) for source in GRANT_SOURCES[USER.name]
     )
     guardrail_condition, guardrail_parameters = _among("guardrail.id", part.guardrails)
     sql = f"""
@@ -211,13 +211,13 @@ LEFT JOIN (
 ) holders ON holders.e = entity.id AND holders.p = clause.permission_id
 WHERE guardrail.form = '{Form.REQUIRE}' AND {guardrail_condition} AND {entity_condition}
     AND COALESCE(holders.number, 0) < guardrail.at_least
-ORDER BY {_ordered("guardrail.name", "entity.kind || ':' || entity.key")}"""
+ORDER BY {_order_by("guardrail.name", "entity.kind || ':' || entity.key")}"""
     parameters = [*held_parameters, *guardrail_parameters, *entity_parameters]
     for name, kind, key, permission in _rows(sql, parameters, part):
         yield Violation(name, "", f"{kind}:{key}", str(privilege_of(permission)))
 
 
-def unexpected(part: Part = EVERYTHING) -> Iterator[Violation]:
+def unexpected_decisions(part: Part = EVERYTHING) -> Iterator[Violation]:
     """Yield the decisions in the active generation that are not the expected ones, sorted.
 
     Runs one query for the generation, and three for every QUESTIONS_PER_BATCH guardrails.
@@ -230,10 +230,10 @@ def unexpected(part: Part = EVERYTHING) -> Iterator[Violation]:
         rows = rows.filter(pk__in=part.guardrails)
     names = rows.order_by(Collate("name", byte_order())).values_list("name", flat=True)
     for chunk in chunks(names.iterator(chunk_size=ROWS_PER_FETCH), QUESTIONS_PER_BATCH):
-        yield from _unexpected_of(chunk, generation)
+        yield from _unexpected_decisions_of(chunk, generation)
 
 
-def _unexpected_of(names: Sequence[str], generation: str) -> Iterator[Violation]:
+def _unexpected_decisions_of(names: Sequence[str], generation: str) -> Iterator[Violation]:
     by_name = with_rules(Guardrail.objects.filter(name__among=list(names))).in_bulk(field_name="name")
     rules = [(name, rule_of(by_name[name])) for name in names]
     questions = [rule.question(generation) for _, rule in rules]
@@ -254,7 +254,7 @@ def _hits(form: Form, part: Part, is_lasting: bool) -> tuple[str, list]:
     sources = []
     for source in GRANT_SOURCES[USER.name]:
         users = {} if part.users is None else {f"{source.subject}__in": _users(part, is_lasting)}
-        sources.append(_held(source, at, Q(**where, **users) & within, is_lasting=is_lasting))
+        sources.append(_held_grants(source, at, Q(**where, **users) & within, is_lasting=is_lasting))
     counts, counts_parameters = _counts_sql("member", at, is_lasting)
     guardrails, guardrail_parameters = _among("clause.guardrail_id", part.guardrails)
     rest_parameters = [*guardrail_parameters, *counts_parameters]
@@ -310,7 +310,7 @@ def _within_clauses(part: Part) -> Q:
     )
 
 
-def _held(source: GrantSource, at: datetime, where: Q, *, is_lasting: bool) -> tuple[str, tuple]:
+def _held_grants(source: GrantSource, at: datetime, where: Q, *, is_lasting: bool) -> tuple[str, tuple]:
     """Return the statement for the grants that count for active users: user (u), entity (e), permission (p), holder
     (h), containers and periods.
     """
@@ -378,7 +378,7 @@ def _among(column: str, keys: Collection[int] | None) -> tuple[str, list]:
     return f"{column} IN (SELECT value FROM json_each(%s))", [json.dumps(list(keys))]
 
 
-def _ordered(*columns: str) -> str:
+def _order_by(*columns: str) -> str:
     return ", ".join(f'{column} COLLATE "{byte_order()}"' for column in columns)
 
 

@@ -32,20 +32,20 @@ class Report:
 
     def text(self) -> Iterator[str]:
         """Yield one line for each violation, and a last line with their numbers."""
-        for row, exception in self._counted():
+        for row, exception in self._count_rows():
             level = self.rules[row.guardrail].level
             end = f" (exception until {format_time(exception.valid_until)})" if exception else ""
             yield f"{level}: {row.guardrail}: {row.sentence()}{end}\n"
         checked = quantity(len(self.rules), "guardrail", "guardrails")
         if not self.open_count:
-            yield f"{checked} checked: all hold{self._accepted}\n"
+            yield f"{checked} checked: all hold{self._accepted_note}\n"
             return
-        yield f"{checked} checked: {quantity(self.open_count, 'violation', 'violations')}{self._accepted}\n"
+        yield f"{checked} checked: {quantity(self.open_count, 'violation', 'violations')}{self._accepted_note}\n"
 
     def json(self) -> Iterator[str]:
         """Yield a JSON object with the rows of the analysis `guardrails`."""
         yield '{"violations":['
-        for number, (row, exception) in enumerate(self._counted()):
+        for number, (row, exception) in enumerate(self._count_rows()):
             members: dict[str, object] = {**row._asdict(), "level": str(self.rules[row.guardrail].level)}
             if exception is not None:
                 members["accepted_until"] = format_time(exception.valid_until)
@@ -72,7 +72,7 @@ class Report:
             f'{{"$schema":{_json(SARIF_SCHEMA)},"version":"2.1.0","runs":[{{"tool":{{"driver":{_json(driver)}}},'
             '"results":['
         )
-        for number, (row, exception) in enumerate(self._counted()):
+        for number, (row, exception) in enumerate(self._count_rows()):
             yield f"{',' if number else ''}\n{_json(self._result(row, exception, positions))}"
         yield "\n]}]}\n"
 
@@ -101,7 +101,7 @@ class Report:
             result["suppressions"] = [{"kind": "external", "justification": exception.reason}]
         return result
 
-    def _counted(self) -> Iterator[tuple[Violation, GuardrailException | None]]:
+    def _count_rows(self) -> Iterator[tuple[Violation, GuardrailException | None]]:
         for row, exception in self.rows:
             if exception is None:
                 self.open_count += 1
@@ -110,7 +110,7 @@ class Report:
             yield row, exception
 
     @property
-    def _accepted(self) -> str:
+    def _accepted_note(self) -> str:
         return f"; exceptions accept {self.accepted_count:,}" if self.accepted_count else ""
 
 

@@ -26,7 +26,7 @@ from grants.principal_names import MAX_REASON_CHARACTERS, parse_principal
 MAX_HOLDERS = 1_000
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,100}", re.ASCII)
 _KIND_PREFIX = "kind:"
-# a generation for questions whose decision is not read here
+# the parser of questions needs a generation; the rule does not use it
 _ANY_GENERATION = "core"
 
 
@@ -72,7 +72,7 @@ class Rule:
 
     @property
     def text_without_principal(self) -> str:
-        """The text of journal lines, which have the principal in a column of its own: it can be renamed."""
+        """The text for journal lines. They store the principal in another column, because it can be renamed."""
         members = self.members
         if self.form == Form.FORBID:
             members["forbid"].pop("members_of", None)
@@ -199,7 +199,7 @@ def contradiction(name: str, rule: Rule, others: Iterable[tuple[str, Rule]]) -> 
         if _same_question(rule, other) and rule.decision != other.decision:
             return f"it contradicts guardrail {other_name}, which expects the opposite decision"
         for requires, forbids in ((rule, other), (other, rule)):
-            if _forbids_required(requires, forbids):
+            if _is_impossible_pair(requires, forbids):
                 return (
                     f"it contradicts guardrail {other_name}, which {other.sentence}: no grant can meet both"
                 )
@@ -214,7 +214,7 @@ def _same_question(rule: Rule, other: Rule) -> bool:
     )
 
 
-def _forbids_required(requires: Rule, forbids: Rule) -> bool:
+def _is_impossible_pair(requires: Rule, forbids: Rule) -> bool:
     """Return whether one rule requires holders that the other one forbids to everybody."""
     if requires.form != Form.REQUIRE or forbids.form != Form.FORBID or forbids.principal:
         return False

@@ -44,7 +44,8 @@ def memberships(analysis_input: AnalysisInput) -> DataFrame:
     """Return tables.REDUNDANT_MEMBERSHIPS: one row per membership of an active user through which the user gets nothing
     that another group of the user does not give.
 
-    Of groups that give the same, the one whose membership ends last has an effect, and of these the first by name.
+    If several groups give the same, only the membership that ends last has an effect. If several end last, it is the
+    one in the first group by name.
     """
     tables = analysis_input.tables
     names = tables.groups.select(F.col("id").alias("group_id"), F.col("name").alias("group"))

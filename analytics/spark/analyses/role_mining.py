@@ -27,7 +27,7 @@ def members(analysis_input: AnalysisInput) -> DataFrame:
     direct = _direct_grants(analysis_input)
     users_alone = _users_alone(direct)
     shared = direct.join(users_alone, on="user_id", how="left_anti")
-    covered = fewest_roles(_collected(shared))
+    covered = fewest_roles(_permissions_by_user(shared))
     roles = [(role.assignments, sorted(role.users)) for role in covered]
     roles += [(grants, [user]) for user, grants in _pairs(users_alone, "user_id", "grants")]
     roles.sort(key=lambda role: (-role[0], role[1]))
@@ -138,7 +138,7 @@ def _users_alone(direct: DataFrame) -> DataFrame:
     )
 
 
-def _collected(direct: DataFrame) -> dict[int, set[int]]:
+def _permissions_by_user(direct: DataFrame) -> dict[int, set[int]]:
     """Return the permissions of each user, as numbers. Raise AnalysisError if there are too many."""
     total = direct.count()
     if total > MAX_COLLECTED_GRANTS:
