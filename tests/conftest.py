@@ -97,12 +97,21 @@ def redis_server(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def spark():
-    """The one Spark session of the tests; analyses that run in this process use it too."""
-    from analytics.spark.session import spark_session, stop_spark
+def stop_spark_at_the_end():
+    from analytics.spark.session import stop_spark
 
-    yield spark_session(master="local[2]", memory="1g")
+    yield
     stop_spark()
+
+
+@pytest.fixture
+def spark(stop_spark_at_the_end):
+    """The one Spark session of the tests; analyses that run in this process use it too. A session that died is
+    replaced.
+    """
+    from analytics.spark.session import spark_session
+
+    return spark_session(master="local[2]", memory="2g")
 
 
 @pytest.fixture(scope="module")

@@ -269,14 +269,21 @@ def _defaults(master: str, memory: str, scratch: str) -> dict[str, str]:
         "spark.driver.memory": memory,
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
+        # Spark records jobs and plans for its web interface, even without one. By default it keeps 1,000, whose plans
+        # fill the memory of a session that runs many analyses.
+        "spark.ui.retainedJobs": "50",
+        "spark.ui.retainedStages": "100",
+        "spark.ui.retainedTasks": "2000",
+        "spark.sql.ui.retainedExecutions": "10",
         # This feature calls Java three more times for each column, to name the line in an error message.
         "spark.python.sql.dataFrameDebugging.enabled": "false",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.adaptive.enabled": "true",
         "spark.sql.warehouse.dir": os.path.join(scratch, "warehouse"),
         "spark.sql.catalogImplementation": "in-memory",
-        # Only the total time matters, not the length of a pause.
-        "spark.driver.extraJavaOptions": f"-XX:+UseParallelGC -Dderby.system.home={scratch} -Djava.io.tmpdir={scratch} "
+        # Only the total time matters, not the length of a pause. Without memory, Java can lose the thread that accepts
+        # connections and run on; a process that ends is replaced.
+        "spark.driver.extraJavaOptions": f"-XX:+UseParallelGC -XX:+ExitOnOutOfMemoryError -Dderby.system.home={scratch} -Djava.io.tmpdir={scratch} "
         f"-Dlog4j2.configurationFile={LOG_SETTINGS}",
         "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
         "spark.pyspark.python": os.environ["PYSPARK_PYTHON"],

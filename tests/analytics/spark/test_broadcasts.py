@@ -29,11 +29,12 @@ ROWS = {
 }
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def analysis_input(spark, tmp_path_factory):
     """Return a snapshot in files, so that Spark knows the size of every table and that it is small enough to
     be broadcast.
     """
+    # Spark shortens long paths in plans.
     folder = tmp_path_factory.mktemp("snapshot")
     for table in SNAPSHOT_TABLES:
         write_table(

@@ -50,6 +50,23 @@ def test_a_killed_java_process_is_recognized(when):
 
 
 @pytest.mark.spark
+def test_a_java_process_without_memory_ends_and_is_replaced():
+    script = (
+        "from analytics.spark.session import has_session_died, spark_session, stop_spark\n"
+        "options = {'master': 'local[1]', 'memory': '512m'}\n"
+        "context = spark_session(**options).sparkContext\n"
+        "try: context._gateway.new_array(context._jvm.long, 2**28)\n"
+        "except Exception: context._gateway.proc.wait(60)\n"
+        "print('died' if has_session_died() else 'alive', spark_session(**options).range(3).count())\n"
+        "stop_spark()"
+    )
+    completed = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=180
+    )
+    assert completed.stdout.strip().endswith("died 3"), completed.stderr[-3_000:]
+
+
+@pytest.mark.spark
 def test_a_script_that_ends_before_java_starts_may_be_tried_again():
     # as if the program that builds the command of Java had been killed
     script = (
