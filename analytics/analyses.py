@@ -482,7 +482,7 @@ ANALYSES: dict[str, Analysis] = {
             title="Outliers",
             question="What does a member of a group hold that almost no other member does?",
             # the result is the same in every generation
-            options=("generation", "share"),
+            options=("generation", "namespace", "share"),
             outputs=(
                 Output(
                     OUTLIERS,

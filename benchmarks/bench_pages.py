@@ -35,6 +35,8 @@ SEARCHES = (
 )
 TIMES, REFERENCE_TIMES = 20, 5
 MAX_CHARACTERS = 400
+# The result of these analyses grows faster than the tenant.
+OPTIONS = {name: {"namespace": "ns150"} for name in ("outliers", "role-mining")}
 
 
 def main() -> int:
@@ -171,7 +173,7 @@ def create_examples(administrator) -> dict[str, str]:
     author = Author("benchmark")
     for state, remainder in (("planned", 0), ("deleted", 1)):
         Entity.objects.extra(where=[f"id %% 1000 = {remainder}"]).filter(kind="dataset").update(state=state)
-    reports = create_reports(administrator, finish_run)
+    reports = create_reports(administrator, finish_run, OPTIONS)
     stop_spark()
     plan = copy_plan.create(author, source="user:user1", target="user:user2")
     applied = copy_plan.create(author, source="user:user3", target="user:user4")

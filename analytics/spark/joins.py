@@ -6,6 +6,19 @@ from pyspark.sql import functions as F
 from analytics.spark.schemas import Tables
 
 
+def live_entities(tables: Tables, namespace: str = "") -> DataFrame:
+    """Return entity_id of the live entities, or only of those on and inside a live namespace, by its name."""
+    live = tables.entities.where(F.col("state") == "live")
+    if namespace:
+        chosen = live.where((F.col("kind") == "namespace") & (F.col("key") == namespace))
+        live = live.join(
+            F.broadcast(chosen.select(F.col("id").alias("chosen"))),
+            on=F.col("chosen") == F.coalesce("namespace_id", "id"),
+            how="left_semi",
+        )
+    return live.select(F.col("id").alias("entity_id"))
+
+
 def live_addresses(tables: Tables) -> DataFrame:
     """Return entity_id and entity (the address) of the live entities.
 

@@ -1,7 +1,8 @@
 """Create example data that a tenant document cannot contain: reports, plans, reviews, evidence and a token."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import timedelta
+from types import MappingProxyType
 
 from django.utils import timezone
 
@@ -129,12 +130,19 @@ def _create_plan(author: Author, namespace: str, user: str) -> Plan:
     return readiness_plan.create(author, namespace=parse_address(namespace), user=user)
 
 
-def create_reports(administrator: User, finish_run: Callable[[AnalysisRun], None]) -> dict[str, str]:
+def create_reports(
+    administrator: User,
+    finish_run: Callable[[AnalysisRun], None],
+    options: Mapping[str, Mapping] = MappingProxyType({}),
+) -> dict[str, str]:
     """Run each analysis, and cancel another run.
 
+    options: by the name of an analysis, further ones than OPTIONS.
     Return the numbers of the runs, by the name of the analysis or `cancelled`.
     """
-    run_numbers = {name: create_report(name, administrator, finish_run) for name in ANALYSES}
+    run_numbers = {
+        name: create_report(name, administrator, finish_run, **options.get(name, {})) for name in ANALYSES
+    }
     cancelled = request_run(
         analysis=AnalysisName.VISIBILITY, options={"generation": "core"}, requested_by=administrator
     )
@@ -142,9 +150,11 @@ def create_reports(administrator: User, finish_run: Callable[[AnalysisRun], None
     return run_numbers | {"cancelled": str(cancelled.pk)}
 
 
-def create_report(name: str, administrator: User, finish_run: Callable[[AnalysisRun], None]) -> str:
+def create_report(
+    name: str, administrator: User, finish_run: Callable[[AnalysisRun], None], **options: str
+) -> str:
     """Run an analysis and return the number of the run."""
-    options = {option: OPTIONS[option] for option in ANALYSES[name].options if option in OPTIONS}
-    run = request_run(analysis=name, options=options, requested_by=administrator)
+    defaults = {option: OPTIONS[option] for option in ANALYSES[name].options if option in OPTIONS}
+    run = request_run(analysis=name, options=defaults | options, requested_by=administrator)
     finish_run(run)
     return str(run.pk)

@@ -265,6 +265,15 @@ def test_outliers_are_held_by_few_members_and_not_through_the_group(spark, seed,
     assert {row[0]: row[3] for row in tables["groups"]} == Counter(row[1] for row in rows)
 
 
+def test_outliers_of_one_namespace_are_about_its_entities(spark):
+    tenant = group_tenant(1)
+    store_tenant(tenant)
+    expected = expected_outliers(tenant, 1)
+    inside = [row for row in expected if row[2] != str(instance_address())]
+    assert inside and inside != expected
+    assert tables_of("outliers", share="1", namespace="sales")["rows"] == inside
+
+
 @pytest.mark.parametrize("name", SPARSE)
 def test_a_tenant_in_which_a_part_is_missing_has_no_outliers(spark, name):
     store_tenant(sparse_tenant(name), has_periods=False)

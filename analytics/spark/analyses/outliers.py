@@ -9,7 +9,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from analytics.spark.analysis_input import AnalysisInput
-from analytics.spark.joins import live_addresses, users_of_principals
+from analytics.spark.joins import live_addresses, live_entities, users_of_principals
 from analytics.spark.schemas import Tables
 
 # in smaller groups, a single member is a large share
@@ -21,7 +21,7 @@ def rows(analysis_input: AnalysisInput) -> DataFrame:
     not through the group, and with at most the share of its active members.
     """
     tables, share = analysis_input.tables, float(analysis_input.option("share"))
-    granted = _granted_sets(tables)
+    granted = _granted_sets(tables, analysis_input.option("namespace"))
     members = _members_of_large_groups(tables)
     users = users_of_principals(tables).select(_principal(), "user_id")
     most = F.floor(F.col("members") * F.lit(share) + F.lit(1e-9))
@@ -90,10 +90,13 @@ def _principal() -> Column:
     return (F.col("principal_id") * 2 + is_group).alias("principal")
 
 
-def _granted_sets(tables: Tables) -> DataFrame:
-    """Return entity_id, privilege and principals, the sorted set of those with this grant."""
+def _granted_sets(tables: Tables, namespace: str) -> DataFrame:
+    """Return entity_id, privilege and principals, the sorted set of those with this grant, of the live entities or of those
+    on and inside the namespace.
+    """
     return (
         tables.grants.select("entity_id", "privilege", _principal())
+        .join(live_entities(tables, namespace).hint("merge"), on="entity_id", how="left_semi")
         .groupBy("entity_id", "privilege")
         .agg(F.sort_array(F.collect_set("principal")).alias("principals"))
     )

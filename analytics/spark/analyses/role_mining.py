@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from analytics.analyses import AnalysisError
 from analytics.spark.analysis_input import AnalysisInput
-from analytics.spark.joins import live_addresses
+from analytics.spark.joins import live_addresses, live_entities
 from analytics.spark.role_cover import fewest_roles
 from entities.vocabulary import Privilege
 
@@ -104,18 +104,8 @@ def detail(analysis_input: AnalysisInput) -> DataFrame:
 
 def _direct_grants(analysis_input: AnalysisInput) -> DataFrame:
     """Return user_id, entity_id and privilege of the direct grants of active users on live entities."""
-    tables, namespace = analysis_input.tables, analysis_input.option("namespace")
-    is_live = F.col("state") == "live"
-    if namespace:
-        chosen = tables.entities.where((F.col("kind") == "namespace") & (F.col("key") == namespace))
-        inside = tables.entities.join(
-            F.broadcast(chosen.select(F.col("id").alias("chosen"))),
-            on=F.col("chosen") == F.coalesce("namespace_id", "id"),
-            how="left_semi",
-        )
-    else:
-        inside = tables.entities
-    live = inside.where(is_live).select(F.col("id").alias("entity_id"))
+    tables = analysis_input.tables
+    live = live_entities(tables, analysis_input.option("namespace"))
     return (
         tables.grants.where(F.col("principal_type") == "user")
         .select(F.col("principal_id").alias("user_id"), "entity_id", "privilege")
