@@ -2,6 +2,7 @@
 are permitted.
 """
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 
 from django.http import HttpRequest
@@ -42,9 +43,14 @@ def effective_access_section(request: HttpRequest, profile: Profile) -> dict:
     after = address_or_none(request.GET.get("what-after", ""))
     page = entities.page(after, ROWS_PER_PAGE)
     linked = _visible(page.rows, profile) if is_own else None
-    is_counted = entities.is_counted_at_once or COUNT in request.GET
-    counts = entities.counts(MAX_COUNTED if entities.is_quickly_counted else None) if is_counted else {}
-    levels = entities.level_counts(counts)
+    is_all = not page.has_more and after is None
+    is_counted = is_all or entities.is_counted_at_once or COUNT in request.GET
+    if is_all:
+        counts = Counter(row.address.kind for row in page.rows)
+        levels = entities.level_counts_of_rows(page.rows)
+    else:
+        counts = entities.counts(MAX_COUNTED if entities.is_quickly_counted else None) if is_counted else {}
+        levels = entities.level_counts(counts)
     return {
         "rows": [_row(row, entities, linked) for row in page.rows],
         "page": Page(

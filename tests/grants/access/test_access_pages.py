@@ -187,7 +187,9 @@ def test_the_entities_are_counted_by_level_kind_and_namespace(tenant, generation
                     expected[level, address.kind, namespace.key if namespace else ""] += 1
         entities = AccessibleEntities.of("user", user, generation)
         counted = entities.level_counts(entities.counts())
-        assert {(c.level, c.kind, c.namespace): c.count for c in counted} == expected
+        of_rows = entities.level_counts_of_rows(entities.all_rows())
+        for counts in (counted, of_rows):
+            assert {(c.level, c.kind, c.namespace): c.count for c in counts} == expected
         for level in LEVELS:
             listed = AccessibleEntities.of("user", user, generation, EntityFilter(level=level))
             total = sum(count for (of, _, _), count in expected.items() if of == level)
