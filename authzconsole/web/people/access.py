@@ -27,7 +27,7 @@ from grants.plans.sources.expired import PeriodScope
 from grants.policies.levels import LEVELS, LevelCount
 from grants.principal_names import parse_principal
 
-ROWS_PER_PAGE = 20
+ROWS_PER_PAGE = 10
 COUNT = "count"
 
 
