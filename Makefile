@@ -1,7 +1,7 @@
 PYTHON ?= python3
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help run test test-quick coverage lint format hooks setup lock docs deploy-check image-check upgrade-check sbom audit licences bench soak screenshots
+.PHONY: help run test test-quick coverage lint format hooks setup lock wheel docs deploy-check image-check upgrade-check sbom audit licences bench soak screenshots
 
 # authzconsole/ops is started as the top-level package `ops`, because authzconsole imports Django, which may be missing yet
 OPS = cd authzconsole && exec $(PYTHON) -m ops
@@ -70,6 +70,10 @@ lock:  ## write requirements/ from pyproject.toml (LOCK_OPTIONS=--upgrade: the n
 		$(COMPILE) --constraints requirements/dev.txt --extra $$extra pyproject.toml -o requirements/extra-$$extra.txt >/dev/null || exit 1; \
 	done
 	@echo "requirements/ is up to date. make setup installs what changed."
+
+wheel:  ## build the wheel of the analyses without Django, for standalone Spark jobs, in var/dist/
+	@$(OPS).setup --for quick
+	@$(OPS).wheel
 
 docs:  ## build the documentation site in var/docs/, which the console serves at /docs
 	@$(OPS).setup --for quick

@@ -47,6 +47,8 @@ from analytics.tables import (
 )
 from entities.errors import Refusal
 
+# a detail table can have as many rows as users times entities; commands write a larger one only with --force
+DETAIL_ROWS_MOST = 100_000_000
 # of the option `since`
 DEFAULT_SINCE_DAYS = 90
 # of the option `share`
@@ -162,6 +164,7 @@ class Analysis:
     detail: the pairs behind the counts of the first output; it may have as many rows as users times entities.
         None if the rows of the first output are the pairs.
     detail_rows: an SQL expression over the first output; its sum is the number of rows of the detail.
+    has_sets: whether a job can write the detail as sets of entities too.
     reads_uses: whether its snapshot contains the uses of entities, which change without a journal line.
     figures: the figures at the head of the report: by name, the output table and an SQL aggregate over it.
     """
@@ -175,6 +178,7 @@ class Analysis:
     detail: Output | None = None
     detail_rows: str = "0"
     reads_uses: bool = False
+    has_sets: bool = False
 
     @property
     def rows(self) -> Table:
@@ -272,6 +276,7 @@ ANALYSES: dict[str, Analysis] = {
                 "Which entities does each user see?",
             ),
             detail_rows="visible",
+            has_sets=True,
             figures={
                 "users_who_see_something": ("namespaces", 'count(DISTINCT "user")'),
                 "namespaces_with_something_visible": (

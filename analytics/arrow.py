@@ -8,7 +8,15 @@ _TYPES = {ColumnType.LONG: pa.int64(), ColumnType.TEXT: pa.string(), ColumnType.
 
 
 def arrow_schema(table: Table) -> pa.Schema:
-    """Return the Arrow schema of a table."""
+    """Return the Arrow schema of a table. The metadata of each field has the meaning of the column as `comment`."""
     return pa.schema(
-        [pa.field(column.name, _TYPES[column.type], nullable=column.nullable) for column in table.columns]
+        [
+            pa.field(
+                column.name,
+                _TYPES[column.type],
+                nullable=column.nullable,
+                metadata={"comment": column.meaning} if column.meaning else None,
+            )
+            for column in table.columns
+        ]
     )

@@ -10,15 +10,6 @@ from analytics.analyses import ANALYSES
 from grants.models import EFFECT_JOBS, Job
 
 
-class RunStage(models.TextChoices):
-    """The stages of a running run, in order."""
-
-    SNAPSHOT = "snapshot", "Taking a snapshot"
-    SPARK = "spark", "Starting Spark"
-    COMPUTING = "computing", "Computing"
-    WRITING = "writing", "Writing the report"
-
-
 class AnalysisRunManager(models.Manager):
     """The jobs that compute a report, or a large effect."""
 

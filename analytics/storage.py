@@ -6,13 +6,14 @@ A path in this module is a path within the storage's file system. SNAPSHOT_URI n
 
 import logging
 import os
+from dataclasses import dataclass
 from urllib.parse import parse_qsl, quote, unquote
 
-from django.conf import settings
 from pyarrow import ArrowInvalid
 from pyarrow.fs import FileSelector, FileSystem, FileType, LocalFileSystem
 
 from analytics.folders import folder_problem
+from analytics.settings import settings
 from entities.errors import Refusal
 
 logger = logging.getLogger(__name__)
@@ -27,24 +28,61 @@ class StorageError(Refusal):
     status = 503
 
 
-def storage_root() -> tuple[FileSystem, str]:
-    """Return the file system and the path of SNAPSHOT_URI. Raise StorageError if it cannot be used."""
-    uri = settings.SNAPSHOT_URI
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A folder of a storage: its file system, its path there, and its URI for Spark."""
+
+    filesystem: FileSystem
+    path: str
+    spark_uri: str
+
+    def child(self, name: str) -> "Place":
+        """Return the folder of this name in this folder."""
+        return Place(self.filesystem, f"{self.path}/{name}", f"{self.spark_uri}/{name}")
+
+    @property
+    def exists(self) -> bool:
+        return self.filesystem.get_file_info(self.path).type != FileType.NotFound
+
+
+def place_of(uri: str, name: str) -> Place:
+    """Return the folder at a path or URI. Raise StorageError if it cannot be used. name: of the setting or option.
+
+    The URI for Spark has a scheme, because the default file system of a cluster is not the local one, and no
+    percent-encoding, which Spark does not decode. It has no password, which Hadoop ignores and Spark would
+    log: SPARK_CONF contains the credentials of Spark.
+    """
     try:
         filesystem, path = (
             FileSystem.from_uri(uri) if "://" in uri else (LocalFileSystem(), os.path.abspath(uri))
         )
-        return filesystem, path.rstrip("/")
     except (ArrowInvalid, OSError) as error:
         # without the original exception, because a traceback in the log would contain its text
         raise StorageError(
-            f"SNAPSHOT_URI is {shown_uri()}, which cannot be used: {without_credentials(str(error))}"
+            f"{name} is {shown_uri(uri)}, which cannot be used: {without_credentials(str(error), uri)}"
         ) from None
+    path = path.rstrip("/")
+    if "://" not in uri:
+        return Place(filesystem, path, f"file://{path}")
+    scheme, _, location = uri.split("?")[0].rstrip("/").partition("://")
+    account, at, host = location.rpartition("@")
+    return Place(filesystem, path, f"{scheme}://{account.partition(':')[0]}{at}{host}")
 
 
-def shown_uri() -> str:
-    """Return SNAPSHOT_URI for messages: without parameters, and with `***` for a password."""
-    uri = settings.SNAPSHOT_URI
+def storage() -> Place:
+    """Return the folder of SNAPSHOT_URI. Raise StorageError if it cannot be used."""
+    return place_of(settings.SNAPSHOT_URI, "SNAPSHOT_URI")
+
+
+def storage_root() -> tuple[FileSystem, str]:
+    """Return the file system and the path of SNAPSHOT_URI. Raise StorageError if it cannot be used."""
+    place = storage()
+    return place.filesystem, place.path
+
+
+def shown_uri(uri: str = "") -> str:
+    """Return a URI, by default SNAPSHOT_URI, for messages: without parameters, and with `***` for a password."""
+    uri = uri or settings.SNAPSHOT_URI
     scheme, separator, rest = uri.partition("://")
     if not separator:
         return uri
@@ -62,39 +100,23 @@ def shown_uri() -> str:
     )
 
 
-def without_credentials(text: str) -> str:
-    """Return the text without the secrets of SNAPSHOT_URI: its password and its parameters, percent-encoded
-    or decoded.
+def without_credentials(text: str, uri: str = "") -> str:
+    """Return the text without the secrets of a URI, by default SNAPSHOT_URI: its password and its parameters,
+    percent-encoded or decoded.
     """
-    uri = settings.SNAPSHOT_URI
+    uri = uri or settings.SNAPSHOT_URI
     _, separator, rest = uri.partition("://")
     if not separator:
         return text
     parameters = rest.partition("?")[2]
     password = rest.rpartition("@")[0].partition(":")[2]
-    text = text.replace(uri, shown_uri())
+    text = text.replace(uri, shown_uri(uri))
     for secret in sorted(
         {password, parameters, *(value for _, value in parse_qsl(parameters))}, key=len, reverse=True
     ):
         for form in (secret, unquote(secret), quote(secret, safe="")):
             text = text.replace(form, "***") if len(form) >= MIN_SECRET_CHARACTERS else text
     return text
-
-
-def spark_uri(path: str) -> str:
-    """Return the URI of a path for Spark.
-
-    It has a scheme, because the default file system of a cluster is not the local one, and no
-    percent-encoding, which Spark does not decode. It has no password, which Hadoop ignores and Spark would
-    log: SPARK_CONF contains the credentials of Spark.
-    """
-    uri = settings.SNAPSHOT_URI
-    if "://" not in uri:
-        return f"file://{path}"
-    _, root = storage_root()
-    scheme, _, location = uri.split("?")[0].rstrip("/").partition("://")
-    account, at, host = location.rpartition("@")
-    return f"{scheme}://{account.partition(':')[0]}{at}{host}" + path.removeprefix(root)
 
 
 def storage_problem(error: OSError) -> str:

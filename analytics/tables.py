@@ -3,7 +3,7 @@
 Pure data.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 
@@ -17,11 +17,12 @@ class ColumnType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table: its name, its type, and whether it may be null."""
+    """A column of a table: its name, its type, whether it may be null, and what its values mean."""
 
     name: str
     type: ColumnType
     nullable: bool = False
+    meaning: str = field(default="", compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,24 +53,96 @@ def changes_table(rows: Table) -> Table:
     """
     others = [column for column in rows.columns if column.name not in rows.key]
     versions = [
-        replace(column, name=f"{column.name}_{when}", nullable=True)
+        replace(column, name=f"{column.name}_{when}", nullable=True, meaning=f"{column.meaning}, {report}")
         for column in others
-        for when in ("before", "after")
+        for when, report in (("before", "in the previous report"), ("after", "in this report"))
     ]
     keys = [column for name in rows.key for column in rows.columns if column.name == name]
     return Table("changes", (*keys, _text("change"), *versions), rows.key)
 
 
-def _long(name: str, nullable: bool = False) -> Column:
-    return Column(name, ColumnType.LONG, nullable)
+# What the values of a column mean, unless its table says something else.
+_MEANINGS = {
+    "admin": "the active user who holds ADMIN on it alone; empty if nobody does",
+    "admins": "the number of active users who hold ADMIN on it, directly or through a group",
+    "after": "whether the generation to compare with permits the operation",
+    "application_id": "the id of the application that contains the entity",
+    "assignments": "the number of direct grants that the role covers; other roles may cover some of them too",
+    "before": "whether the generation permits the operation",
+    "change": "added, removed or changed",
+    "changeable": "the number of live entities on which the user holds another privilege than READ",
+    "days": "the number of days since the first recorded use",
+    "entities": "the number of entities",
+    "entity": "the address of the entity",
+    "entity_id": "the id of the entity",
+    "execute": "the number of live entities on which the user holds EXECUTE",
+    "fewest_missing": "the smallest number of missing grants of one user; null without users",
+    "first_day": "the first day (UTC) on which the user used the entity, such as 2026-02-01",
+    "gained": "the number of live entities on which the operation is gained",
+    "granted_at": "the time of the grant, as RFC 3339 in UTC",
+    "grants": "the number of grants",
+    "group": "the name of the group",
+    "group_id": "the id of the group",
+    "groups": "the number of groups",
+    "held": "on how many of the required entities the user holds ADMIN",
+    "holders": "the number of active members of the group who hold the privilege on the entity",
+    "id": "the number of the row in the database of the console",
+    "key": "the address of the entity without its kind",
+    "kind": "the kind of the entity",
+    "last_day": "the last day (UTC) on which the user used the entity",
+    "last_use": "the last day (UTC) on which the entity was used; empty if no use is recorded",
+    "live": "the number of live entities of the kind",
+    "lost": "the number of live entities on which the operation is lost",
+    "members": "the number of active members of the group",
+    "missing": "on how many of the required entities the user does not hold ADMIN",
+    "name": "the name",
+    "namespace": "the name of the namespace; empty for entities outside of all namespaces",
+    "namespace_id": "the id of the namespace that contains the entity",
+    "namespaces": "the number of namespaces",
+    "nearest_user": "the user who lacks the fewest grants, the first by name; null without users",
+    "nobody": "how many of them nobody administers",
+    "nobody_can_delete": "whether no active user can delete the namespace",
+    "one": "how many of them only one active user administers",
+    "operation": "the operation",
+    "parent_id": "the id of the entity that contains it directly",
+    "permissions": "the number of pairs of entity and privilege that the role gives",
+    "principal": "who holds the grant: user:NAME or group:NAME",
+    "principal_id": "the id of the user or group",
+    "principal_type": "user or group",
+    "principals": "the number of users and groups with such grants",
+    "privilege": "READ, WRITE, EXECUTE or ADMIN",
+    "privileges": "the number of pairs of entity and privilege",
+    "read": "the number of live entities on which the user holds READ",
+    "ready": "whether nothing is missing",
+    "reason": "the reason that was given for the grant",
+    "recorded_since": "the first day (UTC) with a recorded use; empty if there is none",
+    "required": "the number of entities on which the deletion of the namespace needs ADMIN",
+    "role": "the number of the role, from 1; the first one covers the most direct grants",
+    "set": "the identifier of the set: the same users have the same one in every result",
+    "state": "planned, live or deleted",
+    "through": "the first group that gives the privilege too, for the whole period of the direct grant",
+    "user": "the name of the user",
+    "user_id": "the id of the user",
+    "users": "the number of users",
+    "users_ready": "the number of users who can delete the namespace",
+    "valid_until": "the end of the period, as RFC 3339 in UTC; null if it does not end",
+    "visible": "the number of live entities that the user sees in lists",
+    "window": "the number of days of the window",
+    "window_since": "the first day (UTC) of the window; empty if there is none",
+    "write": "the number of live entities on which the user holds WRITE",
+}
 
 
-def _text(name: str, nullable: bool = False) -> Column:
-    return Column(name, ColumnType.TEXT, nullable)
+def _long(name: str, nullable: bool = False, meaning: str = "") -> Column:
+    return Column(name, ColumnType.LONG, nullable, meaning or _MEANINGS[name])
+
+
+def _text(name: str, nullable: bool = False, meaning: str = "") -> Column:
+    return Column(name, ColumnType.TEXT, nullable, meaning or _MEANINGS[name])
 
 
 def _flag(name: str) -> Column:
-    return Column(name, ColumnType.FLAG)
+    return Column(name, ColumnType.FLAG, meaning=_MEANINGS[name])
 
 
 ENTITIES = Table(
@@ -90,14 +163,12 @@ USERS = Table("users", (_long("id"), _text("name")), ("id",))
 # Users that are principals but not active.
 INACTIVE_USERS = Table("inactive_users", (_long("id"), _text("name")), ("id",))
 GROUPS = Table("groups", (_long("id"), _text("name")), ("id",))
-# valid_until: the end of the period as an RFC 3339 time in UTC; null if it does not end.
 MEMBERSHIPS = Table(
     "memberships",
     (_long("user_id"), _long("group_id"), _text("valid_until", True)),
     ("user_id", "group_id"),
 )
-# Grants of all principals, inactive users included. principal_type is `user` or `group`. granted_at: an RFC 3339
-# time in UTC. valid_until: as in MEMBERSHIPS.
+# Grants of all principals, inactive users included.
 GRANTS = Table(
     "grants",
     (
@@ -112,8 +183,7 @@ GRANTS = Table(
     ("principal_type", "principal_id", "entity_id", "privilege"),
 )
 
-# The first and the last day (UTC) on which a user used an entity, as texts such as `2026-02-01`. Only in snapshots
-# for analyses that read uses.
+# Only in snapshots for analyses that read uses.
 USES = Table(
     "uses",
     (_long("user_id"), _long("entity_id"), _text("first_day"), _text("last_day")),
@@ -127,14 +197,12 @@ READINESS = Table(
     (_text("namespace"), _text("user"), _long("required"), _long("held"), _long("missing"), _flag("ready")),
     ("namespace", "user"),
 )
-# users: the number of rows of the namespace in READINESS. fewest_missing and nearest_user are null if there
-# is none.
 READINESS_NAMESPACES = Table(
     "namespaces",
     (
         _text("namespace"),
         _long("required"),
-        _long("users"),
+        _long("users", meaning="the number of users who hold ADMIN on the namespace or on an address in it"),
         _long("users_ready"),
         _long("fewest_missing", True),
         _text("nearest_user", True),
@@ -143,7 +211,13 @@ READINESS_NAMESPACES = Table(
     ("namespace",),
 )
 READINESS_DETAIL = Table(
-    "detail", (_text("namespace"), _text("user"), _text("entity")), ("namespace", "user", "entity")
+    "detail",
+    (
+        _text("namespace"),
+        _text("user"),
+        _text("entity", meaning="the address of a required entity on which the user does not hold ADMIN"),
+    ),
+    ("namespace", "user", "entity"),
 )
 
 VISIBILITY = Table(
@@ -151,21 +225,33 @@ VISIBILITY = Table(
     (_text("user"), _text("kind"), _text("namespace"), _long("visible")),
     ("user", "kind", "namespace"),
 )
-# The namespace is empty for entities outside of all namespaces.
 VISIBILITY_NAMESPACES = Table(
     "namespaces", (_text("user"), _text("namespace"), _long("visible")), ("user", "namespace")
 )
 VISIBILITY_DETAIL = Table("detail", (_text("user"), _text("entity")), ("user", "entity"))
+
+# The set form of VISIBILITY_DETAIL; see `analytics.spark.set_form`.
+SET_PRINCIPALS = Table(
+    "principals",
+    (_text("principal", meaning="who sees every entity of the set: user:NAME"), _text("set")),
+    ("principal", "set"),
+)
+SET_ENTITIES = Table("entities", (_text("set"), _text("entity")), ("set", "entity"))
 
 IMPACT = Table(
     "rows",
     (_text("user"), _text("kind"), _text("operation"), _long("gained"), _long("lost")),
     ("user", "kind", "operation"),
 )
-# users: the number of users who gain or lose the operation on any entity.
 IMPACT_OPERATIONS = Table(
     "operations",
-    (_text("kind"), _text("operation"), _long("users"), _long("gained"), _long("lost")),
+    (
+        _text("kind"),
+        _text("operation"),
+        _long("users", meaning="the number of users who gain or lose the operation on any entity"),
+        _long("gained"),
+        _long("lost"),
+    ),
     ("kind", "operation"),
 )
 IMPACT_DETAIL = Table(
@@ -185,35 +271,39 @@ GHOST_KINDS = Table(
     ("state", "kind"),
 )
 
-# admin is empty if no active user holds ADMIN.
 STRANDED = Table("rows", (_text("entity"), _long("admins"), _text("admin")), ("entity",))
 STRANDED_KINDS = Table("kinds", (_text("kind"), _long("live"), _long("nobody"), _long("one")), ("kind",))
 
-# entities: live ones on which the user holds the privilege, directly or through a group.
 BLAST_RADIUS = Table(
     "rows",
-    (_text("user"), _text("kind"), _text("privilege"), _long("entities")),
+    (
+        _text("user"),
+        _text("kind"),
+        _text("privilege"),
+        _long(
+            "entities",
+            meaning="the number of live entities on which the user holds the privilege, directly or through a group",
+        ),
+    ),
     ("user", "kind", "privilege"),
 )
-# entities: live ones on which the user holds any privilege. changeable: those on which it is not only READ.
-# The namespace is empty for entities outside of all namespaces.
+_REACHED = _long("entities", meaning="the number of live entities on which the user holds any privilege")
 BLAST_RADIUS_NAMESPACES = Table(
     "namespaces",
-    (_text("user"), _text("namespace"), _long("entities"), _long("changeable")),
+    (_text("user"), _text("namespace"), _REACHED, _long("changeable")),
     ("user", "namespace"),
 )
-# read to admin: live entities on which the user holds the privilege.
 BLAST_RADIUS_PEOPLE = Table(
     "people",
     (
         _text("user"),
-        _long("entities"),
+        _REACHED,
         _long("changeable"),
         _long("namespaces"),
         _long("read"),
         _long("write"),
         _long("execute"),
-        _long("admin"),
+        _long("admin", meaning="the number of live entities on which the user holds ADMIN"),
     ),
     ("user",),
 )
@@ -221,16 +311,24 @@ BLAST_RADIUS_DETAIL = Table(
     "detail", (_text("user"), _text("entity"), _text("privilege")), ("user", "entity", "privilege")
 )
 
-# through: the first group that gives the privilege too, for the whole period of the direct grant.
 REDUNDANT = Table(
     "rows",
     (_text("principal"), _text("entity"), _text("privilege"), _text("through")),
     ("principal", "entity", "privilege"),
 )
-# Memberships of active users. through: another group of the user that gives everything that the group gives, and
-# for as long; empty if the group gives nothing.
+# Memberships of active users.
 REDUNDANT_MEMBERSHIPS = Table(
-    "memberships", (_text("user"), _text("group"), _text("through")), ("user", "group")
+    "memberships",
+    (
+        _text("user"),
+        _text("group"),
+        _text(
+            "through",
+            meaning="another group of the user that gives everything that the group gives, and for as long; empty if the "
+            "group gives nothing",
+        ),
+    ),
+    ("user", "group"),
 )
 REDUNDANT_INACTIVE = Table(
     "inactive",
@@ -239,21 +337,19 @@ REDUNDANT_INACTIVE = Table(
 )
 REDUNDANT_GROUPS = Table("groups", (_text("through"), _long("grants"), _long("users")), ("through",))
 
-# through: the principal that holds the grant. last_use: the last day (UTC) on which the user used the entity; empty if no
-# use is recorded.
 UNUSED = Table(
     "rows",
     (
         _text("user"),
         _text("entity"),
         _text("privilege"),
-        _text("through"),
+        _text("through", meaning="who holds the grant: user:NAME or group:NAME"),
         _text("granted_at"),
         _text("last_use"),
     ),
     ("user", "entity", "privilege", "through"),
 )
-# Grants on live entities that no active holder used in the window. users: active holders.
+# Grants on live entities that no active holder used in the window.
 UNUSED_GRANTS = Table(
     "grants",
     (
@@ -261,13 +357,12 @@ UNUSED_GRANTS = Table(
         _text("entity"),
         _text("privilege"),
         _text("granted_at"),
-        _long("users"),
+        _long("users", meaning="the number of active users who hold it"),
         _text("last_use"),
     ),
     ("principal", "entity", "privilege"),
 )
-# What the records cover: one row. recorded_since: the first day with a recorded use; empty if there is none.
-# window_since: the first day of the window; empty if there is none. days: since the first day. window: in days.
+# What the records cover: one row.
 UNUSED_COVERAGE = Table(
     "coverage",
     (_text("recorded_since"), _text("window_since"), _long("days"), _long("window")),
@@ -275,7 +370,6 @@ UNUSED_COVERAGE = Table(
 )
 UNUSED_PEOPLE = Table("people", (_text("user"), _long("entities"), _long("privileges")), ("user",))
 
-# holders: active members of the group who hold the privilege on the entity. members: active members of the group.
 OUTLIERS = Table(
     "rows",
     (
@@ -295,12 +389,13 @@ OUTLIERS_PEOPLE = Table(
     "people", (_text("user"), _long("groups"), _long("entities"), _long("privileges")), ("user",)
 )
 
-# Roles have numbers from 1; the first one covers the most direct grants. assignments: the number of direct grants that the role
-# covers, some of which other roles may cover too. group: a group with exactly these users as active
-# members; the first by name, if there are several.
+_GROUP_OF_ROLE = _text(
+    "group",
+    meaning="the first group by name with exactly these users as active members; empty if there is none",
+)
 ROLES = Table(
     "rows",
-    (_long("role"), _long("users"), _long("permissions"), _long("assignments"), _text("group")),
+    (_long("role"), _long("users"), _long("permissions"), _long("assignments"), _GROUP_OF_ROLE),
     ("role",),
 )
 ROLE_MEMBERS = Table("members", (_long("role"), _text("user")), ("role", "user"))

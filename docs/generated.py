@@ -14,6 +14,7 @@ from pathlib import Path
 from django.core.management import get_commands, load_command_class
 
 from analytics.analyses import ANALYSES
+from analytics.tables import SET_ENTITIES, SET_PRINCIPALS, SNAPSHOT_TABLES, USES, Table
 from authzconsole.rest.openapi import document
 from grants.policies.catalogue import GENERATIONS
 from grants.policies.policy import Source
@@ -118,22 +119,36 @@ def operations() -> Iterator[str]:
 
 
 def analyses() -> Iterator[str]:
-    """Yield a section for each analysis: its question, its options and its tables."""
+    """Yield a section for each analysis: its question, its options, and its tables with their columns."""
     for analysis in ANALYSES.values():
         yield f"## {analysis.name}\n\n{analysis.question} Options: {', '.join(analysis.options) or 'none'}.\n"
-        yield from table(
-            ("table", "question", "columns (key first)"),
-            [
-                (
-                    f"`{output.table.name}`",
-                    output.question,
-                    ", ".join(
-                        f"`{name}`" for name in dict.fromkeys((*output.table.key, *output.table.column_names))
-                    ),
-                )
-                for output in analysis.written_outputs
-            ],
-        )
+        for output in analysis.written_outputs:
+            yield from columns(output.table, output.question)
+        if analysis.has_sets:
+            yield from columns(SET_PRINCIPALS, "Which users see which sets? Only with `--sets` of a job.")
+            yield from columns(SET_ENTITIES, "Which entities are in each set? Only with `--sets` of a job.")
+
+
+def snapshot_tables() -> Iterator[str]:
+    """Yield the tables of a snapshot with their columns."""
+    for stored in (*SNAPSHOT_TABLES, USES):
+        yield from columns(stored, "")
+
+
+def columns(described: Table, title: str) -> Iterator[str]:
+    """Yield the columns of a table with their types and meanings. Those of the key have a mark."""
+    yield f"**`{described.name}`** {title}\n"
+    yield from table(
+        ("column", "type", "meaning"),
+        [
+            (
+                f"`{column.name}`{' (key)' if column.name in described.key else ''}",
+                f"{column.type.value}{' or null' if column.nullable else ''}",
+                column.meaning,
+            )
+            for column in described.columns
+        ],
+    )
 
 
 def rules() -> Iterator[str]:
@@ -196,4 +211,10 @@ def row_text(source: Source) -> str:
     return ""
 
 
-TABLES = {"commands": commands, "operations": operations, "analyses": analyses, "rules": rules}
+TABLES = {
+    "commands": commands,
+    "operations": operations,
+    "analyses": analyses,
+    "snapshot_tables": snapshot_tables,
+    "rules": rules,
+}

@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 from analytics.analyses import AnalysisError, analysis_by_name
 from analytics.arrow import arrow_schema
 from analytics.models import AnalysisRun
+from analytics.results.database import spilling_database
 from analytics.results.files import table_dataset
-from analytics.results.query import spilling_database
 from analytics.results.read import report_manifest
 from analytics.storage import StorageError, discard_folder, storage_path, storage_problem, storage_root
 from analytics.tables import Table

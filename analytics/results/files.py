@@ -1,31 +1,17 @@
-"""The files of a report's tables: list them, select those that a filter needs, and translate read errors."""
+"""The files of a report's tables: list them, and select those that a filter needs."""
 
-import errno
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import NoReturn
 
-import duckdb
-import pyarrow as pa
 import pyarrow.dataset as ds
-from django.conf import settings
 from pyarrow.fs import FileType
 
 from analytics.analyses import AnalysisError
-from analytics.arrow import arrow_schema
-from analytics.folders import ScratchError
-from analytics.results.index import (
-    INDEX_NAME,
-    IndexedFile,
-    files_from_footers,
-    read_file_index,
-    write_file_index,
-)
+from analytics.results.database import dataset_of_files
+from analytics.results.index import INDEX_NAME, IndexedFile, files_from_footers, read_file_index
 from analytics.results.manifest import ReportManifest
-from analytics.storage import StorageError, parquet_paths, storage_path, storage_root
+from analytics.storage import parquet_paths, storage_path, storage_root
 from analytics.tables import Table
-
-MAX_CAUSE_CHARACTERS = 200
 
 
 class ResultsGone(AnalysisError):
@@ -96,10 +82,7 @@ def table_dataset(
     paths = _paths_with_values(table, folder, first_key_values, manifest)
     if manifest is not None:
         manifest.check_files(filesystem, paths)
-    # With a given schema, no file is opened to read the schema. In files written by Spark every column is
-    # nullable.
-    schema = pa.schema([field.with_nullable(True) for field in arrow_schema(table)])
-    return ds.dataset(paths, schema=schema, filesystem=filesystem, format="parquet")
+    return dataset_of_files(table, filesystem, paths)
 
 
 def _paths_with_values(
@@ -117,45 +100,3 @@ def raise_results_gone() -> NoReturn:
     raise ResultsGone(
         "the report's files are gone from the folder of snapshots and results; run the analysis again"
     )
-
-
-def write_index(table: Table, folder: str) -> None:
-    """Write the index of a written table."""
-    filesystem, _ = storage_root()
-    path = table_path(table, folder)
-    write_file_index(
-        filesystem, path, files_from_footers(filesystem, parquet_paths(filesystem, path), table.key[0])
-    )
-
-
-def scratch_problem(error: Exception) -> str:
-    """Return a sentence if the folder for temporary files is full, which is the only folder that a reader
-    writes; else empty.
-    """
-    text = str(error)
-    is_full = (
-        "No space left on device" in text
-        or isinstance(error, duckdb.Error)
-        and "max_temp_directory_size" in text
-    )
-    return str(ScratchError(settings.TEMP_DIR, OSError(errno.ENOSPC, text))) if is_full else ""
-
-
-@contextmanager
-def translate_read_errors() -> Iterator[None]:
-    """Convert errors of the storage, Arrow and DuckDB into StorageError.
-
-    A damaged file can raise an error when it is opened, or later when its rows are read. Therefore read the
-    rows inside the `with` block too.
-    """
-    try:
-        yield
-    except ScratchError as error:
-        raise StorageError(str(error)) from error
-    except (OSError, pa.ArrowException, duckdb.Error) as error:
-        if problem := scratch_problem(error):
-            raise StorageError(problem) from error
-        cause = (str(error).splitlines() or [type(error).__name__])[0][:MAX_CAUSE_CHARACTERS].rstrip(". ")
-        raise StorageError(
-            f"the report's files are damaged or unavailable ({cause}); run the analysis again"
-        ) from error

@@ -13,6 +13,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow.fs import FileSystem, FileType
 
+from analytics.storage import Place, parquet_paths
+from analytics.tables import Table
+
 # Spark and `storage.parquet_paths` skip names with this beginning
 INDEX_NAME = "_index"
 # reading a footer from an object store takes tens of milliseconds, nearly all of it waiting
@@ -48,6 +51,11 @@ class IndexedFile:
         return any(self.least <= value <= self.greatest for value in values)
 
 
+def is_result_file(name: str) -> bool:
+    """Return whether a file of this name belongs to a written table: one with rows, or the index."""
+    return name == INDEX_NAME or name.endswith(".parquet") and not name.startswith(("_", "."))
+
+
 def write_file_index(filesystem: FileSystem, folder: str, files: Iterable[IndexedFile]) -> None:
     """Write the index of a table's folder. Call it after all files of the table are written."""
     entries = [
@@ -55,6 +63,14 @@ def write_file_index(filesystem: FileSystem, folder: str, files: Iterable[Indexe
         for file in files
     ]
     pq.write_table(pa.Table.from_pylist(entries, _SCHEMA), f"{folder}/{INDEX_NAME}", filesystem=filesystem)
+
+
+def write_index(table: Table, place: Place) -> list[IndexedFile]:
+    """Write the index of a written table, and return its files."""
+    paths = parquet_paths(place.filesystem, place.path)
+    files = files_from_footers(place.filesystem, paths, table.key[0])
+    write_file_index(place.filesystem, place.path, files)
+    return files
 
 
 def read_file_index(filesystem: FileSystem, folder: str) -> list[IndexedFile] | None:

@@ -12,23 +12,22 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
 
-from pyarrow.fs import FileInfo, FileSelector, FileSystem, FileType, LocalFileSystem
+from pyarrow.fs import FileInfo, FileSystem, FileType, LocalFileSystem
 
 from analytics.manifests import (
+    HASHES_AT_ONCE,
     ManifestError,
-    has_signing_key,
+    file_hash,
+    hashed_files,
     read_manifest_file,
-    signed_manifest,
-    verified_contents,
     write_manifest_file,
 )
 from analytics.models import AnalysisRun
-from analytics.results.index import INDEX_NAME
+from analytics.results.index import INDEX_NAME, is_result_file
+from analytics.signatures import has_signing_key, signed_manifest, verified_contents
 from analytics.storage import StorageError, storage_path, storage_root
 
 PURPOSE = "report manifest"
-HASHES_AT_ONCE = 4
-READ_BYTES = 4 << 20
 MAX_CACHED_MANIFESTS = 64
 MAX_CACHED_FILES = 100_000
 
@@ -113,15 +112,6 @@ def _file_version(filesystem: FileSystem, info: FileInfo) -> tuple:
     return (info.mtime_ns,)
 
 
-def file_hash(filesystem: FileSystem, path: str) -> str:
-    """Return the SHA-256 hash of a file of the storage."""
-    digest = hashlib.sha256()
-    with filesystem.open_input_stream(path, compression=None) as file:
-        while block := file.read(READ_BYTES):
-            digest.update(block)
-    return digest.hexdigest()
-
-
 def write_report_manifest(run: AnalysisRun, folder: str, revision: int, *, check: Callable[[], None]) -> str:
     """Sign the finished report in `folder`, below SNAPSHOT_URI. Return the hash of the manifest; empty
     without a journal key.
@@ -133,31 +123,11 @@ def write_report_manifest(run: AnalysisRun, folder: str, revision: int, *, check
         return ""
     filesystem, root = storage_root()
     path = f"{root}/{folder}"
-    infos = filesystem.get_file_info(FileSelector(path, recursive=True, allow_not_found=True))
-    stored = sorted(
-        (info for info in infos if info.type == FileType.File and is_report_file(info.base_name)),
-        key=lambda info: info.path,
-    )
-
-    def file_entry(info: FileInfo) -> dict:
-        check()
-        return {
-            "path": info.path.removeprefix(f"{path}/"),
-            "bytes": info.size,
-            "sha256": file_hash(filesystem, info.path),
-        }
-
-    with ThreadPoolExecutor(HASHES_AT_ONCE) as threads:
-        files = list(threads.map(file_entry, stored))
+    files = hashed_files(filesystem, path, is_result_file, check)
     data = signed_manifest(PURPOSE, {**_identity(run, folder, revision), "files": files})
     filesystem.create_dir(path)
     write_manifest_file(filesystem, path, data)
     return hashlib.sha256(data).hexdigest()
-
-
-def is_report_file(name: str) -> bool:
-    """Return whether the console reads files of this name: those with rows, and indexes."""
-    return name == INDEX_NAME or name.endswith(".parquet") and not name.startswith(("_", "."))
 
 
 def load_manifest(run: AnalysisRun) -> ReportManifest:

@@ -5,16 +5,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import duckdb
-from django.conf import settings
 
 from analytics.analyses import AnalysisError
-from analytics.folders import scratch_folder
-from analytics.interrupts import interruptible_database
-from analytics.results.files import table_dataset, translate_read_errors
+from analytics.results.database import spilling_database
+from analytics.results.files import table_dataset
 from analytics.results.manifest import ReportManifest
 from analytics.tables import ColumnType, Table
-
-MEMORY_LIMIT = "1GB"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,20 +42,6 @@ def open_database(
     """
     with spilling_database() as database:
         database.register(table.name, table_dataset(table, folder, _first_key_values(table, where), manifest))
-        yield database
-
-
-@contextmanager
-def spilling_database(memory_limit: str = MEMORY_LIMIT) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Open an empty database that uses temporary files if a query needs more memory.
-
-    Errors of reading are converted into StorageError, so read the results inside the block.
-    """
-    with (
-        translate_read_errors(),
-        scratch_folder(settings.TEMP_DIR) as spill_folder,
-        interruptible_database({"memory_limit": memory_limit, "temp_directory": spill_folder}) as database,
-    ):
         yield database
 
 

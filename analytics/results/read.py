@@ -4,20 +4,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow.fs import FileType
 
-from analytics.analyses import Analysis, AnalysisError, analysis_by_name
+from analytics.analyses import AnalysisError, analysis_by_name
 from analytics.models import AnalysisRun
+from analytics.results.database import first_value, translate_read_errors
 from analytics.results.files import (
     ResultsGone,
     raise_results_gone,
     table_file_paths,
     table_files,
     table_path,
-    translate_read_errors,
 )
 from analytics.results.manifest import ReportChanged, ReportManifest, load_manifest
 from analytics.results.query import (
@@ -81,7 +80,7 @@ def result_page(
     order = row_order(table, sort, descending)
     with open_database(table, run.result_path, where, manifest=manifest) as database:
         if condition:
-            total_rows = _first_value(
+            total_rows = first_value(
                 database.execute(f"SELECT count(*) FROM {table.name}{condition}", values)
             )
         else:
@@ -197,30 +196,6 @@ def _filtered_batches(
     query = f"SELECT {column_list(table.column_names)} FROM {table.name}{condition} ORDER BY {column_list(table.key)}"
     with open_database(table, folder, where, manifest=manifest) as database:
         yield from database.sql(query, params=values).to_arrow_reader(QUERY_BATCH_ROWS)
-
-
-def figures(analysis: Analysis, folder: str) -> dict[str, int]:
-    """Return the figures at the head of a report, by name."""
-    return {
-        name: _aggregate(analysis.table(table_name), folder, aggregate)
-        for name, (table_name, aggregate) in analysis.figures.items()
-    }
-
-
-def sum_of_rows(expression: str, table: Table, folder: str) -> int:
-    """Return a sum over all rows. expression: SQL on the table's columns, from `analytics.analyses`."""
-    return _aggregate(table, folder, f"coalesce(sum({expression}), 0)::BIGINT")
-
-
-def _aggregate(table: Table, folder: str, aggregate: str) -> int:
-    with open_database(table, folder) as database:
-        return _first_value(database.execute(f"SELECT {aggregate} FROM {table.name}"))
-
-
-def _first_value(result: duckdb.DuckDBPyConnection) -> int:
-    row = result.fetchone()
-    assert row is not None  # an aggregate without GROUP BY always has one row
-    return row[0]
 
 
 def readable_table(run: AnalysisRun, table_name: str) -> Table:

@@ -6,7 +6,8 @@ from django.db.models import Max, Q
 from django.utils import timezone
 
 from analytics.analyses import ANALYSES
-from analytics.models import AnalysisRun, RunStage
+from analytics.models import AnalysisRun
+from analytics.stages import RunStage
 from grants.jobs import is_worker_present, redis_problem
 from grants.journal import decision_changes_after
 from grants.models import EFFECT_JOBS, JobState
@@ -94,7 +95,7 @@ def run_progress(run: AnalysisRun) -> dict:
 
     progress, max_progress: the filled part of the progress bar and its full length.
     """
-    stages = list(RunStage.values)
+    stages = list(RunStage)
     current = stages.index(run.stage) if run.stage in stages else -1
     labels = [
         _LAST_STAGES.get(run.type, stage.label) if stage == RunStage.WRITING else stage.label

@@ -4,10 +4,8 @@ A snapshot is a folder `<identity>/revision=<20 digits>-<chain>-<token>` with on
 is the start of a hash that covers the journal, so that a database with a replaced history does not reuse an
 older snapshot, and the last time at which a grant or membership began or ended. A snapshot contains only the
 grants and memberships that are in force.
-INVARIANT: the manifest lists the files with their sizes and modification times, the revision and the schema version.
-It is written last and deleted first, a snapshot without it is never read, and a complete
-snapshot does not change. A snapshot is verified against its manifest before it is read, and its file names
-and sizes are compared again afterwards.
+INVARIANT: a complete snapshot does not change. A snapshot is verified against its manifest (`analytics.snapshots.stored`)
+before it is read, and its file names and sizes are compared again afterwards.
 INVARIANT: a snapshot in use contains a lease file and is not deleted. A reader first creates its lease and
 then reads the manifest; the cleaner first deletes the manifest and then looks for leases. So one of them
 notices the other.
@@ -17,9 +15,9 @@ import hashlib
 import io
 import logging
 import secrets
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 
@@ -31,25 +29,30 @@ from django.conf import settings
 from django.contrib.auth.models import Group
 from django.db import connection
 from django.db.models import Case, CharField, Func, QuerySet, Value, When
-from pyarrow.fs import FileInfo, FileSelector, FileSystem, FileType
+from pyarrow.fs import FileSelector, FileSystem, FileType
 
 from analytics.arrow import arrow_schema
-from analytics.manifests import (
-    MANIFEST_NAME,
-    ManifestError,
-    has_signing_key,
-    read_manifest_file,
-    signed_manifest,
-    verified_contents,
-    write_manifest_file,
+from analytics.folders import folder_problem
+from analytics.manifests import MANIFEST_NAME, ManifestError, read_manifest_file, write_manifest_file
+from analytics.signatures import has_signing_key, signed_manifest, verified_contents
+from analytics.snapshots.stored import (
+    LEASE_PREFIX,
+    SCHEMA_VERSION,
+    Snapshot,
+    SnapshotFile,
+    check_files,
+    files_of,
+    snapshot_files,
 )
 from analytics.storage import (
+    Place,
     StorageError,
     discard_path,
     folder_names,
-    spark_uri,
+    place_of,
+    shown_uri,
+    storage,
     storage_problem,
-    storage_root,
 )
 from analytics.storage_identity import storage_identity
 from analytics.tables import (
@@ -58,12 +61,14 @@ from analytics.tables import (
     GROUPS,
     INACTIVE_USERS,
     MEMBERSHIPS,
-    SNAPSHOT_TABLES,
     USERS,
     USES,
     Table,
 )
+from entities.address import instance_address
 from entities.models import Entity
+from entities.vocabulary import KINDS
+from grants.active_generation import active_generation
 from grants.consistent_read import consistent_read
 from grants.grant_attributes import GrantAttributes
 from grants.journal_queries import data_head
@@ -186,35 +191,20 @@ class _CopyFile(io.RawIOBase):
         return data[:size]
 
 
-LEASE_PREFIX = "_LEASE-"
 PURPOSE = "snapshot manifest"
-# Increase it if the manifest changes, or the rows of a table get another meaning. A change of columns changes
-# SCHEMA_VERSION by itself.
-_MEANING = 2
-SCHEMA_VERSION = f"{_MEANING}-{hashlib.sha256(repr((*SNAPSHOT_TABLES, USES)).encode()).hexdigest()[:16]}"
-
-
-@dataclass(frozen=True, slots=True)
-class SnapshotFile:
-    """One Parquet file. path: within the snapshot. changed_ns: its modification time, if the storage knows
-    it.
-    """
-
-    path: str
-    bytes: int
-    changed_ns: int | None
 
 
 def write_snapshot_manifest(
-    filesystem: FileSystem, folder: str, revision: int, paths: Collection[str]
+    filesystem: FileSystem, folder: str, revision: int, paths: Collection[str], at: datetime
 ) -> tuple[SnapshotFile, ...]:
     """Write the manifest of a complete snapshot and return its files. paths: of the files, within the snapshot.
 
-    One listing.
+    It also has what a job without the database needs: the active generation, the kinds and the name of the instance.
+    One listing; one query.
     """
     files = [
         SnapshotFile(info.path.removeprefix(f"{folder}/"), info.size, info.mtime_ns)
-        for info in _stored_files(filesystem, folder)
+        for info in snapshot_files(filesystem, folder)
     ]
     if missing := set(paths) - {file.path for file in files}:
         raise OSError(f"{folder}/{min(missing)} is missing after it was written")
@@ -222,10 +212,15 @@ def write_snapshot_manifest(
         "snapshot": _name_of(folder),
         "revision": revision,
         "schema": SCHEMA_VERSION,
+        "at": format_time(at),
+        "generation": active_generation().name,
+        "usage_kept_days": settings.USAGE_KEPT_DAYS,
+        "instance": instance_address().key,
+        "kinds": [asdict(kind) for kind in KINDS.values()],
         "files": [asdict(file) for file in sorted(files, key=lambda file: file.path)],
     }
     write_manifest_file(filesystem, folder, signed_manifest(PURPOSE, contents))
-    return _files_of(contents)
+    return files_of(contents)
 
 
 def verified_files(filesystem: FileSystem, folder: str, revision: int) -> tuple[SnapshotFile, ...]:
@@ -239,50 +234,9 @@ def verified_files(filesystem: FileSystem, folder: str, revision: int) -> tuple[
         raise ManifestError("it was written by another version of the console")
     if (contents["snapshot"], contents["revision"]) != (_name_of(folder), revision):
         raise ManifestError(f"its manifest belongs to {contents['snapshot']}")
-    files = _files_of(contents)
+    files = files_of(contents)
     check_files(filesystem, folder, files)
     return files
-
-
-def check_files(
-    filesystem: FileSystem, folder: str, files: Iterable[SnapshotFile], *, ignore_times: bool = False
-) -> None:
-    """Raise ManifestError unless the folder contains exactly these files. One listing; opens no file.
-
-    ignore_times: for a snapshot in use. Some network file systems correct the time of a file after it was
-    written.
-    """
-    expected = {file.path: file for file in files}
-    for info in _stored_files(filesystem, folder):
-        path = info.path.removeprefix(f"{folder}/")
-        file = expected.pop(path, None)
-        if file is None:
-            raise ManifestError(f"{path} was added")
-        if info.size != file.bytes:
-            raise ManifestError(f"{path} has {info.size or 0:,} bytes instead of {file.bytes:,}")
-        if info.mtime_ns != file.changed_ns and not ignore_times:
-            raise ManifestError(f"{path} was replaced")
-    if expected:
-        raise ManifestError(f"{min(expected)} is missing")
-
-
-def _stored_files(filesystem: FileSystem, folder: str) -> list[FileInfo]:
-    """Return all files of a snapshot but its manifest and its leases.
-
-    Files that Spark does not read are skipped too.
-    """
-    infos = filesystem.get_file_info(FileSelector(folder, allow_not_found=True, recursive=True))
-    return [
-        info
-        for info in infos
-        if info.type == FileType.File
-        and not info.base_name.startswith((".", LEASE_PREFIX))
-        and info.path != f"{folder}/{MANIFEST_NAME}"
-    ]
-
-
-def _files_of(contents: Mapping) -> tuple[SnapshotFile, ...]:
-    return tuple(SnapshotFile(**file) for file in contents["files"])
 
 
 def _name_of(folder: str) -> str:
@@ -295,36 +249,6 @@ logger = logging.getLogger(__name__)
 ABANDONED_AFTER = timedelta(hours=24)
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
-    """A complete snapshot.
-
-    path: its folder in the file system of the storage. files: as its manifest lists them.
-    at: the time at which its grants and memberships are in force.
-    replaced_fault: why an earlier snapshot of the same revision was not used; empty if there was none.
-    """
-
-    path: str
-    revision: int
-    files: tuple[SnapshotFile, ...]
-    at: datetime = field(compare=False)
-    replaced_fault: str = ""
-
-    @property
-    def uri(self) -> str:
-        """The address under which Spark reads it."""
-        return spark_uri(self.path)
-
-    @property
-    def state(self) -> str:
-        """The name of the state of the data: another snapshot of the same state has the same name."""
-        return self.path.rpartition("/")[2].rpartition("-")[0]
-
-    @property
-    def size_bytes(self) -> int:
-        return sum(file.bytes for file in self.files)
-
-
 @contextmanager
 def lease_snapshot(
     *, check: Callable[[], None] = lambda: None, with_uses: bool = False
@@ -335,18 +259,39 @@ def lease_snapshot(
     check: called between batches of rows; its exceptions end the writing. with_uses: with the table USES.
     Raise StorageError, also at the end of the block if files of the snapshot were changed in the meantime.
     """
-    filesystem, root = storage_root()
-    folder = f"{root}/{storage_identity()}"
+    folder = storage().child(storage_identity())
     try:
-        snapshot, lease = _lease_newest(filesystem, folder, check, with_uses=with_uses)
+        snapshot, lease = _lease_newest(folder, check, with_uses=with_uses)
     except OSError as error:
         raise StorageError(storage_problem(error)) from error
     try:
-        _delete_old_snapshots_or_warn(filesystem, folder)
+        _delete_old_snapshots_or_warn(folder.filesystem, folder.path)
         yield snapshot
-        _check_unchanged(filesystem, snapshot)
+        _check_unchanged(folder.filesystem, snapshot)
     finally:
-        _release(filesystem, lease)
+        _release(folder.filesystem, lease)
+
+
+def export_snapshot(uri: str) -> Snapshot:
+    """Write a snapshot with all tables to a path or URI, for standalone jobs. The console does not delete it.
+
+    Raise StorageError if there is something already, or if it cannot be written.
+    """
+    place = place_of(uri, "The URI of the snapshot")
+    try:
+        if place.exists:
+            raise StorageError(
+                f"There is something at {shown_uri(uri)} already: choose another place, or remove it."
+            )
+        with consistent_read(), at_time() as at:
+            revision = data_head().revision
+            files, lease = _write_snapshot(place.filesystem, place.path, revision, at, with_uses=True)
+    except OSError as error:
+        raise StorageError(
+            folder_problem("The folder of the snapshot", shown_uri(uri), error, "the command")
+        ) from error
+    _release(place.filesystem, lease)
+    return Snapshot(place, revision, files, at)
 
 
 def _check_unchanged(filesystem: FileSystem, snapshot: Snapshot) -> None:
@@ -364,24 +309,23 @@ def _check_unchanged(filesystem: FileSystem, snapshot: Snapshot) -> None:
         ) from None
 
 
-def _lease_newest(
-    filesystem: FileSystem, folder: str, check: Callable[[], None], *, with_uses: bool
-) -> tuple[Snapshot, str]:
+def _lease_newest(folder: Place, check: Callable[[], None], *, with_uses: bool) -> tuple[Snapshot, str]:
     """Return a snapshot of the newest revision and the path of its lease."""
+    filesystem = folder.filesystem
     with consistent_read(), at_time() as at:
         head = data_head()
         stem = f"revision={head.revision:020}-{_chain(head.hash, at, with_uses=with_uses)}"
         fault = ""
-        for name in folder_names(filesystem, folder):
+        for name in folder_names(filesystem, folder.path):
             if name.startswith(stem):
                 try:
-                    if leased := _lease_intact(filesystem, f"{folder}/{name}", head.revision, at):
+                    if leased := _lease_intact(folder.child(name), head.revision, at):
                         return leased
                 except ManifestError as error:
                     fault = str(error)
-        path = f"{folder}/{stem}-{secrets.token_hex(4)}"
-        files, lease = _write_snapshot(filesystem, path, head.revision, check, with_uses=with_uses)
-    return Snapshot(path, head.revision, files, at, fault), lease
+        place = folder.child(f"{stem}-{secrets.token_hex(4)}")
+        files, lease = _write_snapshot(filesystem, place.path, head.revision, at, check, with_uses=with_uses)
+    return Snapshot(place, head.revision, files, at, fault), lease
 
 
 def _chain(journal_hash: str, at: datetime, *, with_uses: bool) -> str:
@@ -399,20 +343,19 @@ def _chain(journal_hash: str, at: datetime, *, with_uses: bool) -> str:
     return hashlib.sha256(" ".join(parts).encode()).hexdigest()[:12]
 
 
-def _lease_intact(
-    filesystem: FileSystem, path: str, revision: int, at: datetime
-) -> tuple[Snapshot, str] | None:
+def _lease_intact(place: Place, revision: int, at: datetime) -> tuple[Snapshot, str] | None:
     """Lease a stored snapshot and verify it. Return None if it is incomplete, or was deleted in the meantime.
 
     Raise ManifestError if it is damaged; then it is never used again. Without a journal key, no snapshot can
     be verified.
     """
+    filesystem, path = place.filesystem, place.path
     if not has_signing_key() or not filesystem.get_file_info(f"{path}/{MANIFEST_NAME}").is_file:
         return None
     lease = ""
     try:
         lease = _create_lease(filesystem, path)
-        snapshot = Snapshot(path, revision, verified_files(filesystem, path, revision), at)
+        snapshot = Snapshot(place, revision, verified_files(filesystem, path, revision), at)
     except FileNotFoundError:
         _release(filesystem, lease)
         return None
@@ -447,7 +390,13 @@ def _invalidate(filesystem: FileSystem, path: str) -> None:
 
 
 def _write_snapshot(
-    filesystem: FileSystem, path: str, revision: int, check: Callable[[], None], *, with_uses: bool
+    filesystem: FileSystem,
+    path: str,
+    revision: int,
+    at: datetime,
+    check: Callable[[], None] = lambda: None,
+    *,
+    with_uses: bool,
 ) -> tuple[tuple[SnapshotFile, ...], str]:
     """Write a snapshot and return its files and the path of a lease."""
     try:
@@ -456,7 +405,7 @@ def _write_snapshot(
         paths: list[str] = []
         for table, parts in _table_rows(with_uses=with_uses):
             paths += write_rows(filesystem, path, table.name, arrow_schema(table), parts, check)
-        return write_snapshot_manifest(filesystem, path, revision, paths), lease
+        return write_snapshot_manifest(filesystem, path, revision, paths, at), lease
     except BaseException:
         discard_path(filesystem, path)
         raise

@@ -9,6 +9,8 @@ from pyspark.sql.types import BooleanType, LongType, StringType, StructField, St
 from analytics.spark.sorted_table import SortedTable, is_shared, write_files
 from analytics.tables import SNAPSHOT_TABLES, USES, ColumnType, Table
 
+# where Spark stores the schema with the comments in a Parquet file
+_SPARK_SCHEMA = "org.apache.spark.sql.parquet.row.metadata"
 _TYPES = {ColumnType.LONG: LongType(), ColumnType.TEXT: StringType(), ColumnType.FLAG: BooleanType()}
 
 
@@ -31,8 +33,10 @@ class Tables:
 
 
 def schema_of(table: Table) -> StructType:
-    """Return the Spark schema of a table."""
-    return StructType([StructField(c.name, _TYPES[c.type], c.nullable) for c in table.columns])
+    """Return the Spark schema of a table, with the meanings of the columns as comments."""
+    return StructType(
+        [StructField(c.name, _TYPES[c.type], c.nullable, {"comment": c.meaning}) for c in table.columns]
+    )
 
 
 def read_table(spark: SparkSession, table: Table, uri: str) -> DataFrame:
@@ -61,8 +65,13 @@ def write_table(rows: DataFrame | SortedTable, table: Table, uri: str) -> None:
     The file names have the order of the key.
     """
     if isinstance(rows, SortedTable) and is_shared(uri):
-        write_files(rows, uri)
+        write_files(rows, uri, {_SPARK_SCHEMA: schema_of(table).json()})
         return
     frame = rows.frame if isinstance(rows, SortedTable) else rows.orderBy(*table.key)
-    typed = frame.select(*[F.col(c.name).cast(c.type.value).alias(c.name) for c in table.columns])
+    typed = frame.select(
+        *[
+            F.col(c.name).cast(c.type.value).alias(c.name, metadata={"comment": c.meaning})
+            for c in table.columns
+        ]
+    )
     typed.write.mode("overwrite").parquet(uri)

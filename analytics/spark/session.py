@@ -34,6 +34,12 @@ CONNECT_SECONDS = 5
 _ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
 LOG_SETTINGS = Path(__file__).with_name("log4j2.properties").as_uri()
 
+_PARTITIONS = "spark.sql.shuffle.partitions"
+# The settings of every session.
+_SQL_SETTINGS = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
+}
 # With one partition for each table no step needs an exchange, so a query is one job that is planned once.
 _ONE_PARTITION = {
     "spark.sql.adaptive.enabled": "false",
@@ -206,6 +212,21 @@ def kill_java() -> None:
         process.kill()
 
 
+def submitted_session() -> SparkSession:
+    """Return the session of the Spark that spark-submit started for this process; without spark-submit, start one with
+    the settings of the environment.
+    """
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    session = SparkSession.builder.appName("authzconsole").getOrCreate()
+    context = session.sparkContext
+    if context.master.startswith("local") and not context.getConf().contains(_PARTITIONS):
+        session.conf.set(_PARTITIONS, _local_partitions())
+    for name, value in _SQL_SETTINGS.items():
+        session.conf.set(name, value)
+    return session
+
+
 def session_for_small_tenant(session: SparkSession) -> SparkSession:
     """Return a session of the same Spark with settings for a tenant so small that planning takes longer than
     the work.
@@ -277,7 +298,7 @@ def _defaults(master: str, memory: str, scratch: str) -> dict[str, str]:
         "spark.sql.ui.retainedExecutions": "10",
         # This feature calls Java three more times for each column, to name the line in an error message.
         "spark.python.sql.dataFrameDebugging.enabled": "false",
-        "spark.sql.session.timeZone": "UTC",
+        **_SQL_SETTINGS,
         "spark.sql.adaptive.enabled": "true",
         "spark.sql.warehouse.dir": os.path.join(scratch, "warehouse"),
         "spark.sql.catalogImplementation": "in-memory",
@@ -285,21 +306,24 @@ def _defaults(master: str, memory: str, scratch: str) -> dict[str, str]:
         # connections and run on; a process that ends is replaced.
         "spark.driver.extraJavaOptions": f"-XX:+UseParallelGC -XX:+ExitOnOutOfMemoryError -Dderby.system.home={scratch} -Djava.io.tmpdir={scratch} "
         f"-Dlog4j2.configurationFile={LOG_SETTINGS}",
-        "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
         "spark.pyspark.python": os.environ["PYSPARK_PYTHON"],
         **_authentication(master),
     }
     if not master.startswith("local"):
         return common
-    cores = os.cpu_count() or 1
     return common | {
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.local.dir": scratch,
         # Hadoop sets the mode of local files itself and ignores the umask of the process.
         "spark.hadoop.fs.permissions.umask-mode": "077",
-        "spark.sql.shuffle.partitions": str(max(8, 4 * cores)),
+        _PARTITIONS: _local_partitions(),
     }
+
+
+def _local_partitions() -> str:
+    """Return the number of partitions of a shuffle on this machine."""
+    return str(max(8, 4 * (os.cpu_count() or 1)))
 
 
 def _authentication(master: str) -> dict[str, str]:

@@ -5,10 +5,11 @@ return the rows to Spark, which converts each row to its own format and back; th
 large table.
 """
 
+import base64
 import os
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -55,9 +56,9 @@ def is_shared(uri: str) -> bool:
     return "://" not in uri or uri.startswith(LOCAL_SCHEME)
 
 
-def write_files(sorted_table: SortedTable, uri: str) -> None:
+def write_files(sorted_table: SortedTable, uri: str, metadata: Mapping[str, str]) -> None:
     """Write the table in the workers. Replace an existing table. uri: a URI for which
-    `is_shared` is true.
+    `is_shared` is true. metadata: further metadata of each file.
 
     If a worker fails, the folder has no file that a reader would read.
     """
@@ -65,7 +66,15 @@ def write_files(sorted_table: SortedTable, uri: str) -> None:
     if folder.exists():
         shutil.rmtree(folder)
     folder.mkdir(parents=True)
-    write = _write_partition(sorted_table.rows, str(folder), sorted_table.table.key[0])
+    table = sorted_table.table
+    # readers see the types and comments of the table, not the dictionaries that the workers write
+    schema = base64.b64encode(arrow_schema(table).serialize().to_pybytes()).decode()
+    write = _write_partition(
+        sorted_table.rows,
+        str(folder),
+        [table.column_names.index(name) for name in table.key],
+        {"ARROW:schema": schema, **metadata},
+    )
     # One row for each file. A partition writes at most one file.
     written = sorted_table.source.mapInArrow(write, FILES).collect()
     for file in written:
@@ -77,12 +86,15 @@ def write_files(sorted_table: SortedTable, uri: str) -> None:
         pq.write_table(arrow_schema(sorted_table.table).empty_table(), folder / "part-00000.parquet")
 
 
-def _write_partition(rows: BatchFunction, folder: str, first_key: str) -> BatchFunction:
+def _write_partition(
+    rows: BatchFunction, folder: str, key: Sequence[int], metadata: Mapping[str, str]
+) -> BatchFunction:
     """Return a function that writes the rows of a partition and returns FILES; it does nothing if there are
     no rows.
 
-    first_key: the only column with statistics. The other columns are not sorted, so their statistics would
-    not help a reader, and they would double the time of writing.
+    key: the positions of the columns by which the rows are sorted, which the files state. Only the first one has
+    statistics: within a file, the others are not sorted, so their statistics would not help a reader, and they would
+    double the time of writing.
     """
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -96,7 +108,8 @@ def _write_partition(rows: BatchFunction, folder: str, first_key: str) -> BatchF
                     path,
                     batch.schema,
                     store_schema=False,
-                    write_statistics=[first_key],
+                    write_statistics=[batch.schema.names[key[0]]],
+                    sorting_columns=[pq.SortingColumn(position) for position in key],
                     dictionary_pagesize_limit=DICTIONARY_BYTES,
                 )
                 writer.write_batch(batch, row_group_size=max(1, batch.num_rows))
@@ -104,6 +117,7 @@ def _write_partition(rows: BatchFunction, folder: str, first_key: str) -> BatchF
                 # The error message for an open file does not contain its path.
                 raise OSError(f"{path}: {error}") from error
         if writer:
+            writer.add_key_value_metadata(metadata)
             writer.close()
             yield pa.record_batch({"part": pa.array([task.partitionId()], pa.int32()), "name": [name]})
 

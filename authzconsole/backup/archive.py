@@ -11,7 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from analytics.manifests import ManifestError, has_signing_key, signed_manifest, verified_contents
+from analytics.manifests import ManifestError
+from analytics.signatures import has_signing_key, signed_manifest, verified_contents
 
 
 class BackupError(Exception):

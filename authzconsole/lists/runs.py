@@ -4,8 +4,9 @@ from django.db.models import QuerySet
 from rest_framework import serializers
 
 from analytics.analyses import ANALYSES, AnalysisName
-from analytics.models import AnalysisRun, RunStage
+from analytics.models import AnalysisRun
 from analytics.runs.selectors import SILENT_AFTER_SECONDS, run_silent_seconds, run_waiting_reason
+from analytics.stages import RunStage
 from analytics.tables import ColumnType
 from authzconsole.common import output
 from authzconsole.common.fields import Choice, StrictSerializer
@@ -49,7 +50,7 @@ class RunSerializer(output.Output):
     state = output.Choice(JobState.values)
     stage = output.Text(
         get=lambda run: run.stage if run.state == JobState.RUNNING else "",
-        help_text=f"The stage of a running run: {', '.join(RunStage.values)}; otherwise empty.",
+        help_text=f"The stage of a running run: {', '.join(RunStage)}; otherwise empty.",
     )
     cancel_requested = output.Boolean(
         get=lambda run: run.cancel_requested_at is not None,

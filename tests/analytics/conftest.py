@@ -2,7 +2,7 @@
 
 import pytest
 
-from analytics.models import RunStage
+from analytics.stages import RunStage
 
 
 @pytest.fixture
@@ -50,6 +50,6 @@ def size(request, monkeypatch):
     """
     from tests.support.analyses import LARGE, lower_limits
 
-    monkeypatch.setattr("analytics.runs.execution.SMALL_SNAPSHOT_BYTES", request.param)
+    monkeypatch.setattr("analytics.computation.SMALL_SNAPSHOT_BYTES", request.param)
     if request.param == LARGE:
         lower_limits(monkeypatch)

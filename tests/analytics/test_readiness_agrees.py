@@ -3,9 +3,10 @@
 import pytest
 
 from analytics.analyses import analysis_by_name
+from analytics.computation import Progress
 from analytics.results.read import result_batches
 from analytics.runs import execution
-from analytics.runs.execution import Progress, compute_report
+from analytics.runs.execution import compute_report
 from analytics.spark.engine.rules import namespace_deletion_requirement
 from entities.models import State
 from entities.vocabulary import Privilege
@@ -29,7 +30,7 @@ def spark_readiness(generation):
         analysis=READINESS,
         options={"generation": generation},
         folder="report",
-        max_detail_rows=None,
+        writes_detail=lambda rows: True,
         progress=Progress(),
     )
     missing = {}

@@ -72,7 +72,7 @@ def sort_names(names):
 
 @pytest.mark.parametrize(("seed", "size"), SEEDS_AND_SIZES)
 def test_roles_give_exactly_the_direct_grants(spark, own_kinds, monkeypatch, seed, size):
-    monkeypatch.setattr("analytics.runs.execution.SMALL_SNAPSHOT_BYTES", size)
+    monkeypatch.setattr("analytics.computation.SMALL_SNAPSHOT_BYTES", size)
     tenant = tenant_with_custom_kinds(seed)
     check_roles(tenant, tables_of("role-mining"), direct_grants(tenant))
 

@@ -12,7 +12,7 @@ from django.db import connections, transaction
 from analytics.models import StorageIdentity
 from analytics.snapshots import snapshot as snapshots
 from analytics.snapshots.snapshot import lease_snapshot
-from analytics.storage import spark_uri, storage_path
+from analytics.storage import storage
 from analytics.storage_identity import storage_identity
 from analytics.tables import ENTITIES, GRANTS, GROUPS, INACTIVE_USERS, MEMBERSHIPS, SNAPSHOT_TABLES, USERS
 from entities.models import Entity
@@ -230,7 +230,7 @@ def test_an_unfinished_snapshot_is_removed_only_after_its_writer_must_have_ended
 @pytest.mark.parametrize("location", ["{path}", "{path}/", "file://{path}", "file://{path}/"])
 def test_a_path_and_a_uri_name_the_same_folder(settings, tmp_path, location):
     settings.SNAPSHOT_URI = location.format(path=tmp_path)
-    assert spark_uri(storage_path("a/b")) == f"file://{tmp_path}/a/b"
+    assert storage().child("a/b").spark_uri == f"file://{tmp_path}/a/b"
 
 
 def test_consoles_with_different_identities_do_not_touch_each_others_snapshots(settings, folder):

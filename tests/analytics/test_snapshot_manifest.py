@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -198,7 +199,9 @@ def test_snapshots_of_other_file_systems_are_verified_too():
     files.create_dir("bucket/id/revision=1/users")
     with files.open_output_stream("bucket/id/revision=1/users/part-00000.parquet") as file:
         file.write(b"rows")
-    written = snapshot.write_snapshot_manifest(files, "bucket/id/revision=1", 1, ["users/part-00000.parquet"])
+    written = snapshot.write_snapshot_manifest(
+        files, "bucket/id/revision=1", 1, ["users/part-00000.parquet"], datetime.now(UTC)
+    )
     assert snapshot.verified_files(files, "bucket/id/revision=1", 1) == written
     files.delete_file("bucket/id/revision=1/users/part-00000.parquet")
     with pytest.raises(manifests.ManifestError, match="users/part-00000.parquet is missing"):

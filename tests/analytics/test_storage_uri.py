@@ -9,8 +9,7 @@ from analytics.runs.execution import failure_message
 from analytics.storage import (
     StorageError,
     shown_uri,
-    spark_uri,
-    storage_path,
+    storage,
     storage_problem,
     storage_root,
     without_credentials,
@@ -73,7 +72,7 @@ def test_an_unexpected_error_is_shown_without_the_secret(settings):
 def test_spark_gets_the_uri_without_the_password(settings):
     # with a region, pyarrow does not connect
     settings.SNAPSHOT_URI = "s3://KEY:top%2Fsecret@bucket/path?region=eu-central-1"
-    assert spark_uri(storage_path("results")) == "s3://KEY@bucket/path/results"
+    assert storage().child("results").spark_uri == "s3://KEY@bucket/path/results"
 
 
 @pytest.mark.django_db(transaction=True)

@@ -13,8 +13,8 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.db import connection
 
-from analytics.manifests import signed_manifest
 from analytics.models import AnalysisRun
+from analytics.signatures import signed_manifest
 from authzconsole.backup import databases
 from authzconsole.backup.archive import PURPOSE
 from entities.models import Entity

@@ -5,6 +5,7 @@ import random
 
 from django.core.management import call_command
 
+from analytics import computation
 from analytics.analyses import ANALYSES
 from analytics.results.read import result_batches
 from analytics.runs import execution
@@ -18,7 +19,7 @@ from grants.policies.question import Question
 from tests.support.random_tenants import Tenant, random_tenant, reference_is_permitted, store_tenant
 
 SEEDS = range(3)
-SMALL, LARGE = execution.SMALL_SNAPSHOT_BYTES, 0
+SMALL, LARGE = computation.SMALL_SNAPSHOT_BYTES, 0
 # computing the same tables with the settings of a large tenant takes several times as long
 SEEDS_AND_SIZES = [*((seed, SMALL) for seed in SEEDS), (len(SEEDS), LARGE)]
 CUSTOM_ADDRESSES = ("record:one", "record:two", "widget:ns0.w.1", "widget:ns1.w", "probe:ns0.shop.p1")

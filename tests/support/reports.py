@@ -8,10 +8,11 @@ import pyarrow.parquet as pq
 from django.utils import timezone
 
 from analytics.analyses import analysis_by_name
+from analytics.arrow import arrow_schema
 from analytics.models import AnalysisRun
+from analytics.results.database import figures
 from analytics.results.manifest import write_report_manifest
-from analytics.results.read import figures
-from analytics.snapshots.snapshot import arrow_schema
+from analytics.storage import storage as storage_place
 from analytics.storage_identity import storage_identity
 from analytics.tables import Column, ColumnType
 from grants.journal import current_revision
@@ -84,7 +85,9 @@ def write_sample_report(storage: Path, run: AnalysisRun) -> None:
     write_report(
         storage, run, {table.name: [tuple(map(_sample, table.columns))] for table in analysis.tables}
     )
-    run.summary = figures(analysis, folder) | {"detail_rows": 1, "detail_is_written": True}
+    run.summary = figures(
+        analysis, {table.name: storage_place().child(folder).child(table.name) for table in analysis.tables}
+    ) | {"detail_rows": 1, "detail_is_written": True}
     run.save()
 
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from django.core.management.base import CommandError
 
-from analytics.analyses import ANALYSES, OPTIONS, Analysis, AnalysisError, analysis_by_name
-from analytics.models import RunStage
+from analytics.analyses import OPTIONS, Analysis, AnalysisError, analysis_by_name
+from analytics.options import add_analysis_arguments, add_force_argument
 from analytics.results.export import check_export_path, export_table
 from analytics.results.read import result_batches
 from analytics.runs.services import validated_options
@@ -20,17 +20,7 @@ class Command(ConsoleCommand):
     help = "Run one analysis on Spark in the foreground."
 
     def add_arguments(self, parser):
-        parser.add_argument(
-            "name",
-            metavar="NAME",
-            help="; ".join(f"{analysis.name}: {analysis.question}" for analysis in ANALYSES.values()),
-        )
-        for option in OPTIONS.values():
-            parser.add_argument(
-                f"--{option.name.replace('_', '-')}",
-                metavar=option.metavar,
-                help=f"{option.help} ({option.analyses} only)",
-            )
+        add_analysis_arguments(parser)
         parser.add_argument(
             "--output",
             metavar="FILE",
@@ -43,8 +33,9 @@ class Command(ConsoleCommand):
             type=Path,
             help="write the detail table to this .csv, .parquet or .jsonl file",
         )
+        add_force_argument(parser)
 
-    def handle(self, *, name, output, detail, **options):
+    def handle(self, *, name, output, detail, force, **options):
         try:
             analysis = analysis_by_name(name)
             if detail is not None and analysis.detail is None:
@@ -58,22 +49,31 @@ class Command(ConsoleCommand):
                 raise AnalysisError(
                     f"--output and --detail are the same file, {output}: use two different files"
                 )
-            self._run(analysis, analysis_options, output, detail)
+            self._run(analysis, analysis_options, output, detail, force)
         except (AnalysisError, StorageError) as error:
             raise CommandError(str(error)) from error
 
     def _run(
-        self, analysis: Analysis, options: dict[str, str], output: Path | None, detail: Path | None
+        self,
+        analysis: Analysis,
+        options: dict[str, str],
+        output: Path | None,
+        detail: Path | None,
+        is_forced: bool,
     ) -> None:
         # imported here because PySpark loads slowly, and wrong options are reported before
         from analytics.runs.execution import analysis_in_foreground
 
         with analysis_in_foreground(
-            analysis, options, with_detail=detail is not None, on_stage=self._stage_printer()
+            analysis,
+            options,
+            with_detail=detail is not None,
+            is_forced=is_forced,
+            on_stage=self._stage_printer(),
         ) as folder:
             if output is None:
                 self._print_overview(analysis, folder)
-            for path, result in ((output, analysis.outputs[0]), (detail, analysis.detail)):
+            for path, result in ((output, analysis.output("rows")), (detail, analysis.detail)):
                 if path is not None:
                     row_count = export_table(result.table, folder, path)
                     self.stderr.write(f"{path}: {row_count} rows")
@@ -81,7 +81,7 @@ class Command(ConsoleCommand):
     def _stage_printer(self):
         """Return a function that prints a stage and the seconds since the start to standard error."""
         start = time.monotonic()
-        return lambda stage: self.stderr.write(f"{time.monotonic() - start:6.1f} s  {RunStage(stage).label}")
+        return lambda stage: self.stderr.write(f"{time.monotonic() - start:6.1f} s  {stage.label}")
 
     def _print_overview(self, analysis: Analysis, folder: str) -> None:
         """Print the overview table with aligned columns: at most MAX_LINES rows, and a note if there are

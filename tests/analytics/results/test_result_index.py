@@ -9,10 +9,10 @@ from pyarrow.fs import FileSystemHandler, LocalFileSystem, PyFileSystem
 
 from analytics.arrow import arrow_schema
 from analytics.models import AnalysisRun
-from analytics.results.files import write_index
-from analytics.results.index import INDEX_NAME, IndexedFile
+from analytics.results.index import INDEX_NAME, IndexedFile, write_index
 from analytics.results.query import ResultFilter
 from analytics.results.read import result_batches, result_page, row_counts
+from analytics.storage import Place
 from analytics.tables import READINESS
 from grants.models import JobState
 
@@ -105,7 +105,7 @@ def run():
 
 @pytest.fixture
 def index(storage, opened_names):
-    write_index(READINESS, "results")
+    write_index(READINESS, Place(LocalFileSystem(), f"{storage}/results/rows", ""))
     opened_names.clear()
     yield storage / "results" / "rows" / INDEX_NAME
     (storage / "results" / "rows" / INDEX_NAME).unlink()

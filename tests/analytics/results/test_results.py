@@ -9,12 +9,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from analytics.analyses import AnalysisError
+from analytics.arrow import arrow_schema
 from analytics.models import AnalysisRun
 from analytics.results.export import EXPORT_FORMATS, check_export_path, export_chunks, export_table
 from analytics.results.files import ResultsGone
 from analytics.results.query import EVERYTHING, ResultFilter
 from analytics.results.read import TableLeftOut, result_batches, result_page, result_stream, row_counts
-from analytics.snapshots.snapshot import arrow_schema
 from analytics.storage import StorageError
 from analytics.tables import READINESS, READINESS_NAMESPACES
 from grants.models import JobState

@@ -17,11 +17,12 @@ from analytics.models import AnalysisRun
 from analytics.results import manifest
 from analytics.results.compare import compare_with_previous
 from analytics.results.export import DOWNLOAD_FORMATS
-from analytics.results.files import ResultsGone, write_index
+from analytics.results.files import ResultsGone
+from analytics.results.index import write_index
 from analytics.results.manifest import ReportChanged, ReportFile, ReportManifest, file_hash, load_manifest
 from analytics.results.query import ResultFilter
 from analytics.results.read import result_page, result_stream, row_counts
-from analytics.storage import storage_root
+from analytics.storage import Place, storage_root
 from analytics.tables import IMPACT_DETAIL, READINESS
 from grants.jobs import run_job
 from grants.journal import current_revision
@@ -47,7 +48,7 @@ def storage(settings, tmp_path):
 def report(storage):
     """Return a run with a signed report, as the database has it."""
     run = create_report(storage, {"rows": ROWS, "namespaces": []}, revision=3)
-    write_index(READINESS, run.result_path)
+    write_index(READINESS, Place(storage_root()[0], f"{storage_root()[1]}/{run.result_path}/rows", ""))
     sign_report(run)
     return AnalysisRun.objects.get(pk=run.pk)
 

@@ -76,7 +76,7 @@ from django.conf import settings
 import duckdb
 from analytics.folders import scratch_folder
 from analytics.models import AnalysisRun
-from analytics.results.files import translate_read_errors
+from analytics.results.database import translate_read_errors
 from grants.jobs import run_job
 from analytics.storage import StorageError
 run_job({pk})

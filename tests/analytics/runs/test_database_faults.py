@@ -10,8 +10,9 @@ import pytest
 from django.db import OperationalError, connection, connections
 from django.utils import timezone
 
-from analytics.models import AnalysisRun, RunStage
+from analytics.models import AnalysisRun
 from analytics.runs import services
+from analytics.stages import RunStage
 from grants.jobs import JobContext, database_retry, run_job, sweep
 from grants.jobs.database_retry import retry_database
 from grants.jobs.lifecycle import claim_job, close_job, new_claim

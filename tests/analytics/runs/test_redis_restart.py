@@ -2,7 +2,7 @@
 
 import pytest
 
-from analytics.models import RunStage
+from analytics.stages import RunStage
 from authzconsole.celery import app
 from authzconsole.ops.address import free_port
 from grants.models import JobState

@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from analytics.interrupts import interrupt_queries, interruptible_database
 from analytics.models import AnalysisRun
-from analytics.results.files import translate_read_errors
+from analytics.results.database import translate_read_errors
 from analytics.runs import services
 from grants.jobs import JobCancelled, JobContext, JobLost, run_job
 from grants.jobs.lifecycle import requeue_job, timeout_message

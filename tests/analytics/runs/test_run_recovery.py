@@ -7,8 +7,8 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
+from analytics.failures import interruption_message
 from analytics.models import AnalysisRun
-from analytics.runs.execution import interruption_message
 from analytics.spark.session import SparkExited, SparkKilled, SparkUnavailable
 from grants.jobs import run_job, sweep, sweep_jobs
 from grants.jobs.lifecycle import requeue_job
@@ -153,7 +153,7 @@ def test_a_run_whose_spark_dies_is_tried_again_and_then_fails(
     replace_computation(fail)
     settings.SPARK_MASTER = "local[*]"
     monkeypatch.setattr(
-        "analytics.runs.execution.has_session_died", lambda: isinstance(error, ConnectionRefusedError)
+        "analytics.failures.has_session_died", lambda: isinstance(error, ConnectionRefusedError)
     )
     run = create_waiting_run()
     for attempt in range(1, settings.RUN_ATTEMPTS_MOST + 1):

@@ -9,10 +9,11 @@ import pytest
 from django.conf import settings
 from django.utils import timezone
 
-from analytics.models import AnalysisRun, RunStage
+from analytics.models import AnalysisRun
 from analytics.results.query import ResultFilter
 from analytics.results.read import result_page
 from analytics.runs import selectors, services
+from analytics.stages import RunStage
 from authzconsole.celery import app
 from grants.jobs.processes import this_process
 from grants.jobs.queue import presence_key, redis_client

@@ -30,8 +30,9 @@ def describe_worker(_):
 
 def write_tables(folder: Path, results_folder: str) -> None:
     from analytics.analyses import ANALYSES
+    from analytics.computation import Progress
     from analytics.results.export import export_table
-    from analytics.runs.execution import Progress, compute_report
+    from analytics.runs.execution import compute_report
     from analytics.runs.services import validated_options
 
     folder.mkdir()
@@ -44,7 +45,7 @@ def write_tables(folder: Path, results_folder: str) -> None:
             analysis=analysis,
             options=options,
             folder=report_folder,
-            max_detail_rows=None,
+            writes_detail=lambda rows: True,
             progress=Progress(),
         )
         for output in analysis.written_outputs:
@@ -55,13 +56,13 @@ def main(folder: Path, sizes: list[str]) -> None:
     django.setup()
     from django.conf import settings
 
-    from analytics.runs import execution
+    from analytics import computation
     from analytics.spark.session import spark_session, stop_spark
 
-    max_small_bytes = {"small": execution.SMALL_SNAPSHOT_BYTES, "large": 0}
+    max_small_bytes = {"small": computation.SMALL_SNAPSHOT_BYTES, "large": 0}
     try:
         for size in sizes:
-            execution.SMALL_SNAPSHOT_BYTES = max_small_bytes[size]
+            computation.SMALL_SNAPSHOT_BYTES = max_small_bytes[size]
             write_tables(folder / size, f"results/{folder.name}/{size}")
         context = spark_session(
             master=settings.SPARK_MASTER, memory=settings.SPARK_DRIVER_MEMORY

@@ -11,6 +11,7 @@ import time
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pyspark
 import pytest
 from django.conf import settings
@@ -21,6 +22,7 @@ from analytics.spark.session import write_properties
 from authzconsole.ops import ROOT
 from authzconsole.ops.address import free_port
 from tests.analytics.spark.run_analyses import write_tables
+from tests.support.pipeline import PipelineEnvironment
 from tests.support.workers import database_url, descendants
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.django_db(transaction=True)]
@@ -212,3 +214,29 @@ def test_analyses_give_the_same_tables_on_a_cluster_without_the_code_of_the_cons
     assert small_tables == local_tables and large_tables == local_tables
     assert {Path(folder).parents[1] for folder, _, _ in workers} == set(worker_folders)
     assert {(tuple(packages), has_settings) for _, packages, has_settings in workers} == {((), False)}
+
+
+def test_spark_submit_gives_the_rows_of_manage_py_analyze_without_django(
+    spark, cluster, storage_folder, tmp_path, monkeypatch
+):
+    address, _ = cluster
+    pipeline = PipelineEnvironment(tmp_path)
+    call_command("import_tenant", str(ROOT / "authzconsole/demo/tenant.jsonl"), verbosity=0)
+    call_command("snapshot", str(tmp_path / "snapshot"))
+    write_properties(tmp_path / "spark.properties", {name: str(value) for name, value in CLUSTER.items()})
+    command = [pipeline.submit, "--master", address, "--driver-memory", "1g"]
+    command += ["--properties-file", tmp_path / "spark.properties", pipeline.job]
+    command += ["delete-readiness", "--snapshot", tmp_path / "snapshot", "--generation", "final"]
+    command += ["--output", tmp_path / "output", "--detail", tmp_path / "detail"]
+    done = subprocess.run(
+        command, env=pipeline.variables(), cwd=tmp_path, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr[-5_000:]
+    monkeypatch.setattr("analytics.runs.execution.stop_spark", lambda: None)
+    files = {"output": tmp_path / "rows.jsonl", "detail": tmp_path / "detail.jsonl"}
+    options = [text for name, path in files.items() for text in (f"--{name}", str(path))]
+    call_command("analyze", "delete-readiness", "--generation", "final", *options)
+    for name, path in files.items():
+        expected = [json.loads(line) for line in path.read_text().splitlines()]
+        parts = sorted((tmp_path / name).glob("*.parquet"))
+        assert expected and [row for part in parts for row in pq.read_table(part).to_pylist()] == expected

@@ -1,0 +1,109 @@
+"""Compute the tables of an analysis from a snapshot: for a run of the console, `manage.py analyze` and a standalone job."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
+from analytics.analyses import DETAIL_ROWS_MOST, Analysis, AnalysisError, Output
+from analytics.results.database import figures, sum_of_rows
+from analytics.results.index import write_index
+from analytics.snapshots.stored import Snapshot
+from analytics.spark.analysis_input import AnalysisInput
+from analytics.spark.engine import release_broadcasts
+from analytics.spark.schemas import read_snapshot, read_table, write_table
+from analytics.spark.session import session_for_small_tenant
+from analytics.stages import RunStage
+from analytics.storage import Place
+from grants.policies.times import format_time
+
+# a snapshot of at most this size has some hundred thousand rows, which one core reads in well under a second
+SMALL_SNAPSHOT_BYTES = 1_000_000
+
+
+@dataclass(slots=True)
+class Progress:
+    """Functions that receive the progress of an analysis, and can end it; by default they do nothing.
+
+    begin_stage: records that the analysis begins this stage. check: raises the exception that ends the analysis,
+    if its end was requested. track_jobs: treats all Spark jobs that this thread starts later as jobs of this
+    analysis.
+    """
+
+    begin_stage: Callable[[RunStage], None] = lambda stage: None
+    check: Callable[[], None] = lambda: None
+    track_jobs: Callable[[SparkContext], None] = lambda context: None
+
+
+def compute_tables(
+    analysis: Analysis,
+    options: Mapping[str, str],
+    snapshot: Snapshot,
+    spark: SparkSession,
+    *,
+    places: Mapping[str, Place],
+    writes_detail: Callable[[int], bool],
+    progress: Progress,
+) -> dict:
+    """Write the tables of the analysis, each with an index, and return the summary of the report.
+
+    places: of all tables of the analysis, by name. writes_detail: whether to write a detail table with this many rows.
+    The summary has the figures of the report, `detail_rows`, `detail_is_written` and `at`. Raise StorageError, the
+    exceptions of Spark, and those of `writes_detail` and `progress.check`.
+    """
+    is_small = snapshot.size_bytes <= SMALL_SNAPSHOT_BYTES
+    tables = read_snapshot(
+        session_for_small_tenant(spark) if is_small else spark,
+        snapshot.uri,
+        is_small=is_small,
+        with_uses=analysis.reads_uses,
+    )
+    progress.begin_stage(RunStage.COMPUTING)
+    analysis_input = AnalysisInput(tables, options, snapshot.at)
+    for output in analysis.outputs:
+        progress.check()
+        _write_output(output, analysis_input, places)
+    progress.check()
+    progress.begin_stage(RunStage.WRITING)
+    detail_rows = sum_of_rows(analysis.detail_rows, analysis.rows, places["rows"])
+    detail_is_written = analysis.detail is not None and writes_detail(detail_rows)
+    if detail_is_written and analysis.detail is not None:
+        _write_output(analysis.detail, analysis_input, places)
+    return figures(analysis, places) | {
+        "detail_rows": detail_rows,
+        "detail_is_written": detail_is_written,
+        "at": format_time(snapshot.at),
+    }
+
+
+def detail_choice(*, is_wanted: bool, is_forced: bool) -> Callable[[int], bool]:
+    """Return a function for `writes_detail` that raises AnalysisError if a detail table that is wanted has more than
+    DETAIL_ROWS_MOST rows, unless it is forced.
+    """
+
+    def writes_detail(rows: int) -> bool:
+        if is_wanted and rows > DETAIL_ROWS_MOST and not is_forced:
+            raise AnalysisError(
+                f"The detail table would have {rows:,} rows, which is more than {DETAIL_ROWS_MOST:,}: leave --detail out, "
+                f"limit the analysis with its options, or write it anyway with --force."
+            )
+        return is_wanted
+
+    return writes_detail
+
+
+def _write_output(output: Output, analysis_input: AnalysisInput, places: Mapping[str, Place]) -> None:
+    """Write one table and its index.
+
+    Tables that are built later can read it from `analysis_input.earlier`.
+    """
+    module, _, function = output.build.partition(":")
+    place = places[output.table.name]
+    with release_broadcasts():
+        write_table(getattr(import_module(module), function)(analysis_input), output.table, place.spark_uri)
+    write_index(output.table, place)
+    analysis_input.earlier[output.table.name] = read_table(
+        analysis_input.tables.users.sparkSession, output.table, place.spark_uri
+    )
