@@ -224,7 +224,7 @@ class LevelCells:
         """
         grouped: dict[Level, list[int]] = {}
         for cell in cells:
-            masks = grouped.setdefault(self._level(cell), [0, 0, 0, 0])
+            masks = grouped.setdefault(self.level(cell), [0, 0, 0, 0])
             for position, mask in enumerate(cell.masks):
                 masks[position] |= mask
         return {
@@ -232,7 +232,7 @@ class LevelCells:
             for level, (gained_for, lost_for, gained_beyond, lost_beyond) in grouped.items()
         }
 
-    def _level(self, cell: Cell) -> Level:
+    def level(self, cell: Cell) -> Level:
         key = cell.address.kind, cell.operation
         if key not in self._levels:
             level = level_of(self._generation, *key)
@@ -347,6 +347,29 @@ class KnownEffect:
         """The largest number of permissions that are given beyond the purpose at one of the times."""
         return max(effect.tally.gained_beyond for effect in self.times or [self])
 
+    @property
+    def described(self) -> "KnownEffect":
+        """The effect as pages describe it: what the changed grants bring with them counts for the purpose. It is not known for
+        the effect of a job, which then counts all of it beyond the purpose.
+        """
+        return self
+
+    @property
+    def attached_gains(self) -> int:
+        """How many of the permissions that are given beyond the purpose come with the grants."""
+        return self.tally.gained_beyond - self.described.tally.gained_beyond
+
+    @property
+    def max_side_effects(self) -> int:
+        """The largest number of permissions that are given beyond the purpose at one of the times, without those that the
+        changed grants bring with them.
+        """
+        return max(effect.described.tally.gained_beyond for effect in self.times or [self])
+
+    def is_attached(self, row: EffectRow) -> bool:
+        """Return whether the changed grants bring the change with them, although it is beyond the purpose."""
+        return False
+
 
 @dataclass
 class Effect(KnownEffect):
@@ -354,7 +377,7 @@ class Effect(KnownEffect):
 
     names: the affected users; user number i has bit i in the masks of the cells. cells: by entity and
     operation.
-    changes, affected: as they count at the time of the decisions.
+    changes, affected: as they count at the time of the decisions. purpose: of the changes.
     """
 
     generation: str
@@ -363,6 +386,7 @@ class Effect(KnownEffect):
     at: datetime = field(default_factory=question_time)
     changes: Sequence[EffectChange] = field(default=(), repr=False, compare=False)
     affected: AffectedUsers | None = field(default=None, repr=False, compare=False)
+    purpose: Purpose | None = field(default=None, repr=False, compare=False)
     times: Sequence["Effect"] = field(default=(), repr=False, compare=False)
     other_beginnings: int = 0
     last_beginning: datetime | None = None
@@ -379,6 +403,58 @@ class Effect(KnownEffect):
     @cached_property
     def figures(self) -> Figures:
         return figures_of(self.cells, self.names, generation_by_name(self.generation))
+
+    @cached_property
+    def described(self) -> "Effect":
+        """The effect in which what the changed grants bring with them counts for the purpose.
+
+        A grant brings with it the operations on its entity, up to the access level that the purpose needs, and shows the
+        containers of the entity. No narrower grant would leave them out.
+        """
+        if self.affected is None or self.purpose is None:
+            return self
+        users, strongest = self.purpose.attached(self.affected, generation_by_name(self.generation))
+        needed, level_cells = (
+            LEVELS[LEVELS.index(strongest) :],
+            LevelCells(generation_by_name(self.generation)),
+        )
+        own: dict[Address, int] = defaultdict(int)
+        shown: dict[Address, int] = defaultdict(int)
+        before, after = self.affected.before, self.affected.after
+        for principal, address, _ in after.added | after.removed:
+            mask = users & (before.bits.get(principal, 0) | after.bits.get(principal, 0))
+            own[address] |= mask
+            for entity in (address, *address.ancestors):
+                shown[entity] |= mask
+
+        def describe(cell: Cell) -> Cell:
+            if not cell.gained_beyond | cell.lost_beyond:
+                return cell
+            level = level_cells.level(cell)
+            mask = own.get(cell.address, 0) if level in needed else 0
+            mask |= shown.get(cell.address, 0) if level == Level.SEES else 0
+            return cell._replace(
+                gained_for=cell.gained_for | cell.gained_beyond & mask,
+                lost_for=cell.lost_for | cell.lost_beyond & mask,
+                gained_beyond=cell.gained_beyond & ~mask,
+                lost_beyond=cell.lost_beyond & ~mask,
+            )
+
+        return replace(self, cells=list(map(describe, self.cells)), purpose=None, times=())
+
+    def is_attached(self, row: EffectRow) -> bool:
+        return not row.intended and bool(
+            self._attached_masks.get((row.entity, row.operation), 0) >> self.names.index(row.user) & 1
+        )
+
+    @cached_property
+    def _attached_masks(self) -> dict[tuple[str, str], int]:
+        """The users with a change that a grant brings with it, by entity and operation."""
+        return {
+            (str(cell.address), cell.operation): mask
+            for cell, described in zip(self.cells, self.described.cells, strict=True)
+            if (mask := (described.gained_for | described.lost_for) & (cell.gained_beyond | cell.lost_beyond))
+        }
 
     @property
     def has_effect(self) -> bool:
@@ -552,6 +628,7 @@ def _effect_at(
         evaluation.at,
         evaluation.changes,
         evaluation.affected,
+        purpose,
     )
 
 

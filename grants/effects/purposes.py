@@ -10,6 +10,7 @@ from grants.effects.changes import EffectChange, StateChange
 from grants.effects.evaluate import OperationEffect
 from grants.effects.masks import bits_of
 from grants.effects.situations import AffectedUsers, Principal
+from grants.policies.levels import LEVELS, Level, level_of
 from grants.policies.policy import Generation
 
 # the operations that delete an entity
@@ -28,6 +29,12 @@ class Purpose:
     ) -> int:
         """Return the mask of the users with an intended change of this decision."""
         raise NotImplementedError
+
+    def attached(self, affected: AffectedUsers, generation: Generation) -> tuple[int, Level]:
+        """Return for whom changed grants bring more permissions with them than the purpose: a mask of users, and the strongest
+        access level that the purpose needs on the entities of these grants.
+        """
+        return 0, Level.SEES
 
 
 @dataclass
@@ -53,6 +60,9 @@ class NamedChanges(Purpose):
         if self._masks is None:
             self._masks = self._masks_by_address(affected)
         return self._masks.get(address, 0) | effect.personal
+
+    def attached(self, affected: AffectedUsers, generation: Generation) -> tuple[int, Level]:
+        return affected.everyone, Level.SEES
 
     def _masks_by_address(self, affected: AffectedUsers) -> dict[Address, int]:
         masks: dict[Address, int] = {}
@@ -83,6 +93,9 @@ class AnswerQuestion(Purpose):
     ) -> int:
         return _bit(affected, self.user) if (address, operation) == (self.address, self.operation) else 0
 
+    def attached(self, affected: AffectedUsers, generation: Generation) -> tuple[int, Level]:
+        return _bit(affected, self.user), _strongest_level(generation, [(self.address, self.operation)])
+
 
 @dataclass(frozen=True)
 class AnswerQuestions(Purpose):
@@ -103,6 +116,9 @@ class AnswerQuestions(Purpose):
         )
         return effect.personal | (_bit(affected, self.user) if is_wanted else 0)
 
+    def attached(self, affected: AffectedUsers, generation: Generation) -> tuple[int, Level]:
+        return _bit(affected, self.user), _strongest_level(generation, self.wanted)
+
 
 @dataclass(frozen=True)
 class DeleteNamespace(Purpose):
@@ -116,6 +132,9 @@ class DeleteNamespace(Purpose):
     ) -> int:
         is_deletion = address.namespace == self.namespace and operation in DELETING_OPERATIONS
         return _bit(affected, self.user) if is_deletion else 0
+
+    def attached(self, affected: AffectedUsers, generation: Generation) -> tuple[int, Level]:
+        return _bit(affected, self.user), Level.ADMINISTERS
 
 
 @dataclass(frozen=True)
@@ -166,6 +185,14 @@ class RestorePermissions(Purpose):
         if undone not in self._masks:
             self._masks[undone] = sum({self._bits[bit] for bit in bits_of(undone)})
         return self._masks[undone]
+
+
+def _strongest_level(generation: Generation, wanted: Iterable[tuple[Address, str]]) -> Level:
+    """Return the strongest level of the wanted operations. All operations of a wanted privilege are intended anyway."""
+    levels = (
+        level_of(generation, address.kind, operation) for address, operation in wanted if operation not in ANY
+    )
+    return min((level for level in levels if level), key=LEVELS.index, default=Level.SEES)
 
 
 def _bit(affected: AffectedUsers, user: str) -> int:

@@ -12,6 +12,7 @@ from django.db.models import Count, Exists, OuterRef
 
 from entities.address import parse_address
 from entities.models import Entity, State
+from entities.vocabulary import quantity
 from grants.active_generation import active_generation
 from grants.changes import Shown
 from grants.effects.changes import EffectChange
@@ -116,6 +117,14 @@ def plan_consequences(plan: Plan) -> Consequences:
         leftovers.get(PlanVerb.REVOKE, 0),
         *count_access(list(leaving) if plan_counts(plan)["deactivations"] else []),
     )
+
+
+def planned_grant_count(plan: Plan) -> int:
+    """Return how many grants of a plan are on addresses that are planned, so that they give nothing yet. Runs one query."""
+    exists = Exists(
+        Entity.objects.filter(kind=OuterRef("kind"), key=OuterRef("key")).exclude(state=State.PLANNED)
+    )
+    return changing_items(plan).filter(~exists, verb=PlanVerb.GRANT).count()
 
 
 def generation_of_plan(plan: Plan) -> Generation:
@@ -251,10 +260,11 @@ def check_effect(plan: Plan, shown: Shown) -> dict:
             raise EffectUnconfirmed(f"{reason}; or confirm that {plan} is applied without knowing its effect")
         return {}
     _check_digest(plan, shown, effect.digest)
-    if effect.max_gained_beyond and not shown.accepts_beyond:
+    gained = effect.max_side_effects if shown.accepts_attached else effect.max_gained_beyond
+    if gained and not shown.accepts_beyond:
         raise EffectUnconfirmed(
-            f"{plan} also gives {effect.max_gained_beyond:,} permissions as side effects: look at its "
-            "effect, and confirm it"
+            f"{plan} also gives {quantity(gained, 'permission', 'permissions')} as side effects: look at its effect, and "
+            "confirm it"
         )
     return effect.summary | {
         "generation": effect.generation,

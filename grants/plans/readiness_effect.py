@@ -49,12 +49,13 @@ def readiness_choices(*, namespace: Address, user: str, generation: Generation) 
             continue
         try:
             purpose = DeleteNamespace(user, namespace)
-            tally = effect_of(grants_to(principal, missing), generation, purpose).tally
+            effect = effect_of(grants_to(principal, missing), generation, purpose)
         except EffectTooLarge:
             choices.append(PlanChoice(principal, grants=len(missing)))
             continue
         if permitted is None:
             permitted, total = _deletions(user, container, generation)
+        tally = effect.tally
         kept = permitted + tally.gained_for
         choices.append(
             PlanChoice(
@@ -63,6 +64,7 @@ def readiness_choices(*, namespace: Address, user: str, generation: Generation) 
                 kept=kept,
                 kept_not=total - kept,
                 gained=tally.gained_beyond,
+                attached=effect.attached_gains,
                 lost=tally.lost_beyond,
             )
         )

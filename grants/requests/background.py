@@ -86,7 +86,10 @@ def part_background(request: AccessRequest, part: AccessRequestPart, scope: Appr
     if not proposals and not fault:
         fault = f"group:{part.group_name} does not exist" if part.group_name else "no grant permits this"
     visible = [proposal for proposal in proposals if scope.can_see_effect(proposal.grants)]
-    shown = (*visible, *(replace(proposal, beyond=None) for proposal in proposals if proposal not in visible))
+    shown = (
+        *visible,
+        *(replace(proposal, beyond=None, attached=0) for proposal in proposals if proposal not in visible),
+    )
     first = shown[0] if shown else Proposal()
     address = part.address
     entity = entity_at(address) if address else None

@@ -36,13 +36,15 @@ class Proposal:
     """A way to permit a part: grants, or the membership in a group. If it has neither, nothing is missing any
     more.
 
-    beyond: how many other permissions it gives; None if this was not computed.
+    beyond: how many other permissions it gives; None if this was not computed. attached: how many of them come with the
+    grants.
     extends: the end of the present access, if the proposal only extends it; otherwise None.
     """
 
     grants: tuple[MissingGrant, ...] = ()
     group: str = ""
     beyond: int | None = None
+    attached: int = 0
     extends: datetime | None = None
 
     @property
@@ -58,6 +60,11 @@ class Proposal:
             " and ".join(f"{privilege} on {address}" for address, privilege in self.grants)
             or "nothing is missing any more"
         )
+
+    @property
+    def side_effects(self) -> int:
+        """The permissions beyond the purpose that do not come with the grants, if `beyond` is known."""
+        return (self.beyond or 0) - self.attached
 
     @property
     def is_empty(self) -> bool:
@@ -122,7 +129,7 @@ def _current_proposals(part: AccessRequestPart, subject: User, generation: Gener
         raise RequestError(_TOO_MANY.format(f"more than {MAX_GRANTS_PER_PART:,}", part.title))
     is_compared = all(len(grants) <= MAX_GRANTS_TO_COMPARE for grants in ways)
     proposals = [
-        Proposal(grants, beyond=_beyond(grants, subject, part, generation) if is_compared else None)
+        _compared(Proposal(grants), subject, part, generation) if is_compared else Proposal(grants)
         for grants in ways
     ]
     return sorted(proposals, key=narrowness)
@@ -145,11 +152,12 @@ def _membership_proposals(group: str, subject: User, until: datetime | None) -> 
     return [Proposal()] if is_member else [Proposal(group=group)]
 
 
-def _beyond(
-    grants: tuple[MissingGrant, ...], subject: User, part: AccessRequestPart, generation: Generation
-) -> int | None:
-    effect = effect_of_proposals(subject, [(part, Proposal(grants))], generation)
-    return effect.tally.gained_beyond if effect else None
+def _compared(proposal: Proposal, subject: User, part: AccessRequestPart, generation: Generation) -> Proposal:
+    """Return the proposal with the number of other permissions that it gives, if the effect is not too large."""
+    effect = effect_of_proposals(subject, [(part, proposal)], generation)
+    if effect is None:
+        return proposal
+    return replace(proposal, beyond=effect.tally.gained_beyond, attached=effect.attached_gains)
 
 
 def effect_of_proposals(

@@ -29,7 +29,7 @@ def test_asking_granting_revoking_and_deleting_work_without_scripts(cast, page_o
     expect(page.get_by_label("Principal")).to_have_value("user:out")
     expect(page.get_by_role("button", name="Grant", exact=True)).to_be_disabled()
     page.get_by_role("button", name="Show effect").click()
-    expect(page.get_by_text("side effects)")).to_be_visible()
+    expect(page.get_by_text("come with the grants)")).to_be_visible()
     page.get_by_role("button", name="Grant: 11 permissions gained").click()
     expect(page.locator("#notices")).to_contain_text("Granted READ on dataset:sales.orders to user:out.")
     page.get_by_role("link", name="Revoke READ from user:out").click()
@@ -135,7 +135,7 @@ def test_back_returns_to_the_previous_content(page):
 def test_asking_the_same_question_twice_adds_one_history_entry(page):
     page.goto("/entities/dataset:sales.orders?subject=user:dee")
     page.get_by_label("Operation", exact=True).select_option("read")
-    expect(page.locator("#ask .decision")).to_contain_text("Allowed: user:dee holds READ")
+    expect(page.locator("#ask .decision")).to_contain_text("Permitted: user:dee holds READ")
     for _ in range(2):
         with page.expect_response(lambda response: "operation=read" in response.url):
             page.get_by_role("button", name="Ask").click()
@@ -145,7 +145,7 @@ def test_asking_the_same_question_twice_adds_one_history_entry(page):
     expect(page.locator("#operation-answers")).to_contain_text("operations are permitted")
     expect(page.locator("#ask .decision")).to_have_count(0)
     page.go_forward()
-    expect(page.locator("#ask .decision")).to_contain_text("Allowed: user:dee holds READ")
+    expect(page.locator("#ask .decision")).to_contain_text("Permitted: user:dee holds READ")
 
 
 @pytest.mark.parametrize("width", [390, 1280])

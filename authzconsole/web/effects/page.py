@@ -87,7 +87,7 @@ SECTION = "permissions"
 # the value of the URL parameter `effect_at` for the present
 PRESENT = "now"
 MAX_TOP = 8
-PURPOSES = {"for": "Intended", "beyond": "Side effects"}
+PURPOSES = {"for": "Intended", "beyond": "Beyond the purpose"}
 CHANGES = {"gained": "Gained", "lost": "Lost"}
 
 
@@ -148,10 +148,10 @@ def section_context(
     is_filtered = where != RowFilter()
     selected = effect.filtered_effect(where) if is_filtered else effect
     number = min(page_number(request, "changes"), max(1, -(-total // ROWS_PER_PAGE)))
-    rows = islice(effect.rows(where, (number - 1) * ROWS_PER_PAGE), ROWS_PER_PAGE) if total else ()
+    rows = list(islice(effect.rows(where, (number - 1) * ROWS_PER_PAGE), ROWS_PER_PAGE)) if total else []
     page = numbered_page(
         request,
-        list(rows),
+        rows,
         number=number,
         total=total,
         max_rows=ROWS_PER_PAGE,
@@ -160,6 +160,7 @@ def section_context(
     return context | {
         "effect": effect,
         "page": page,
+        "attached": set(filter(effect.is_attached, rows)),
         "where": where,
         "is_filtered": is_filtered,
         "is_open": context["is_open"] or is_filtered,
@@ -167,7 +168,7 @@ def section_context(
         "purposes": PURPOSES,
         "changes": CHANGES,
         "table": effect_table(selected or effect),
-        "tops": top_lists(selected or effect, MAX_TOP),
+        "tops": top_lists((selected or effect).described, MAX_TOP),
         "whole": whole,
         "sentence": filtered_sentence(effect, selected) if is_filtered else effect_sentence(effect),
         "times": [

@@ -9,15 +9,18 @@ from grants.effects.effect import KnownEffect, Tally
 
 
 def effect_sentence(effect: KnownEffect) -> str:
-    """Return a sentence such as `Gives 8 permissions (4 side effects) and removes 1 permission.`"""
-    tally = effect.tally
+    """Return a sentence such as `Gives 8 permissions (3 come with the grants, 1 side effect) and removes 1 permission, on 2
+    entities.`
+    """
     if not effect.has_effect:
         return "Changes no permission."
+    tally, side_effects = effect.tally, effect.described.tally
     parts = [
-        _change_phrase("gives", tally.gained_for, tally.gained_beyond),
-        _change_phrase("removes", tally.lost_for, tally.lost_beyond),
+        _change_phrase("gives", "come", tally.gained_for, tally.gained_beyond, side_effects.gained_beyond),
+        _change_phrase("removes", "go", tally.lost_for, tally.lost_beyond, side_effects.lost_beyond),
     ]
-    return f"{' and '.join(filter(None, parts)).capitalize()}."
+    entities = quantity(effect.entity_count, "entity", "entities")
+    return f"{' and '.join(filter(None, parts)).capitalize()}, on {entities}."
 
 
 def filtered_sentence(effect: KnownEffect, selected: KnownEffect | None) -> str:
@@ -37,12 +40,22 @@ def sentence_part(sentence: str) -> str:
     return f"{sentence[0].lower()}{sentence[1:]}"
 
 
-def _change_phrase(verb: str, within: int, beyond: int) -> str:
-    """Return a phrase such as `gives 8 permissions (4 side effects)`. within, beyond: permissions by
-    the purpose of the change."""
+def _change_phrase(verb: str, comes: str, within: int, beyond: int, side_effects: int) -> str:
+    """Return a phrase such as `gives 8 permissions (3 come with the grants, 1 side effect)`.
+
+    within, beyond: permissions by the purpose of the change. side_effects: those beyond it that grants do not bring with
+    them. comes: the verb of the others.
+    """
     if not within + beyond:
         return ""
-    note = f" ({quantity(beyond, 'side effect', 'side effects')})" if beyond else ""
+    attached = beyond - side_effects
+    notes = [
+        f"{quantity(attached, f'{comes}es' if comes == 'go' else f'{comes}s', comes)} with the grants"
+        if attached
+        else "",
+        quantity(side_effects, "side effect", "side effects") if side_effects else "",
+    ]
+    note = f" ({', '.join(filter(None, notes))})" if beyond else ""
     return f"{verb} {quantity(within + beyond, 'permission', 'permissions')}{note}"
 
 

@@ -55,6 +55,7 @@ from grants.plans.permission_effect import (
     generation_of_plan,
     newest_plan_job,
     plan_consequences,
+    planned_grant_count,
     request_plan_effect,
 )
 from grants.plans.regrants.kept_not import kept_not_of_plan
@@ -297,6 +298,10 @@ def permissions_section(request: HttpRequest, plan: Plan) -> dict | None:
     section = section_context(
         request, known.effect, generation=generation, url=url, consequences=plan_consequences(plan)
     )
+    if plan.is_proposed and (planned := planned_grant_count(plan)):
+        section["consequences"].append(
+            f"{quantity(planned, 'grant is', 'grants are')} on planned addresses: nothing changes until the entities are live."
+        )
     downloads = {"downloads": _downloads(plan, generation, section)} if section.get("effect") else {}
     note = "" if plan.is_proposed else "Computed with the data before the plan was applied."
     own = generation_of_plan(plan).name
@@ -323,7 +328,7 @@ def confirmation_context(plan: Plan, section: dict) -> dict:
         effect, run = known.effect, None
     if effect is None:
         return {"digest": TOO_LARGE} | unknown_effect(known, run)
-    gained = effect.max_gained_beyond
+    gained = effect.max_side_effects
     confirmation = f"Accept {quantity(gained, 'permission', 'permissions')} as side effects" if gained else ""
     sentence, numbers = effect_sentence(effect), button_numbers(effect.tally)
     added = plan_violations(plan)
@@ -463,7 +468,9 @@ class ApplyPlan(PlanAction):
         if plan.is_proposed and stranded_count(plan) and not values["strand"]:
             form.add_error(None, UNCONFIRMED)
             return self.form_invalid(form)
-        shown = Shown(values["effect"], is_required=True, accepts_beyond=values["beyond"])
+        shown = Shown(
+            values["effect"], is_required=True, accepts_beyond=values["beyond"], accepts_attached=True
+        )
         author = request_author(self.request, values["reason"])
         applied = apply_plan(author=author, plan_id=plan.pk, shown=shown)
         messages.success(self.request, f"Plan {applied.pk} is applied: {_change_summary(applied)}.")

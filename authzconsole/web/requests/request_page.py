@@ -102,7 +102,7 @@ def request_page(request: HttpRequest, pk: int) -> HttpResponse:
 
 def view_or_404(request: HttpRequest, pk: int) -> RequestView:
     """Return the request as the account sees it. Raise Http404 if it may not see it."""
-    rows = visible_requests(request.user).select_related("subject")
+    rows = visible_requests(request.user).select_related("subject__manager_link__manager")
     return view_of(get_object_or_404(rows, pk=pk), request.user)
 
 
@@ -177,7 +177,7 @@ def _decide_context(view: RequestView, choice: ApprovalForm, can_see_all: bool) 
     }
     if effect is None:
         return context
-    beyond = effect.max_gained_beyond
+    beyond = effect.max_side_effects
     # a delegate may not see every affected entity, but knows those of the parts; a steward sees the namespace
     known, stewarded = {part.address for part in view.decidable}, stewarded_namespaces(view.scope.account)
     visible = [
@@ -193,6 +193,7 @@ def _decide_context(view: RequestView, choice: ApprovalForm, can_see_all: bool) 
         if beyond
         else "",
         "extensions": _extensions(chosen),
+        "later": [item.part.title for item, _ in chosen if item.operations_later],
         "end": end,
         "rows": [(address, _operations_of(effect, address)) for address in visible[:MAX_EFFECT_ROWS]],
         "more": max(0, len(visible) - MAX_EFFECT_ROWS),
@@ -318,7 +319,10 @@ class Approve(RequestStep):
         values = form.cleaned_data
         is_known = values["effect"] != TOO_LARGE
         shown = Shown(
-            values["effect"] if is_known else "", is_required=is_known, accepts_beyond=values["beyond"]
+            values["effect"] if is_known else "",
+            is_required=is_known,
+            accepts_beyond=values["beyond"],
+            accepts_attached=True,
         )
         approval = Approval(form.proposals or {}, values["comment"], form.end(self.view.request), shown)
         done = approve_request(author=author, request_id=pk, approval=approval)

@@ -108,12 +108,13 @@ PARTS = {"Intended": ("gained_for", "lost_for"), "Side effects": ("gained_beyond
 
 def effect_table(effect: KnownEffect) -> dict | None:
     """Return the context of `effects/_people.html`: what people gain and lose at each level, apart for the purpose of the
-    changes and for side effects; None if nothing is known about levels.
+    changes, with what grants bring with them, and for side effects; None if nothing is known about levels.
 
     Each number counts entities. With more than one person, the first row of a part has the totals.
     """
     if not effect.levels:
         return None
+    has_attached, effect = effect.described.tally.beyond < effect.tally.beyond, effect.described
     levels = list(effect.levels)
     parts = []
     for title, (gained, lost) in PARTS.items():
@@ -129,6 +130,8 @@ def effect_table(effect: KnownEffect) -> dict | None:
         for row in rows:
             row["gained_width"], row["lost_width"] = 100 * row["gained"] // most, 100 * row["lost"] // most
             row["lost_x"] = 100 - row["lost_width"]
+        if has_attached and title == "Intended":
+            title = "Intended, with what comes with the grants"
         parts.append({"title": title, "rows": rows, "total": total if effect.people_count > 1 else None})
     return {"levels": levels, "parts": parts, "people_count": effect.people_count}
 
@@ -154,7 +157,7 @@ def effect_sentences(effect: KnownEffect) -> list[dict]:
     """
     names = [name for name, _ in effect.people[:MAX_PEOPLE]]
     sentences = []
-    for name, changes in effect.level_changes(names).items():
+    for name, changes in effect.described.level_changes(names).items():
         parts = [
             {
                 "is_side_effect": title == "Side effects",

@@ -2,6 +2,7 @@
 
 from typing import Any, NamedTuple, cast
 
+from entities.vocabulary import quantity
 from grants.change_set import grants_to
 from grants.effects.effect import effect_of
 from grants.effects.purposes import AnswerQuestion
@@ -26,11 +27,13 @@ GrantsOnly = frozenset[MissingGrant]
 class Alternative(NamedTuple):
     """One way to permit a question.
 
-    beyond: how many other permissions the grants give; None if the effect is too large to be computed.
+    beyond: how many other permissions the grants give; None if the effect is too large to be computed. attached: how many of
+    them come with the grants.
     """
 
     beyond: int | None
     grants: tuple[MissingGrant, ...]
+    attached: int = 0
 
     @property
     def short_words(self) -> str:
@@ -143,6 +146,7 @@ def answer_choices(question: Question) -> list[PlanChoice]:
             way.short_words,
             grants=len(way.grants),
             gained=way.beyond,
+            attached=way.attached,
             lost=None if way.beyond is None else 0,
         )
         for way in ways
@@ -153,20 +157,20 @@ def _alternative(question: Question, grants: tuple[MissingGrant, ...]) -> Altern
     user = question.subject if question.subject_type == "user" else ""
     purpose = AnswerQuestion(user, question.operation, question.known_target)
     changes = grants_to(question.principal, grants)
-    return Alternative(
-        effect_of(changes, generation_by_name(question.generation), purpose).tally.gained_beyond, grants
-    )
+    effect = effect_of(changes, generation_by_name(question.generation), purpose)
+    return Alternative(effect.tally.gained_beyond, grants, effect.attached_gains)
 
 
 def _note(alternatives: list[Alternative]) -> str:
     """Return the alternatives side by side as text."""
-    chosen, *others = alternatives
+    counts = [(way.beyond or 0) - way.attached for way in alternatives]
+    others = zip(alternatives[1:], counts[1:], strict=True)
     ways = "; ".join(
-        f"{way.words} ({len(way.grants):,} in all, {way.beyond:,} beyond)"
+        f"{way.words} ({len(way.grants):,} in all, {quantity(count, 'side effect', 'side effects')})"
         if len(way.grants) > 1
-        else f"{way.words} ({way.beyond:,} beyond)"
-        for way in others[:4]
+        else f"{way.words} ({quantity(count, 'side effect', 'side effects')})"
+        for way, count in list(others)[:4]
     )
-    is_narrowest = all((chosen.beyond or 0) <= (way.beyond or 0) for way in others)
-    fewest = ", the fewest of all ways" if is_narrowest else ""
-    return f"This plan gives {chosen.beyond:,} permissions as side effects{fewest}. Other ways: {ways}."
+    fewest = ", the fewest of all ways" if counts[0] == min(counts) else ""
+    given = quantity(counts[0], "permission", "permissions")
+    return f"This plan gives {given} as side effects{fewest}. Other ways: {ways}."

@@ -137,3 +137,38 @@ def test_a_counter_counts_every_bit():
     counts = {bit: sum(mask >> bit & 1 for mask in masks) for bit in range(4)}
     assert counter.counts == {bit: count for bit, count in counts.items() if count}
     assert bits_of(counter.any) == [0, 1, 3]
+
+
+def test_what_comes_with_a_grant_is_no_side_effect(cast):
+    effect = effect_of([Grant("user:out", ORDERS, READ)], FINAL, AnswerQuestion("out", "read", ORDERS))
+    assert effect.tally.gained_beyond == effect.attached_gains > 0 == effect.max_side_effects
+    assert all(effect.is_attached(row) is not row.intended for row in effect.rows())
+    assert {row.entity for row in effect.rows() if effect.is_attached(row)} == {str(SALES), str(ORDERS)}
+    named = effect_of([Grant("user:out", ORDERS, READ)], FINAL)
+    assert named.tally.gained_beyond == named.attached_gains > 0
+    # the numbers of REST stay those beyond the purpose
+    assert effect.summary["beyond"]["gained"] == effect.tally.gained_beyond
+
+
+def test_what_the_purpose_does_not_need_stays_a_side_effect(cast):
+    stronger = effect_of([Grant("user:out", ORDERS, ADMIN)], FINAL, AnswerQuestion("out", "list", ORDERS))
+    unneeded = {
+        row.operation for row in stronger.rows() if not row.intended and not stronger.is_attached(row)
+    }
+    assert (
+        {"drop", "truncate"} <= unneeded
+        and not {"get"} & unneeded
+        and stronger.max_side_effects == len(unneeded)
+    )
+    elsewhere = [Grant("user:out", ORDERS, READ), Grant("user:ned", ORDERS, READ)]
+    effect = effect_of(elsewhere, FINAL, AnswerQuestion("out", "read", ORDERS))
+    others = {row.user for row in effect.rows() if not row.intended and not effect.is_attached(row)}
+    assert others == {"ned"} and effect.max_side_effects > 0
+    kept = effect_of([Grant("user:out", ORDERS, WRITE)], FINAL, KeepPermissions(EXISTING))
+    assert kept.attached_gains == 0
+
+
+def test_what_admin_gives_where_a_deletion_needs_it_is_no_side_effect(cast):
+    program = parse_address("program:sales.shop.workflow.daily")
+    effect = effect_of([Grant("user:dee", program, ADMIN)], FINAL, DeleteNamespace("dee", SALES))
+    assert effect.attached_gains == effect.tally.gained_beyond > 0 == effect.max_side_effects

@@ -80,11 +80,14 @@ def test_the_totals_are_those_of_the_filters(browse):
     assert 1 < beyond < all_gained
     page = browse("ada").get(url_of(change, effect_purpose="beyond"))
     text, tops = page_html(page), page.context["permissions"]["tops"]
-    assert f"With these filters: gives {beyond} permissions ({beyond} side effects)." in text
-    assert f"Without: gives {all_gained} permissions ({beyond} side effects)." in text
+    attached = f"({beyond} come with the grants)"
+    assert f"With these filters: gives {beyond} permissions {attached}, on 1 entity." in text
+    assert f"Without: gives {all_gained} permissions {attached}, on 2 entities." in text
     (part,) = page.context["permissions"]["table"]["parts"]
-    assert part["title"] == "Side effects" and [row["user"] for row in part["rows"]] == ["out"]
-    assert {tally_phrases(tally) for _, tally in tops["entities"]} == {f"side effects: gains {beyond}"}
+    assert part["title"] == "Intended, with what comes with the grants" and [
+        row["user"] for row in part["rows"]
+    ] == ["out"]
+    assert {tally_phrases(tally) for _, tally in tops["entities"]} == {f"gains {beyond}"}
     assert "dataset:sales.orders" not in {str(link) for link, _ in tops["entities"]}
     text = browse("ada").html(url_of(change, effect_user="nobody"))
     assert "With these filters: changes no permission." in text and "Gains and losses by person" not in text

@@ -63,7 +63,10 @@ def test_the_form_requests_the_run_shows_its_progress_and_then_its_result(browse
     assert 'type="submit" disabled>Delete namespace' in text and not shown_effect(part)
     effect = finished_run()
     text = client.html(FORM, headers=htmx(PART))
-    assert f"Removes {effect.tally.total} permissions." in text and f"Computed by run {run.pk}" in text
+    assert (
+        f"Removes {effect.tally.total} permissions, on 6 entities." in text
+        and f"Computed by run {run.pk}" in text
+    )
     assert f'type="submit">Delete namespace: {effect.tally.total} permissions lost' in text
     assert "every 2s" not in text and f"All {effect.tally.total} changed permissions" in text
 

@@ -64,6 +64,15 @@ def test_a_plan_shows_its_effect_and_stranded_entities(browse, plan):
         assert phrase in text, phrase
 
 
+def test_a_plan_says_that_grants_on_planned_addresses_give_nothing_yet(browse, cast):
+    new = parse_address("dataset:sales.new")
+    plan = create_plan_from_changes(
+        author=COMMAND, grant=[("user:out", new, "READ"), ("user:dee", new, "READ")]
+    )
+    text = text_of(browse("ada").get(f"/plans/{plan.pk}/?preview=yes"))
+    assert "2 grants are on planned addresses: nothing changes until the entities are live." in text
+
+
 def test_applying_requires_a_reason_and_confirmation_of_stranded_entities(browse, plan):
     client, before = browse("ada"), database_state()
     response = client.post(

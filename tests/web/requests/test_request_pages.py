@@ -60,7 +60,7 @@ def test_a_request_is_sent_approved_and_followed(browse):
     fields = approval_fields(page)
     text = re.sub(r"<[^>]+>", "", page_html(page))
     assert fields["until"] == "2126-12-04" and "Proposal: READ on" in text
-    assert "Until 4 December 2126" in text and "5 December" not in text
+    assert "Access until 4 December 2126" in text and "5 December" not in text
     assert browse("ada").post(f"{url}approve", fields).status_code == 303
     grant = UserGrant.objects.get(user__username="out")
     assert str(grant.privilege) == "READ" and f"{grant.valid_until:%Y-%m-%d %H:%M}" == "2126-12-05 00:00"
@@ -100,10 +100,15 @@ def test_an_approver_shortens_the_period_and_chooses_a_proposal(browse, htmx):
     )
 
 
-def test_an_approval_confirms_permissions_beyond_the_request(browse):
-    url = new_request(browse("out"))
-    page = browse("ada").get(with_effect(url))
-    assert re.search(r"Also give \d+ permissions? beyond what was requested", page_html(page))
+def test_an_approval_confirms_side_effects_but_not_what_comes_with_the_grant(browse):
+    url = new_request(browse("out"), operation="list")
+    (part,) = browse("ada").get(with_effect(url)).context["decide"]["parts"]
+    ways = {str(proposal.grants[0][1]): proposal for proposal in part["background"].proposals}
+    assert ways["READ"].beyond > 0 < ways["READ"].side_effects < ways["ADMIN"].side_effects
+    chosen = {"chosen": "yes", "part-1": "yes", "proposal-1": ways["ADMIN"].id}
+    page = browse("ada").post(f"{url}approve", chosen | {"preview": "yes"})
+    count = ways["ADMIN"].side_effects
+    assert f"Also give {count} permissions beyond what was requested" in page_html(page)
     fields = approval_fields(page)
     refused = browse("ada").post(
         f"{url}approve", {name: value for name, value in fields.items() if name != "beyond"}
@@ -349,12 +354,21 @@ def test_an_approver_reads_what_grants_on_an_unregistered_address_would_permit(b
     (part,) = page.context["decide"]["parts"]
     assert {"update", "drop"} <= set(part["background"].operations_later)
     assert "No entity is registered at this address." in text and "Similar:" in text
+    assert f"{part['background'].part.title}: permitted only once such an entity is live." in text
     assert [str(address) for address in part["background"].similar] == ["dataset:sales.orders"]
     url = new_request(browse("out"), entity="namespace:sale", operation="update")
     set_namespace_approvers(author=COMMAND, namespace=parse_address("namespace:sale"), group="operators")
     assert "Similar" in text_of(browse("ada").get(with_effect(url))) and "Similar" not in text_of(
         browse("grp").get(with_effect(url))
     )
+
+
+def test_the_page_names_the_last_day_where_the_access_or_the_request_ends_with_it(browse):
+    text = text_of(
+        browse("ada").get(new_request(browse("out"), until=f"{timezone.now() + timedelta(days=2):%Y-%m-%d}"))
+    )
+    day = f"{(last := timezone.now() + timedelta(days=2)).day} {last:%B %Y}"
+    assert f"it expires after {day}." in text and f"Access until {day}" in text
 
 
 def test_a_renewal_says_which_access_it_extends(browse):
