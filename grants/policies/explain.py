@@ -383,7 +383,7 @@ def grant_order(grant: MissingGrant) -> tuple[int, str, int]:
 
 def _sentence(question: Question, tree: Attempt) -> str:
     if tree.is_met:
-        return f"Allowed: {_met_words(question, tree)}."
+        return f"Permitted: {_met_words(question, tree)}."
     if tree.requirement == "any":
         unmet = _unmet_parts(tree)
         none_of = (

@@ -39,7 +39,7 @@ def test_a_decision_is_announced_and_updates_the_page_title(page):
     page.keyboard.press("Tab")
     page.get_by_label("Operation", exact=True).select_option("read")
     press_key(page, page.get_by_role("button", name="Ask"))
-    expect(page.locator("#announce")).to_have_text("Allowed: user:dee holds READ on dataset:sales.orders.")
+    expect(page.locator("#announce")).to_have_text("Permitted: user:dee holds READ on dataset:sales.orders.")
     expect(page).to_have_title("May user:dee read dataset:sales.orders? · Authorization console")
 
 

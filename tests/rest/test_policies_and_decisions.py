@@ -149,7 +149,7 @@ def test_the_state_of_an_entity_does_not_change_a_decision(ada):
     ).json()
     assert answer["decision"] is True
     assert answer["context"]["sentence"] == (
-        "Allowed: user:dee holds WRITE on dataset:sales.legacy; dataset:sales.legacy was deleted."
+        "Permitted: user:dee holds WRITE on dataset:sales.legacy; dataset:sales.legacy was deleted."
     )
 
 

@@ -450,7 +450,9 @@ def test_hidden_entities_do_not_turn_a_permit_into_a_denial(browse):
     ensure_entities(states={parse_address("stream:sales.clicks"): "live"})
     response = browse("ned").get("/entities/namespace:sales?operation=delete-all-streams&generation=existing")
     decision, text = response.context["ask"]["answer"], response.content.decode()
-    assert decision.is_permitted and decision.sentence == "Allowed: user:ned holds ADMIN on namespace:sales."
+    assert (
+        decision.is_permitted and decision.sentence == "Permitted: user:ned holds ADMIN on namespace:sales."
+    )
     answer = text.split('id="answer"')[1].split("All generations")[0]
     assert decision.sentence in answer and "Denied" not in answer and "clicks" not in text
 

@@ -52,7 +52,7 @@ def test_a_question_is_permitted_exactly_if_an_attempt_is_met_and_then_has_no_mi
     questions = list(all_questions(tenant, dice=random.Random(tenant.seed + 1_000)))
     for decision in check_many(questions):
         assert decision.is_permitted == any(attempt.is_met for attempt in decision.attempts)
-        assert decision.sentence.startswith("Allowed: " if decision.is_permitted else "Denied: ")
+        assert decision.sentence.startswith("Permitted: " if decision.is_permitted else "Denied: ")
         if decision.is_permitted:
             assert decision.missing_grants is None
 

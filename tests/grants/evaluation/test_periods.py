@@ -169,7 +169,7 @@ def test_an_explanation_names_the_end_of_the_grant(cast):
     decision = check(_question("out", explain=True))
     assert (
         decision.sentence
-        == "Allowed: user:out holds READ on dataset:sales.orders until 5 December 2026, 16:00 UTC."
+        == "Permitted: user:out holds READ on dataset:sales.orders until 5 December 2026, 16:00 UTC."
     )
     (attempt,) = decision_as_json(decision)["context"]["attempts"]
     assert attempt["grants"] == [

@@ -65,21 +65,21 @@ def ask(subject, operation, address, **context):
             "drop",
             "dataset:sales.orders",
             {},
-            "Allowed: user:ada holds ADMIN on dataset:sales.orders.",
+            "Permitted: user:ada holds ADMIN on dataset:sales.orders.",
         ),
         (
             "user:bob",
             "start",
             "program:sales.orders.workflow.daily",
             {},
-            "Allowed: user:bob holds EXECUTE on program:sales.orders.workflow.daily through group:analysts.",
+            "Permitted: user:bob holds EXECUTE on program:sales.orders.workflow.daily through group:analysts.",
         ),
         (
             "user:bob",
             "start",
             "program:sales.orders.workflow.daily",
             {"generation": "existing"},
-            "Allowed: user:bob holds EXECUTE on program:sales.orders.workflow.daily through group:analysts and READ on "
+            "Permitted: user:bob holds EXECUTE on program:sales.orders.workflow.daily through group:analysts and READ on "
             "namespace:sales.",
         ),
         (
@@ -94,7 +94,7 @@ def ask(subject, operation, address, **context):
             "list",
             "namespace:sales",
             {},
-            "Allowed: group:analysts holds EXECUTE on program:sales.orders.workflow.daily.",
+            "Permitted: group:analysts holds EXECUTE on program:sales.orders.workflow.daily.",
         ),
         (
             "user:bob",
@@ -115,7 +115,7 @@ def ask(subject, operation, address, **context):
             "set-instances",
             "program:sales.orders.workflow.gone",
             {"generation": "existing"},
-            "Allowed: user:ada holds ADMIN on application:sales.orders.",
+            "Permitted: user:ada holds ADMIN on application:sales.orders.",
         ),
         (
             "group:analysts",
@@ -130,7 +130,7 @@ def ask(subject, operation, address, **context):
             "delete",
             "namespace:sales",
             {},
-            "Allowed: user:ada holds ADMIN on namespace:sales and ADMIN on all 5 live entities in namespace:sales.",
+            "Permitted: user:ada holds ADMIN on namespace:sales and ADMIN on all 5 live entities in namespace:sales.",
         ),
         (
             "user:bob",
@@ -159,14 +159,14 @@ def ask(subject, operation, address, **context):
             "list",
             "namespace:empty",
             {"generation": "core"},
-            "Allowed: `list` requires only an active principal.",
+            "Permitted: `list` requires only an active principal.",
         ),
         (
             "user:bob",
             "delete-all-streams",
             "namespace:empty",
             {},
-            "Allowed: user:bob holds ADMIN on all live streams in namespace:empty, of which there are none.",
+            "Permitted: user:bob holds ADMIN on all live streams in namespace:empty, of which there are none.",
         ),
         (
             "user:ina",
@@ -208,7 +208,7 @@ def ask(subject, operation, address, **context):
             "ADMIN",
             "dataset:sales.orders",
             {},
-            "Allowed: user:ada holds ADMIN on dataset:sales.orders.",
+            "Permitted: user:ada holds ADMIN on dataset:sales.orders.",
         ),
         (
             "user:ada",

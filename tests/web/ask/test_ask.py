@@ -37,6 +37,19 @@ def test_a_question_is_answered_on_the_same_page(browse):
     assert browse("aud").get(f"/ask?entity={ORDERS}").context["ask"]["answer"] is None
 
 
+def test_the_times_and_the_generation_are_further_options_that_open_when_one_is_set(browse):
+    url = f"/ask?subject=user:dee&operation=read&entity={ORDERS}"
+    options = re.compile(r'<details class="more-fields"( open)?>\s*<summary>More options')
+    for more, is_open in (
+        ("", False),
+        ("&generation=final", False),
+        ("&generation=core", True),
+        ("&as_of=1", True),
+        ("&at=2126-01-01", True),
+    ):
+        assert bool(options.search(page_html(browse("aud").get(url + more)))[1]) is is_open, more
+
+
 @pytest.mark.parametrize("subject", ["user:ned", "user:dee", "group:operators", "user:ina"])
 @pytest.mark.parametrize("operation", KINDS["namespace"].operations)
 def test_the_answers_of_all_generations_match_the_engine(subject, operation, browse):
@@ -355,4 +368,4 @@ def test_an_inserted_answer_is_announced_to_screen_readers(url, browse, htmx):
     )
     assert f'hx-swap-oob="innerHTML">{ask["announcement"]}</div>' in page_html(response)
     response = client.get(f"{url}?subject=user:dee&operation=read&entity={ORDERS}", headers=htmx("ask"))
-    assert '<div id="announce" hx-swap-oob="innerHTML">Allowed: user:dee holds READ' in page_html(response)
+    assert '<div id="announce" hx-swap-oob="innerHTML">Permitted: user:dee holds READ' in page_html(response)

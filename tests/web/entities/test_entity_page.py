@@ -207,7 +207,7 @@ def test_an_answer_states_the_decision_and_its_reason(query, allowed, browse):
     response = browse("ada").get(f"{ORDERS}?{query}")
     decision = response.context["ask"]["answer"]
     assert decision.is_permitted is allowed
-    assert decision.sentence.startswith("Allowed: " if allowed else "Denied: ")
+    assert decision.sentence.startswith("Permitted: " if allowed else "Denied: ")
     assert decision.sentence.split(":", 1)[0] in page_html(response)
 
 

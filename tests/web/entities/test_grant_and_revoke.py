@@ -59,7 +59,7 @@ def test_cells_and_answer_change_with_the_grant(browse, htmx):
     assert not client.get(url).context["ask"]["answer"].is_permitted
     post_as_shown(client, GRANT, {"principal": "user:out", "privilege": "READ"})
     part = client.get(url, headers=htmx("ask"))
-    assert part.context["ask"]["answer"].sentence == "Allowed: user:out holds READ on dataset:sales.orders."
+    assert part.context["ask"]["answer"].sentence == "Permitted: user:out holds READ on dataset:sales.orders."
     holders = client.get(url, headers=htmx("holders")).context["holders"]["rows"]
     assert "user:out" in [row["principal"].address for row in holders]
 

@@ -134,7 +134,7 @@ def test_the_downloads_of_a_page_are_about_the_same_time(past, path):
 def test_ask_answers_with_the_grants_and_the_generation_of_that_time(past):
     question = f"/ask?subject=user:alice&entity={ORDERS}&operation=read"
     now, then = page(question), page(f"{question}&as_of={past}")
-    assert "Denied" in now and "Allowed: user:alice" in then
+    assert "Denied" in now and "Permitted: user:alice" in then
     assert "State at revision" in then and f"as_of={past}" in then
 
 
