@@ -7,6 +7,7 @@ from playwright.sync_api import expect
 
 from authzconsole.models import AccountSession
 from grants.models import JournalLine
+from tests.support.changes import add_grant, add_member
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
@@ -73,3 +74,35 @@ def test_a_reason_is_kept_when_the_session_ended_before_it_was_sent(cast, page_o
     page.goto("/requests/new?entity=dataset:sales.orders&operation=read")
     expect(page.get_by_label("Reason")).to_have_value("")
     assert JournalLine.objects.filter(action="request-create").count() == 1
+
+
+def test_tab_accepts_the_only_suggestion_of_an_address_field(page):
+    page.goto("/ask")
+    field = page.get_by_label("Entity", exact=True)
+    for text, value in (("customers", "dataset:sales.customers"), ("sales", "sales")):
+        field.fill("")
+        with page.expect_response(lambda response: "/search?" in response.url):
+            page.keyboard.type(text)
+        expect(page.locator("#entity-suggestions")).to_be_visible()
+        page.keyboard.press("Tab")
+        expect(field).to_have_value(value)
+        expect(field).not_to_be_focused()
+        field.focus()
+
+
+def test_leaving_a_namespace_out_warns_at_once_while_a_group_still_reaches_it(cast, page_of):
+    add_grant("group:operators", "dataset:sales.customers", "READ")
+    page = page_of("ada")
+    add_member("ned", "operators")
+    page.goto("/people/like?source=ned&target=dee")
+    warning = page.locator("[data-reach-warning]")
+    box = page.locator("[data-check-box]")
+    expect(warning).to_be_hidden()
+    box.uncheck()
+    expect(warning).to_contain_text("Still reached through group:operators")
+    page.locator("[data-reaches]").uncheck()
+    expect(warning).to_be_hidden()
+    page.locator("[data-reaches]").check()
+    expect(warning).to_be_visible()
+    box.check()
+    expect(warning).to_be_hidden()

@@ -1,4 +1,5 @@
 // Count the checked boxes of a list, and check all or none of them, or of a part of it. The box of a part shows whether all are checked.
+// A part for a namespace warns if none of its boxes is checked, but a checked group reaches the namespace.
 "use strict";
 
 (() => {
@@ -17,6 +18,14 @@
         total = boxes.filter(({ checked }) => checked).length;
       box.checked = total > 0;
       box.indeterminate = total > 0 && total < boxes.length;
+    }
+    for (const warning of document.querySelectorAll("[data-reach-warning]")) {
+      const groups = [...warning.closest("[data-checklist]").querySelectorAll("[data-reaches]:checked")]
+        .filter(({ dataset }) => dataset.reaches.split(" ").includes(warning.dataset.reachWarning))
+        .map(({ dataset }) => dataset.group);
+      warning.querySelector("[data-reach-groups]").textContent = groups.join(", ");
+      warning.hidden =
+        groups.length === 0 || boxesOf(warning.closest("[data-check-part]")).some(({ checked }) => checked);
     }
   };
   document.addEventListener("change", ({ target }) => {

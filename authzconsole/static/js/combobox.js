@@ -1,7 +1,7 @@
 "use strict";
 
 // Search fields with suggestions: a combobox, and a listbox below it that htmx fills. Selecting a suggestion opens its page, or fills
-// the field if the field has `data-fills-field`. A field with `data-selects-first` selects the first suggestion, so that Enter opens it. The
+// the field if the field has `data-fills-field`; Tab then selects the only suggestion. A field with `data-selects-first` selects the first suggestion, so that Enter opens it. The
 // palette is the search field in the middle of the window: it also has suggestions for an empty text.
 (() => {
   const comboboxOf = (element) => element.closest?.("[role=combobox][aria-controls]") ?? null;
@@ -32,6 +32,15 @@
     field.value = option.dataset.value;
     show(field, false);
     field.dispatchEvent(new Event("change", { bubbles: true }));
+  };
+
+  // Tab takes the only suggestion for the text, and moves on
+  const acceptOnly = (field) => {
+    if (!("fillsField" in field.dataset) || !isOpen(field)) return;
+    const [option, ...others] = optionsOf(field),
+      text = field.value.trim().toLowerCase();
+    // the list may still be that of an earlier text
+    if (others.length === 0 && option?.dataset.value?.toLowerCase().includes(text)) fillField(field, option);
   };
 
   const moveSelection = (field, distance) => {
@@ -102,6 +111,7 @@
     else if (event.key === "Escape" && field.closest(".palette") !== null) closePalette(field);
     else if (event.key === "Escape" && isOpen(field)) show(field, false);
     else if (event.key === "Enter" && selected !== null) selected.click();
+    else if (event.key === "Tab" && !event.shiftKey) return acceptOnly(field);
     else return;
     event.preventDefault();
   });

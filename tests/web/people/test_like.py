@@ -31,6 +31,13 @@ def test_everything_is_selected_at_first_by_namespace(browse):
     ).replace("</span>", "")
 
 
+def test_the_box_of_a_namespace_has_the_warning_about_groups_that_reach_it(browse):
+    add_grant("group:operators", "dataset:sales.customers", "READ")
+    text = page_html(browse("ada").get(URL))
+    assert 'data-group="group:operators" data-reaches="namespace:sales"' in text
+    assert 'data-reach-warning="namespace:sales" hidden' in text
+
+
 def test_the_chosen_items_become_one_plan(browse):
     response = browse("ada").post(
         "/people/like",
