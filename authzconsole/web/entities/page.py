@@ -4,6 +4,7 @@ sections.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import timedelta
 
 from django.http import Http404, HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
@@ -13,6 +14,7 @@ from authzconsole.web.entities.access import PARAMETERS, access_section, totals_
 from authzconsole.web.entities.children import children_section
 from authzconsole.web.entities.holders import holders_section
 from authzconsole.web.entities.stewards import stewards_section
+from authzconsole.web.journal.evidence import evidence_url
 from authzconsole.web.journal.rows import history_section
 from authzconsole.web.reports.readiness import readiness_section
 from authzconsole.web.shared.guard import address_or_404, entity_or_404
@@ -149,6 +151,8 @@ def _page_context(request: HttpRequest, entity: Entity, generation: Generation) 
     return _tab_context(request, entity, generation) | {
         "trail": breadcrumbs_of(entity, request.user, generation),
         "verbs": [(verb, title, address_url("lifecycle", entity, verb)) for verb, title in verbs],
+        "has_changed": entity.changed_at - entity.created_at > timedelta(minutes=1),
+        "evidence_url": evidence_url(entity) if request.user.can_read_journal else "",
         "readiness_url": _readiness_url(request, entity),
         "total_grants": _total_grants(entity) if request.user.can_see_all and not entity.is_live else None,
         "new_kinds": child_kinds(entity.kind) if request.user.can_administer and entity.is_live else [],

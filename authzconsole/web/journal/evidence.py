@@ -12,6 +12,7 @@ from django.utils import timezone
 from django.utils.timezone import localtime
 from django.views.decorators.http import require_safe
 
+from analytics.runs.selectors import waiting_reason
 from authzconsole.common.messages import as_sentence
 from authzconsole.evidence.bundles import bundle_response
 from authzconsole.evidence.services import EvidenceError, request_evidence
@@ -22,11 +23,12 @@ from authzconsole.web.shared.paging import paginate_sequence
 from authzconsole.web.shared.rendering import render_page, requested_section, see_other
 from authzconsole.web.shared.times import reader_localtime, zone_name
 from entities.address import ancestor_kinds
+from entities.models import Entity
 from entities.vocabulary import KINDS
 from grants.evidence import CONTAINERS, public_key
 from grants.history import AsOfError, parse_as_of
 from grants.journal import read_only_reason
-from grants.models import JournalLine
+from grants.models import JobState, JournalLine
 from grants.roles.capabilities import Capability
 
 ROWS_PER_PAGE = 20
@@ -83,6 +85,21 @@ def quarters() -> dict[str, tuple[str, str]]:
     return periods
 
 
+def evidence_fields(entity: Entity) -> dict[str, str]:
+    """Return the fields of the form for evidence about an entity with its contents."""
+    return {"entity": str(entity)} | ({"contents": "yes"} if entity.kind in CONTAINERS else {})
+
+
+def evidence_url(entity: Entity) -> str:
+    """Return the URL of the form with these fields."""
+    return reverse("evidence-list", query=evidence_fields(entity))
+
+
+def current_quarter() -> str:
+    """Return the value of the field `period` for the current quarter; empty without a journal. Runs one query."""
+    return next(iter(quarters()), "")
+
+
 def first_of_quarter(day: date) -> date:
     return day.replace(month=day.month - (day.month - 1) % 3, day=1)
 
@@ -107,6 +124,7 @@ class EvidenceForm(ConsoleForm):
             ("", "From and to, below"),
             *((label, label) for label in periods),
         ]
+        self.has_times = bool(self.data.get("since") or self.data.get("until"))
         if texts := periods.get(self.data.get("period", "")):
             self.data = self.data.copy()
             self.data["since"], self.data["until"] = texts
@@ -115,6 +133,13 @@ class EvidenceForm(ConsoleForm):
         ].help_text = (
             f"A date such as 2026-01-31, a time in {zone_name()} such as 2026-01-31 12:00, or a revision."
         )
+
+    def clean(self) -> dict:
+        if self.cleaned_data.get("period") and self.has_times:
+            self.add_error(
+                "period", "Choose a period, or choose `From and to` and enter these below, not both."
+            )
+        return self.cleaned_data
 
     def refuse(self, error: Exception) -> None:
         is_of_entity = isinstance(error, EvidenceError) and "period" not in str(error)
@@ -127,6 +152,11 @@ class EvidenceList(FormPage):
     capabilities = (Capability.READ_JOURNAL,)
     form_class = EvidenceForm
     template_name = "journal/evidence/list.html"
+
+    def get_initial(self) -> dict:
+        # a link to the form of an entity needs no period
+        period = {} if "since" in self.request.GET else {"period": current_quarter()}
+        return period | super().get_initial()
 
     def perform(self, form: EvidenceForm) -> HttpResponse:
         values = form.cleaned_data
@@ -159,7 +189,9 @@ def evidence_page(request: HttpRequest, pk: int) -> HttpResponse:
         if requested_section(request) == SECTION
         else "journal/evidence/page.html"
     )
-    return render_page(request, template, {"evidence": evidence})
+    is_waiting = evidence.job.state == JobState.WAITING
+    context = {"evidence": evidence, "waiting_reason": waiting_reason("The evidence") if is_waiting else ""}
+    return render_page(request, template, context)
 
 
 @require_safe

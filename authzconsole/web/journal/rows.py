@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from django.http import HttpRequest
 from django.urls import reverse
 
+from authzconsole.web.journal.evidence import current_quarter, evidence_fields, evidence_url
 from authzconsole.web.shared.times import exact_time, period_words
 from entities.models import Entity
 from grants.authority.rights import can_read_history
@@ -28,7 +29,13 @@ def history_section(request: HttpRequest, entity: Entity, generation: Generation
         return None
     section = latest_journal_lines(request, entity=str(entity))
     if request.user.can_read_journal:
-        return section | {"has_pages": True}
+        return section | {
+            "has_pages": True,
+            "evidence": evidence_fields(entity),
+            "evidence_url": evidence_url(entity),
+            # a page about the past changes nothing
+            "quarter": "" if getattr(request, "past", None) else current_quarter(),
+        }
     # a data steward cannot open the pages of the journal and of principals
     for row in section["lines"]:
         row["plan_url"] = ""

@@ -262,7 +262,9 @@ def render_review(
             for extension, label in (("csv", "CSV"), ("jsonl", "JSON Lines"))
         ],
         "states": CampaignState,
-        "waiting_reason": waiting_reason("The preparation")
+        "waiting_reason": waiting_reason(
+            "The preparation" if campaign.state == CampaignState.PREPARING else "The result"
+        )
         if request.user.can_see_all and _is_waiting(campaign)
         else "",
         "is_prepared": campaign.state not in NOT_PREPARED,
@@ -323,9 +325,9 @@ def levels_context(title: str, given: ItemLevels) -> dict | None:
 
 
 def _is_waiting(campaign: Campaign) -> bool:
-    """Return whether the preparation has not begun."""
-    is_preparing = campaign.state == CampaignState.PREPARING and campaign.job is not None
-    return is_preparing and campaign.job.state == JobState.WAITING
+    """Return whether the job that prepares or finishes the review has not begun."""
+    is_working = campaign.state in WORKING and campaign.job is not None
+    return is_working and campaign.job.state == JobState.WAITING
 
 
 def filter_fields(filter_: ItemFilter) -> list[tuple[str, str]]:

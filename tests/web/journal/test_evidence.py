@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 import zipfile
 from datetime import datetime, timedelta
 
@@ -47,6 +48,36 @@ def sent_numbers(monkeypatch):
     numbers = []
     monkeypatch.setattr("grants.jobs.lifecycle.send_job", lambda job: numbers.append(job.evidence.pk))
     return numbers
+
+
+def test_an_entity_leads_to_its_evidence_in_the_menu_and_creates_that_of_the_quarter(
+    browse, sent_numbers, cast
+):
+    add_grant("user:out", ORDERS, "READ")
+    auditor = browse("aud")
+    page = page_html(auditor.get("/entities/namespace:sales"))
+    link = f"{URL}?entity=namespace%3Asales&amp;contents=yes"
+    assert f'href="{link}">Evidence for an auditor' in page
+    form = auditor.get(link.replace("&amp;", "&")).context["form"]
+    assert form["period"].value() == next(iter(quarters())) and form["contents"].value()
+    history = page_html(auditor.get(f"/entities/{ORDERS}?tab=history"))
+    (period,) = re.findall(r'name="period" value="([^"]*)"', history)
+    assert auditor.post(URL, {"entity": ORDERS, "period": period}).status_code == 303
+    evidence = Evidence.objects.get()
+    assert (str(evidence.entity), evidence.to_revision) == (ORDERS, current_revision())
+    assert "Evidence for an auditor" not in page_html(browse("ned").get(f"/entities/{ORDERS}"))
+
+
+def test_a_period_and_entered_dates_are_not_mixed(browse, sent_numbers, cast):
+    form = {"entity": ORDERS, "period": next(iter(quarters())), "since": "1"}
+    assertContains(browse("aud").post(URL, form), "not both", status_code=400)
+    assert not Evidence.objects.exists() and not sent_numbers
+
+
+def test_evidence_that_waits_says_why(browse, sent_numbers, cast):
+    auditor = browse("aud")
+    url = auditor.post(URL, {"entity": ORDERS, "since": "1"}).headers["Location"]
+    assert re.search(r"Waiting\. (No worker is running|Redis)", page_html(auditor.get(url)))
 
 
 @pytest.fixture
@@ -364,7 +395,8 @@ def test_contents_that_do_not_exist_are_refused(browse, history, sent_numbers, v
 
 def test_the_page_of_a_namespace_leads_to_evidence_with_its_contents(browse, history):
     assertContains(
-        browse("aud").get("/entities/namespace:sales?tab=history"), "namespace:sales&amp;contents=yes"
+        browse("aud").get("/entities/namespace:sales?tab=history"),
+        "entity=namespace%3Asales&amp;contents=yes",
     )
     assertContains(
         browse("aud").get(f"{URL}?entity=namespace:sales&contents=yes&kind=dataset"), 'value="yes" checked'
