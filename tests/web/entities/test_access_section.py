@@ -1,5 +1,7 @@
 """Test the section with the people who can access an entity."""
 
+import re
+
 import pytest
 
 from entities.address import parse_address
@@ -73,6 +75,27 @@ def test_a_container_is_listed_with_its_contents(browse):
         == Entity.objects.filter(kind="dataset", namespace__key="sales", state="live").count()
     )
     assert section(client, "/entities/instance:cdap?tab=access")["page"].rows
+
+
+def test_a_switch_leads_from_an_entity_to_everything_in_it_and_the_tab_shows_the_date(browse):
+    client = browse("ada")
+    for url, current in (
+        ("?tab=access", "access-own"),
+        ("?tab=access&contents=1&of=dataset&who=dee", "access-contents"),
+    ):
+        text = page_html(client.get(f"/entities/namespace:sales{url}"))
+        assert "This namespace</a>" in text and "Everything in it</a>" in text
+        (link,) = (
+            link
+            for link in re.findall(r"<a[^>]*>", text)
+            if 'aria-current="true"' in link and "access-" in link
+        )
+        assert f'id="{current}"' in link
+        assert 'id="access-as-of" name="as_of"' in text
+    own = re.search(r'id="access-own" href="([^"]*)"', text)[1]
+    assert "contents" not in own and "of=" not in own and "who=dee" in own
+    dataset = page_html(client.get(URL))
+    assert "Everything in it" not in dataset and 'id="access-as-of"' in dataset
 
 
 def test_pages_follow_each_other(browse, monkeypatch):
