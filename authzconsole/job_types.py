@@ -5,6 +5,7 @@ from django.conf import settings
 from authzconsole.common.security_events.shipping import SHIPPING_JOB, ship_next_events
 from authzconsole.common.webhooks.delivery import DELIVERY_JOB, deliver_next_lines
 from authzconsole.evidence.services import EVIDENCE_JOB, execute_evidence
+from authzconsole.findings.refresh import GUARDRAIL_JOB, check_guardrails
 from authzconsole.reviews.execution import finish_review, prepare_review
 from grants.jobs import job_type
 from grants.reviews.campaigns import PREPARATION_JOB
@@ -17,5 +18,6 @@ SHORT_SECONDS = 120
 job_type(EVIDENCE_JOB, time_limit=DAY_SECONDS)(execute_evidence)
 job_type(PREPARATION_JOB, time_limit=DAY_SECONDS)(prepare_review)
 job_type(FINISHING_JOB, time_limit=DAY_SECONDS)(finish_review)
+job_type(GUARDRAIL_JOB, time_limit=DAY_SECONDS)(check_guardrails)
 job_type(DELIVERY_JOB, queue=settings.LIGHT_QUEUE, time_limit=SHORT_SECONDS)(deliver_next_lines)
 job_type(SHIPPING_JOB, queue=settings.LIGHT_QUEUE, time_limit=SHORT_SECONDS)(ship_next_events)

@@ -1,4 +1,4 @@
-"""The models of the console: tokens, provisioning, sessions, evidence, maintenance, security events and webhooks."""
+"""The models of the console: tokens, provisioning, sessions, evidence, maintenance, security events, webhooks and findings."""
 
 from datetime import datetime, timedelta
 
@@ -296,3 +296,112 @@ class DeadLetter(models.Model):
     class Meta:
         default_permissions = ()
         constraints = [models.UniqueConstraint(fields=["webhook", "revision"], name="dead_letter_of_line")]
+
+
+class AcceptanceRule(models.Model):
+    """Findings that are accepted until a time, also those that do not exist yet. Written by
+    `authzconsole.findings.services`.
+
+    kind: a name of `authzconsole.findings.kinds`. pattern: of subjects; `*` matches any characters.
+    """
+
+    kind = models.CharField(max_length=40)
+    pattern = models.CharField(max_length=300)
+    until = models.DateTimeField()
+    reason = models.TextField()
+    made_by = models.CharField(max_length=150)
+    made_at = models.DateTimeField()
+
+    class Meta:
+        default_permissions = ()
+        constraints = [models.UniqueConstraint(fields=["kind", "pattern"], name="one_rule_per_pattern")]
+
+    def __str__(self):
+        return f"rule {self.pk}"
+
+
+class Severity(models.IntegerChoices):
+    """How urgent a finding is, the most urgent first."""
+
+    ERROR = 0, "Error"
+    WARNING = 1, "Warning"
+    INFO = 2, "Notice"
+
+    @property
+    def word(self) -> str:
+        """The severity in interfaces, and the level of its icon."""
+        return self.name.lower()
+
+
+class FindingState(models.TextChoices):
+    """The states of a finding, which follow from its times."""
+
+    OPEN = "open", "Open"
+    ACCEPTED = "accepted", "Accepted"
+    RESOLVED = "resolved", "Resolved"
+
+
+class Finding(models.Model):
+    """Something that needs attention. There is at most one for each kind and subject.
+
+    `authzconsole.findings.refresh` writes what was found, `services` what accounts decide about it.
+
+    kind: a name of `authzconsole.findings.kinds`. subject: such as `namespace:sales` or `guardrail:NAME`; empty for the
+    whole tenant. figure, note: of its text. run: the run that reported it, if any. since: when it was first found.
+    accepted_figure: the figure that was accepted; a larger one opens the finding again, unless a rule accepted it.
+    is_announced: whether the journal has a line about it. history: what happened, oldest first, as objects with `at`, `what`,
+    `by` and `text`; at most MAX_HISTORY.
+    """
+
+    MAX_HISTORY = 50
+
+    kind = models.CharField(max_length=40)
+    subject = models.CharField(max_length=300, blank=True)
+    severity = models.PositiveSmallIntegerField(choices=Severity.choices)
+    figure = models.BigIntegerField(default=1)
+    note = models.CharField(max_length=500, blank=True)
+    run = models.ForeignKey(Job, models.SET_NULL, null=True, related_name="+", db_index=False)
+    since = models.DateTimeField()
+    resolved_at = models.DateTimeField(null=True)
+    owner = models.ForeignKey(User, models.SET_NULL, null=True, related_name="findings")
+    accepted_until = models.DateTimeField(null=True)
+    accepted_reason = models.TextField(blank=True)
+    accepted_by = models.CharField(max_length=150, blank=True)
+    accepted_figure = models.BigIntegerField(default=0)
+    rule = models.ForeignKey(AcceptanceRule, models.SET_NULL, null=True, related_name="findings")
+    is_announced = models.BooleanField(default=False)
+    history = models.JSONField(default=list)
+
+    class Meta:
+        default_permissions = ()
+        constraints = [models.UniqueConstraint(fields=["kind", "subject"], name="one_finding_per_subject")]
+        indexes = [models.Index(fields=["severity", "-figure", "id"], name="finding_order")]
+
+    def __str__(self):
+        return f"finding {self.pk}"
+
+    @property
+    def state(self) -> FindingState:
+        if self.resolved_at is not None:
+            return FindingState.RESOLVED
+        is_accepted = self.accepted_until is not None and self.accepted_until > timezone.now()
+        return FindingState.ACCEPTED if is_accepted else FindingState.OPEN
+
+    @property
+    def namespace(self) -> str:
+        """The name of the namespace that it is about; empty if it is about another subject."""
+        kind, _, name = self.subject.partition(":")
+        return name if kind == "namespace" else ""
+
+    def record(self, what: str, *, by: str = "", text: str = "") -> None:
+        """Add an event to the history. The caller saves the finding."""
+        event = {"at": timezone.now().isoformat(timespec="seconds"), "what": what, "by": by, "text": text}
+        self.history = [*self.history, event][-self.MAX_HISTORY :]
+
+    def accept(self, until: datetime, *, reason: str, by: str, rule: AcceptanceRule | None = None) -> None:
+        self.accepted_until, self.accepted_reason, self.accepted_by = until, reason, by
+        self.accepted_figure, self.rule = self.figure, rule
+
+    def end_acceptance(self) -> None:
+        self.accepted_until, self.accepted_reason, self.accepted_by = None, "", ""
+        self.accepted_figure, self.rule = 0, None

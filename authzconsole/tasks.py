@@ -13,6 +13,7 @@ from authzconsole.common.security_events.record import clean_security_events
 from authzconsole.common.security_events.shipping import start_shipping
 from authzconsole.common.webhooks.delivery import dispatch_webhooks
 from authzconsole.evidence.services import delete_old_evidence
+from authzconsole.findings.refresh import sweep_findings
 from authzconsole.mail import send_break_glass_mail, send_expiry_mail, sweep_requests
 from authzconsole.models import MaintenanceTask
 from authzconsole.reviews.execution import sweep_reviews
@@ -69,6 +70,14 @@ def seal_events():
             pass
     except JournalReadOnly as error:
         logger.warning("the seal of the security events waits: %s", error)
+
+
+@shared_task(name="authzconsole.findings_sweep", ignore_result=True)
+def sweep_stored_findings():
+    try:
+        sweep_findings()
+    except JournalReadOnly as error:
+        logger.warning("the journal lines about findings wait: %s", error)
 
 
 # tasks that only call a service

@@ -8,6 +8,7 @@ from authzconsole.common.monitoring.views import metrics, readyz
 
 AREAS = (
     "overview",
+    "findings",
     "accounts",
     "explorer",
     "ask",

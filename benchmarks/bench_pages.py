@@ -161,7 +161,8 @@ def create_examples(administrator) -> dict[str, str]:
     from analytics.spark.session import stop_spark
     from authzconsole.common.tokens import create_token
     from authzconsole.demo.staging import create_reports
-    from authzconsole.models import TokenScope
+    from authzconsole.findings.refresh import refresh_findings
+    from authzconsole.models import Finding, TokenScope
     from entities.models import Entity
     from grants.changes import Shown
     from grants.journal import Author
@@ -189,7 +190,15 @@ def create_examples(administrator) -> dict[str, str]:
         author=Author(requester.username, user_id=requester.pk),
         draft=RequestDraft("benchmark", [WantedAccess(dataset.address, "read")]),
     )
-    numbers = {"plan": plan.pk, "applied": applied.pk, "request": request.pk, "token": token.pk}
+    refresh_findings()
+    finding = Finding.objects.order_by("severity", "-figure", "pk")[0]
+    numbers = {
+        "finding": finding.pk,
+        "plan": plan.pk,
+        "applied": applied.pk,
+        "request": request.pk,
+        "token": token.pk,
+    }
     return reports | {name: str(number) for name, number in numbers.items()}
 
 

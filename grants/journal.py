@@ -18,12 +18,19 @@ from grants.bulk_rows import database_time, insert_rows
 from grants.journal_keys import check_head, head_fault, is_line_signed, signing_key
 from grants.models import JournalHead, JournalLine, line_hash
 
-# Actions that change neither data nor settings: a snapshot and a plan stay current after them.
+# Actions that change neither data nor settings: a snapshot and a plan stay current after them. A finding is derived from
+# data, and what is decided about it changes no decision about access.
 NEUTRAL_ACTIONS = {
     "run-start": "Run started",
     "run-cancel": "Run cancelled",
     "plan-create": "Plan created",
     "events-seal": "Security events sealed",
+    "finding-open": "Finding opened",
+    "finding-accept": "Finding accepted",
+    "finding-reopen": "Finding opened again",
+    "finding-assign": "Finding assigned",
+    "finding-rule-add": "Findings accepted by a rule",
+    "finding-rule-end": "Rule about findings ended",
 }
 # Steps of access requests. The grants of an approved request have lines of their own.
 REQUEST_ACTIONS = {

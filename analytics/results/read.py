@@ -30,6 +30,7 @@ from analytics.results.query import (
 )
 from analytics.storage import storage_root
 from analytics.tables import ColumnType, Table
+from entities.vocabulary import KINDS
 from grants.models import JobState
 
 PAGE_ROWS = 50
@@ -108,6 +109,38 @@ def row_counts(
             f"SELECT {column}, count(*) FROM {table.name}{condition} GROUP BY ALL", values
         )
         return dict(counts.fetchall())
+
+
+def namespace_counts(
+    run: AnalysisRun, table_name: str, *, where: ResultFilter = EVERYTHING, max_rows: int
+) -> dict[str, int]:
+    """Return the number of rows for each namespace, the largest first; empty is outside of all namespaces.
+
+    The table has a column `namespace` or `entity`. Raise the errors of `result_page`.
+    """
+    table, manifest = readable_table(run, table_name), report_manifest(run)
+    condition, values = filter_condition(table, where)
+    with open_database(table, run.result_path, where, manifest=manifest) as database:
+        counts = database.execute(
+            f"SELECT {_namespace_expression(table)} AS name, count(*) AS rows FROM {table.name}{condition} GROUP BY name "
+            "ORDER BY rows DESC, name LIMIT ?",
+            [*values, max_rows],
+        )
+        return dict(counts.fetchall())
+
+
+def _namespace_expression(table: Table) -> str:
+    """Return the SQL for the name of the namespace of a row."""
+    if "namespace" in table.column_names:
+        return quoted_column(table, "namespace", ColumnType.TEXT)
+    entity = quoted_column(table, "entity", ColumnType.TEXT)
+    outside = ", ".join(
+        f"'{kind.name}'"
+        for kind in KINDS.values()
+        if kind.name != "namespace" and kind.parent in (None, "instance")
+    )
+    key = f"substr({entity}, strpos({entity}, ':') + 1)"
+    return f"CASE WHEN split_part({entity}, ':', 1) IN ({outside}) THEN '' ELSE split_part({key}, '.', 1) END"
 
 
 def _page_in_key_order(

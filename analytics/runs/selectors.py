@@ -35,6 +35,13 @@ def latest_run(
     return runs.order_by("-requested_at", "-pk").first()
 
 
+def latest_runs(*analyses: str) -> dict[str, AnalysisRun]:
+    """Return the newest done run of each of these analyses, by analysis. Runs one query."""
+    done = AnalysisRun.objects.filter(state=JobState.DONE, type__in=analyses)
+    newest = done.order_by().values("type").annotate(newest=Max("pk")).values("newest")
+    return {run.type: run for run in AnalysisRun.objects.filter(pk__in=newest)}
+
+
 def latest_finished_runs() -> list[AnalysisRun]:
     """Return the newest finished run of each analysis, whatever its outcome. Runs one query."""
     finished = AnalysisRun.objects.filter(state__in=(JobState.DONE, JobState.FAILED, JobState.CANCELLED))

@@ -13,7 +13,8 @@ from authzconsole.common.tokens import create_token
 from authzconsole.demo.history import create_pending_requests
 from authzconsole.demo.pages import EXAMPLES
 from authzconsole.evidence.services import request_evidence
-from authzconsole.models import Evidence, TokenScope
+from authzconsole.findings.refresh import refresh_findings
+from authzconsole.models import Evidence, Finding, TokenScope
 from entities.address import parse_address
 from grants.jobs import run_job
 from grants.journal import Author, current_revision
@@ -46,11 +47,13 @@ def create_demo_examples(administrator: User, finish_run: Callable[[AnalysisRun]
     issued = create_token(
         author=author, owner=administrator.username, name="nightly export", scopes=[TokenScope.READ], days=90
     )
+    refresh_findings()
     return (
         EXAMPLES
         | reports
         | {
             "plan": str(plan.pk),
+            "finding": str(Finding.objects.order_by("severity", "-figure", "pk")[0].pk),
             "applied": str(applied.pk),
             "review": str(review.pk),
             "finished": str(finished.pk),

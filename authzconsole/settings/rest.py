@@ -46,7 +46,9 @@ SPECTACULAR_SETTINGS = {
             "PlanState": ("proposed", "applied", "discarded"),
             "RequestState": ("pending", "approved", "denied", "cancelled", "expired"),
             "RunState": ("waiting", "running", "done", "failed", "cancelled"),
+            "FindingState": ("open", "accepted", "resolved"),
             "ReviewItemSource": ("user", "group", "membership"),
         }.items()
-    },
+    }
+    | {"FindingKind": "authzconsole.findings.kinds.KINDS"},
 }

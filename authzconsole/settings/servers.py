@@ -95,6 +95,8 @@ CELERY_BEAT_SCHEDULE = {
     # a journal line for each grant and membership that began or ended; a later task does the work of one that
     # expired
     "period_lines": every(30, "authzconsole.period_lines"),
+    # what needs attention; pages refresh it too
+    "findings_sweep": every(60, "authzconsole.findings_sweep"),
     "history_catch_up": every(60, "authzconsole.history_catch_up"),
 }
 

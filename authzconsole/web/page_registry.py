@@ -42,6 +42,14 @@ class Destination:
 
 PAGES = (
     Destination("Overview", "home", icon="overview", url_name_prefixes=("home",)),
+    Destination(
+        "Findings",
+        "findings",
+        "inbox attention problems notifications accept",
+        icon="warning",
+        url_name_prefixes=("finding",),
+        count_url_name="finding-count",
+    ),
     Destination("Explorer", "explorer", icon="namespace", url_name_prefixes=ENTITY_URL_NAMES),
     Destination("Ask", "ask", icon="ask", url_name_prefixes=("ask",)),
     Destination("My access", "my-access", icon="securekey", url_name_prefixes=("my-access",)),
@@ -121,6 +129,7 @@ PAGES = (
         "add rule forbid require expect",
         (Capability.MANAGE_SETTINGS,),
     ),
+    Destination("Acceptance rules", "finding-rules", "findings accept suppress", (Capability.READ_JOURNAL,)),
     Destination(
         "Limited access",
         "limited-access",

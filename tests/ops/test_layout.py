@@ -11,6 +11,7 @@ ROOT = Path(settings.BASE_DIR)
 AREAS = {
     "entities",
     "explorer",
+    "findings",
     "ask",
     "people",
     "plans",

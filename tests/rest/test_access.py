@@ -45,6 +45,10 @@ READS = [
     "/break-glass-uses",
     "/webhooks",
     "/evidence",
+    "/findings",
+    "/findings.csv",
+    "/findings.jsonl",
+    "/finding-rules",
     "/plans",
     "/reviews",
     "/managers",
@@ -102,6 +106,15 @@ WRITES = [
     ("PATCH", "/groups/operators", {"name": "operations"}),
     ("DELETE", "/groups/operations?revoke_grants=true", None),
     ("DELETE", "/users/ned?revoke_grants=true", None),
+    ("POST", "/findings/1/accept", {"until": "2127-03-01T00:00:00Z", "reason": "x"}),
+    ("POST", "/findings/1/reopen", {}),
+    ("POST", "/findings/1/assign", {"owner": "ada"}),
+    (
+        "POST",
+        "/finding-rules",
+        {"kind": "no-backup", "pattern": "*", "until": "2127-03-01T00:00:00Z", "reason": "x"},
+    ),
+    ("DELETE", "/finding-rules/1", None),
     ("PUT", "/approvers", {"namespace": "namespace:sales", "group": None}),
     ("PUT", "/delegation-limits", {"privileges": ["READ"], "max_days": 30}),
 ]
@@ -113,8 +126,18 @@ REQUEST = (
 )
 # requests that change neither data nor settings
 FOR_AUDITORS_TOO = {"/evidence"}
-# there is no run, a token cannot start break-glass access, and the tenant has nothing to clean up
-REFUSED = {"/runs/1/cancel", "/break-glass-uses", "/plans/redundant", "/plans/unused"}
+# there is no run, a token cannot start break-glass access, and the tenant has no findings and nothing to clean up
+REFUSED = {
+    "/runs/1/cancel",
+    "/break-glass-uses",
+    "/plans/redundant",
+    "/plans/unused",
+    "/findings/1/accept",
+    "/findings/1/reopen",
+    "/findings/1/assign",
+    "/finding-rules",
+    "/finding-rules/1",
+}
 DECISIONS = ("POST", "/decisions", QUESTION)
 CALLS = [*(("GET", path, None) for path in READS), *WRITES, REQUEST, DECISIONS]
 FOR_ADMINISTRATORS_AND_AUDITORS = {
@@ -125,6 +148,10 @@ FOR_ADMINISTRATORS_AND_AUDITORS = {
     "/journal/proof",
     "/security-events",
     "/evidence",
+    "/findings",
+    "/findings.csv",
+    "/findings.jsonl",
+    "/finding-rules",
     "/plans",
     "/webhooks",
     "/managers",

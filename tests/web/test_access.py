@@ -52,8 +52,11 @@ PAGES_BY_STATUS: dict[tuple[int, ...], list[str]] = {
         "/my-access",
         "/my-access/give-back?entity=dataset:sales.orders&privilege=READ",
         "/reviews/",
+        "/findings/",
     ],
     NO_ACCOUNT: [
+        "/findings/0/",
+        "/findings.xls",
         "/docs",
         "/docs/index.html",
         "/my-access/give-back",
@@ -121,6 +124,8 @@ PAGES_BY_STATUS: dict[tuple[int, ...], list[str]] = {
     ],
     READERS: [
         "/status",
+        "/findings.csv",
+        "/findings/rules",
         "/accounts/sessions/user:dee",
         "/explorer?at=dataset:hr.salaries",
         "/explorer/inside?in=namespace:hr&of=dataset",
@@ -160,6 +165,7 @@ PAGES_BY_STATUS: dict[tuple[int, ...], list[str]] = {
         "/plans/{plan}/",
     ],
     ADMINISTRATOR: [
+        "/findings/change?verb=accept&number=1",
         "/stewards/namespace:sales",
         "/register?parent=namespace:sales",
         "/plans/many",
@@ -237,6 +243,7 @@ PAGES_BY_STATUS: dict[tuple[int, ...], list[str]] = {
     ],
     (204, 204, 204, 204, 204, 204): [
         "/requests/count",
+        "/findings/count",
     ],
     (303, 303, 404, 404, 404, 404): [
         "/analyses/{run}/missing",
@@ -266,6 +273,8 @@ PAGES = [(url, *statuses) for statuses, urls in PAGES_BY_STATUS.items() for url 
 # POST, by the status for: aud, ned, dee, out
 WRITES_BY_STATUS = {
     (403, 404, 404, 404): [
+        "/findings/change",
+        "/findings/rules",
         "/people/membership",
         "/reviews/new",
         "/reviews/{review}/finish",

@@ -34,7 +34,15 @@ SECURITY = {
     "/accounts/tokens/new": 200,
     "/accounts/tokens/{token}/revoke": 200,
 }
-HIDDEN_FROM_APPROVERS = ("/status", "/accounts/", "/journal", "/analyses/")
+HIDDEN_FROM_APPROVERS = (
+    "/status",
+    "/accounts/",
+    "/journal",
+    "/analyses/",
+    "/findings/change",
+    "/findings/rules",
+    "/findings.",
+)
 OPERATION = {
     "/status": 200,
     "/analyses/": 200,

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 from django.http import HttpRequest
 
+from authzconsole.common.limited_access import expired_link
 from authzconsole.web.entities.grant_views import GrantForm
-from authzconsole.web.shared.limited_lists import expired_link
 from authzconsole.web.shared.links import principal_link
 from authzconsole.web.shared.paging import paginate_sequence
 from authzconsole.web.shared.parameters import choice_parameter, text_parameter

@@ -1,4 +1,4 @@
 """The first page: totals, the namespaces, open problems and the latest changes.
 
-The chart and the problems are in `authzconsole.web.reports`, because they are derived from reports.
+The chart is in `authzconsole.web.reports`, because it is derived from reports. The problems are in `authzconsole.web.findings`.
 """

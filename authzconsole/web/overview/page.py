@@ -12,9 +12,12 @@ from django.views.decorators.http import require_safe
 
 from analytics.analyses import AnalysisName
 from analytics.models import AnalysisRun
-from analytics.runs.selectors import changes_since, latest_run
+from analytics.runs.selectors import changes_since
+from authzconsole.common.row_estimates import RowEstimate, estimated_rows
+from authzconsole.findings.sources import Situation
+from authzconsole.web.findings.items import own_items
 from authzconsole.web.journal.rows import journal_rows
-from authzconsole.web.reports.attention import attention_section, own_items
+from authzconsole.web.overview.attention import attention_section
 from authzconsole.web.reports.charts.namespace_treemap import COLORINGS, namespace_chart
 from authzconsole.web.reports.results import summaries_or_fault
 from authzconsole.web.shared.entity_counts import holder_counts, kind_counts_inside
@@ -23,7 +26,6 @@ from authzconsole.web.shared.paging import ADDRESS_ORDER, keyset_page
 from authzconsole.web.shared.parameters import choice_parameter, text_parameter
 from authzconsole.web.shared.privilege_cells import privilege_cells
 from authzconsole.web.shared.rendering import render_page, requested_section
-from authzconsole.web.shared.row_estimates import RowEstimate, estimated_rows
 from entities.address import instance_address
 from entities.models import Entity
 from grants.active_generation import active_generation
@@ -47,11 +49,8 @@ def home(request: HttpRequest) -> HttpResponse:
     generation = active_generation()
     sees_all, section_name = _sees_overview(request), requested_section(request)
     entities = estimated_rows(Entity.objects.all())
-    run = (
-        latest_run(AnalysisName.DELETE_READINESS, namespace="", generation=generation.name)
-        if sees_all
-        else None
-    )
+    situation = Situation.now(generation=generation, is_large=entities.is_large) if sees_all else None
+    run = situation.reports.get(AnalysisName.DELETE_READINESS) if situation else None
     section = namespaces_section(request, generation, run, has_counts=not entities.is_large)
     colour = choice_parameter(request, "colour", COLORINGS)
     context = {
@@ -66,7 +65,7 @@ def home(request: HttpRequest) -> HttpResponse:
     }
     if section_name == "namespaces":
         return render_page(request, "overview/_namespaces.html", context)
-    if not sees_all:
+    if situation is None:
         context["problems"] = own_items(request.user)
     elif not section["is_empty"]:
         coloring = COLORINGS[colour or DEFAULT_COLORING]
@@ -74,7 +73,7 @@ def home(request: HttpRequest) -> HttpResponse:
         context["colorings"] = COLORINGS.values()
         if section_name == "chart":
             return render_page(request, "overview/_chart.html", context)
-        context |= attention_section(request.user, generation, run, is_large=entities.is_large)
+        context |= attention_section(request.user, situation)
         context["figures"] = list(_figures(entities))
         context["lines"] = journal_rows(journal_lines()[:MAX_LINES])
         if section_name == "attention":

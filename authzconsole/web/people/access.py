@@ -7,12 +7,12 @@ from collections.abc import Collection, Mapping, Sequence
 
 from django.http import HttpRequest
 
+from authzconsole.common.limited_access import counted_rows
 from authzconsole.lists.access import WhatCan
 from authzconsole.lists.files import download_links
 from authzconsole.web.people.profile import Profile
 from authzconsole.web.shared.access_ways import way_rows
 from authzconsole.web.shared.levels import capped_quantity, level_sentences, level_table
-from authzconsole.web.shared.limited_lists import counted_rows
 from authzconsole.web.shared.paging import Page, url_with, url_with_query
 from authzconsole.web.shared.parameters import choice_parameter, text_parameter
 from authzconsole.web.shared.past import past_moment_of

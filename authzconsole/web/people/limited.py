@@ -10,11 +10,11 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
+from authzconsole.common.limited_access import MAX_COUNTED, SHOWN, counted_rows, period_query
 from authzconsole.common.messages import as_sentence
 from authzconsole.web.forms import AddressField, ConsoleForm, ForAdministrators, FormPage, PrincipalField
 from authzconsole.web.plans.plan_pages import plan_url
 from authzconsole.web.shared.guard import capability_required, request_author
-from authzconsole.web.shared.limited_lists import MAX_COUNTED, SHOWN, counted_rows, period_query
 from authzconsole.web.shared.paging import paginate_sequence
 from authzconsole.web.shared.parameters import choice_parameter, text_parameter
 from authzconsole.web.shared.rendering import render_page, see_other

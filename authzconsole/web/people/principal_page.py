@@ -13,6 +13,7 @@ from django.shortcuts import redirect
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
+from authzconsole.common.limited_access import expired_link
 from authzconsole.web.accounts.account_pages import account_or_404, account_section
 from authzconsole.web.forms import PeriodForm
 from authzconsole.web.journal.rows import latest_journal_lines
@@ -21,7 +22,6 @@ from authzconsole.web.people.managers import manager_of
 from authzconsole.web.people.profile import Profile
 from authzconsole.web.people.visibility_tree import visibility_section
 from authzconsole.web.shared.guard import capability_required
-from authzconsole.web.shared.limited_lists import expired_link
 from authzconsole.web.shared.links import principal_link, principal_url
 from authzconsole.web.shared.paging import ADDRESS_ORDER, keyset_page
 from authzconsole.web.shared.parameters import name_parameter, text_parameter

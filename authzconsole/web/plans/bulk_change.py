@@ -8,6 +8,7 @@ from django.db.models import Count, QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import reverse
 
+from authzconsole.common.row_estimates import estimated_rows
 from authzconsole.web.forms import (
     CODE_INPUT,
     ConsoleForm,
@@ -26,7 +27,6 @@ from authzconsole.web.plans.plan_pages import plan_url
 from authzconsole.web.shared.guard import address_or_404, request_author
 from authzconsole.web.shared.links import entity_url
 from authzconsole.web.shared.rendering import referring_page, render_page, requested_section, see_other
-from authzconsole.web.shared.row_estimates import estimated_rows
 from entities.address import address_or_none, instance_address, parse_address
 from entities.errors import Refusal
 from entities.models import Entity

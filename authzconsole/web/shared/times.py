@@ -16,6 +16,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.timezone import get_current_timezone, localtime
 
+from authzconsole.common.limited_access import SOON
 from entities.vocabulary import Privilege, clip
 from grants.models import GroupGrant, UserGrant
 from grants.reviews.campaigns import months_later
@@ -70,7 +71,6 @@ def abbreviation(at: datetime) -> str:
     return f"UTC{text}" if text.startswith(("+", "-")) else text
 
 
-SOON = timedelta(days=7)
 NO_END, EXTENSION = "none", "30-days"
 PERIOD_FIELDS = ("valid_from", "valid_until", "until_preset")
 

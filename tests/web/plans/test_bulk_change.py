@@ -221,7 +221,7 @@ def test_an_invalid_bulk_change_is_explained_and_keeps_the_input(invalid, messag
 
 
 def test_the_entities_of_a_large_tenant_are_not_counted(browse, monkeypatch):
-    monkeypatch.setattr("authzconsole.web.shared.row_estimates.MAX_COUNTED", 3)
+    monkeypatch.setattr("authzconsole.common.row_estimates.MAX_COUNTED", 3)
     assert {row["total"] for row in browse("ada").get(BULK).context["kinds"]} == {None}
     counted = browse("ada").post(
         BULK, {"select": "all", "verb": "grant", "principal": "user:out", "privilege": "READ"}

@@ -102,6 +102,8 @@ def test_the_number_of_queries_does_not_grow_with_the_rows(name, url, browse):
     add_rows(range(2))
     before = count_queries(client, url)
     add_rows(range(2, 40))
+    # the overview stores new findings once
+    client.get(url)
     assert count_queries(client, url) <= min(before, MAX_QUERIES)
 
 

@@ -1,12 +1,15 @@
 """The lists of grants and memberships with a period: their conditions, numbers and URLs."""
 
+from datetime import timedelta
+from urllib.parse import urlencode
+
 from django.db.models import Q
+from django.urls import reverse
 from django.utils import timezone
 
-from authzconsole.web.shared.paging import url_with_query
-from authzconsole.web.shared.times import SOON
 from grants.plans.sources.expired import PeriodScope
 
+SOON = timedelta(days=7)
 MAX_COUNTED = 1_000
 SHOWN = {
     "soon": "Ending within 7 days",
@@ -41,7 +44,6 @@ def counted_rows(show: str, scope: PeriodScope | None = None) -> int:
 
 def expired_link(scope: PeriodScope) -> dict:
     """Return the number of expired grants and memberships, and the URL of their list. Runs one query."""
-    url = url_with_query(
-        "limited-access", {"show": "expired", "principal": scope.principal, "within": str(scope.within or "")}
-    )
-    return {"total": counted_rows("expired", scope), "url": url}
+    place = {"principal": scope.principal, "within": str(scope.within or "")}
+    query = urlencode({"show": "expired"} | {name: text for name, text in place.items() if text}, safe=":")
+    return {"total": counted_rows("expired", scope), "url": f"{reverse('limited-access')}?{query}"}

@@ -1,0 +1,327 @@
+"""Find what needs attention now. Each source knows its kinds of findings; `refresh` stores what they find."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+
+from django.db.models import Case, Count, F, Max, Q, When
+from django.utils import timezone
+
+from analytics.analyses import ANALYSES, AnalysisError, AnalysisName
+from analytics.models import AnalysisRun
+from analytics.results.query import EVERYTHING, ResultFilter
+from analytics.results.read import namespace_counts
+from analytics.runs.selectors import latest_run, latest_runs
+from analytics.storage import StorageError
+from authzconsole.common.limited_access import counted_rows
+from authzconsole.common.monitoring.maintenance import maintenance_records
+from authzconsole.common.row_estimates import estimated_rows
+from authzconsole.findings.kinds import PLANNED_TOO_LONG_DAYS
+from authzconsole.models import MaintenanceTask
+from entities.models import Entity, State
+from entities.vocabulary import quantity
+from grants.active_generation import active_generation
+from grants.evaluation.count_cache import cached_count
+from grants.guardrails.evaluation import violations
+from grants.guardrails.exceptions import Exceptions
+from grants.journal import read_only_reason
+from grants.models import (
+    EFFECT_JOBS,
+    UNFINISHED_STATES,
+    GroupGrant,
+    Guardrail,
+    GuardrailException,
+    Job,
+    JobState,
+    Level,
+    Plan,
+    PlanState,
+    UserGrant,
+)
+from grants.plans.staleness import invalidating_line
+from grants.policies.policy import Generation
+from grants.validity import question_time
+
+# findings of one kind about single namespaces; further ones are one finding
+MAX_NAMESPACES = 100
+MAX_PLANS_CHECKED = 10
+FAILED_JOBS_SINCE = timedelta(days=7)
+GUARDRAIL_KINDS = ("guardrail-violations", "guardrail-warnings")
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a source found; see `Finding`."""
+
+    kind: str
+    subject: str = ""
+    figure: int = 1
+    note: str = ""
+    run: AnalysisRun | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """What the sources know about the tenant.
+
+    is_large: whether counts that scan all grants are left out. reports: the newest run of each analysis; of delete readiness,
+    that over all namespaces in the active generation. reads_reports: whether new reports are read. stored: by kind, the run of the
+    stored findings, so that its report is not read again.
+    """
+
+    generation: Generation
+    is_large: bool
+    reports: Mapping[str, AnalysisRun]
+    reads_reports: bool = True
+    stored: Mapping[str, int | None] = field(default_factory=dict)
+
+    @classmethod
+    def now(cls, *, generation: Generation | None = None, is_large: bool | None = None) -> "Situation":
+        """Return the situation. generation, is_large: if they are known already. Runs up to four queries."""
+        generation = generation or active_generation()
+        reports, wanted = latest_runs(*REPORTING), {"namespace": "", "generation": generation.name}
+        newest = reports.pop(AnalysisName.DELETE_READINESS, None)
+        if newest and {name: newest.options.get(name) for name in wanted} != wanted:
+            newest = latest_run(AnalysisName.DELETE_READINESS, **wanted)
+        if newest:
+            reports[AnalysisName.DELETE_READINESS] = newest
+        return cls(generation, is_large_tenant() if is_large is None else is_large, reports)
+
+
+def is_large_tenant() -> bool:
+    return estimated_rows(Entity.objects.all()).is_large
+
+
+# The findings of a source; None if they are those that are stored.
+Finder = Callable[[Situation], Iterable[Found] | None]
+
+
+@dataclass(frozen=True, slots=True)
+class ReportFigure:
+    """A kind of finding that the newest report of an analysis has, for each namespace.
+
+    figure: the total, in the summary of the run. table: its rows, or `where` of them, are counted by namespace; empty if the
+    report has no such table.
+    """
+
+    kind: str
+    analysis: AnalysisName
+    figure: str
+    table: str = "rows"
+    where: ResultFilter = EVERYTHING
+
+    def find(self, situation: Situation) -> Iterable[Found] | None:
+        run = situation.reports.get(self.analysis)
+        if run is None or not situation.reads_reports or situation.stored.get(self.kind) == run.pk:
+            return None
+        total = run.summary.get(self.figure, 0)
+        return self._by_namespace(run, total) if total else ()
+
+    def _by_namespace(self, run: AnalysisRun, total: int) -> Iterator[Found]:
+        counts: dict[str, int] = {}
+        if self.table:
+            try:
+                counts = namespace_counts(run, self.table, where=self.where, max_rows=MAX_NAMESPACES)
+            except (AnalysisError, StorageError):
+                # the run still has the total
+                counts = {}
+        yield from _of_namespaces(self.kind, counts, total, run=run)
+
+
+def _of_namespaces(
+    kind: str, counts: Mapping[str, int], total: int, *, note: str = "", run: AnalysisRun | None = None
+) -> Iterator[Found]:
+    """Yield a finding for each namespace, and one for the rest. counts: the figures by name, the largest first."""
+    named = {name: figure for name, figure in list(counts.items())[:MAX_NAMESPACES] if name and figure}
+    for name, figure in named.items():
+        yield Found(kind, f"namespace:{name}", figure, note, run)
+    if (rest := total - sum(named.values())) > 0:
+        yield Found(kind, "", rest, note, run)
+
+
+def _console(situation: Situation) -> Iterator[Found]:
+    """Yield the problems of the console itself. Runs two queries."""
+    records = maintenance_records()
+    if reason := read_only_reason():
+        yield Found("read-only", note=f"The console is read-only: {reason}"[:500])
+    if MaintenanceTask.BACKUP not in records:
+        yield Found("no-backup", note="No backup was written")
+    for task, record in records.items():
+        if not record.is_ok:
+            yield Found(
+                "failed-task", f"task:{task}", note=f"{record.get_task_display()} failed: {record.text}"[:500]
+            )
+
+
+def _ghost_grants(situation: Situation) -> Iterable[Found] | None:
+    """Return the grants on addresses without a live entity: those of the report in a large tenant; otherwise the current
+    ones, which are also those of the plan that cleans up.
+    """
+    if situation.is_large:
+        return _reported_ghosts(situation)
+    return _counted_ghosts(situation.generation)
+
+
+def _note(kind: str, generation: Generation) -> str:
+    # If the generation removes grants with their entity, these grants remain from an earlier generation.
+    applies_again = kind == "leftover-grants" and not generation.deleting_removes_grants
+    return ", which apply again if the entities are recreated" if applies_again else ""
+
+
+_GHOSTS = tuple(
+    ReportFigure(kind, AnalysisName.GHOST_GRANTS, figure, where=ResultFilter(equal={"state": str(state)}))
+    for kind, figure, state in (
+        ("leftover-grants", "grants_on_deleted_addresses", State.DELETED),
+        ("planned-grants", "grants_on_planned_addresses", State.PLANNED),
+    )
+)
+
+
+def _reported_ghosts(situation: Situation) -> Iterable[Found] | None:
+    parts = [report.find(situation) for report in _GHOSTS]
+    # both are of one report
+    if any(part is None for part in parts):
+        return None
+    return (replace(row, note=_note(row.kind, situation.generation)) for part in parts for row in part or ())
+
+
+def _counted_ghosts(generation: Generation) -> Iterator[Found]:
+    """Yield the current numbers by namespace. Runs two queries."""
+    is_leftover, is_planned = Q(content_object__state=State.DELETED), Q(content_object__state=State.PLANNED)
+    is_old = Q(granted_at__lt=timezone.now() - timedelta(days=PLANNED_TOO_LONG_DAYS))
+    namespace = Case(
+        When(content_object__kind="namespace", then=F("content_object__key")), default=F("namespace__key")
+    )
+    totals: dict[str, Counter[str]] = {
+        kind: Counter() for kind in ("leftover-grants", "old-planned-grants", "planned-grants")
+    }
+    for model in (UserGrant, GroupGrant):
+        rows = model.objects.filter(is_leftover | is_planned).order_by().values(name=namespace)
+        for row in rows.annotate(
+            leftover=Count("pk", filter=is_leftover),
+            old=Count("pk", filter=is_planned & is_old),
+            planned=Count("pk", filter=is_planned & ~is_old),
+        ):
+            for kind, figure in zip(totals, (row["leftover"], row["old"], row["planned"]), strict=True):
+                totals[kind][row["name"] or ""] += figure
+    for kind, counts in totals.items():
+        yield from _of_namespaces(
+            kind, dict(counts.most_common()), counts.total(), note=_note(kind, generation)
+        )
+
+
+def _guardrails(situation: Situation) -> Iterable[Found] | None:
+    """Return the violations of small tenants, which are counted again after a change. Those of large tenants are counted by a
+    job, once a day.
+    """
+    return None if situation.is_large else violations_by_guardrail(_cached_violations)
+
+
+def _cached_violations() -> Counter[str]:
+    # the end of an exception changes the count without a change of the data
+    exceptions = GuardrailException.objects.filter(valid_until__gt=timezone.now()).count()
+    return cached_count(f"guardrails:{exceptions}", count_violations, at=question_time())
+
+
+def count_violations() -> Counter[str]:
+    """Return the number of violations of each guardrail that no exception accepts. Reads all grants."""
+    exceptions = Exceptions()
+    return Counter(row.guardrail for row in violations() if exceptions.accepting(row) is None)
+
+
+def violations_by_guardrail(count: Callable[[], Counter[str]] = count_violations) -> Iterator[Found]:
+    """Yield the violations of each guardrail. Runs one query without guardrails."""
+    levels = dict(Guardrail.objects.values_list("name", "level"))
+    for name, figure in count().items() if levels else ():
+        kind = "guardrail-violations" if levels.get(name) == Level.BLOCK else "guardrail-warnings"
+        yield Found(kind, f"guardrail:{name}", figure)
+
+
+def _failed_jobs(situation: Situation) -> Iterator[Found]:
+    """Yield the analyses if their newest finished run failed, and the types of other jobs that failed lately. Runs one query."""
+    has_failed = Q(state=JobState.FAILED)
+    finished = Job.objects.exclude(state__in=UNFINISHED_STATES).order_by().values("type")
+    for row in finished.annotate(
+        newest=Max("pk"),
+        newest_failed=Max("pk", filter=has_failed),
+        failed=Count("pk", filter=has_failed & Q(finished_at__gt=timezone.now() - FAILED_JOBS_SINCE)),
+    ):
+        name, figure = row["type"], row["failed"]
+        if name in ANALYSES and row["newest"] == row["newest_failed"]:
+            note = f"The last run of {ANALYSES[name].title} failed"
+            yield Found("failed-run", f"analysis:{name}", note=note, run=AnalysisRun(pk=row["newest"]))
+        elif figure and name not in (*ANALYSES, *EFFECT_JOBS):
+            note = f"{quantity(figure, 'job', 'jobs')} of the type {name} failed in the last 7 days"
+            yield Found("failed-job", f"job:{name}", figure, note)
+
+
+def _plans(situation: Situation) -> Iterator[Found]:
+    """Yield the number of proposed plans, and how many of the newest ones are stale. Runs up to 12 queries."""
+    proposed = Plan.objects.filter(state=PlanState.PROPOSED)
+    newest = list(proposed.order_by("-pk")[: MAX_PLANS_CHECKED + 1])
+    stale = sum(invalidating_line(plan) is not None for plan in newest[:MAX_PLANS_CHECKED])
+    total = len(newest) if len(newest) <= MAX_PLANS_CHECKED else proposed.count()
+    if stale:
+        yield Found("stale-plans", figure=stale)
+    if total > stale:
+        yield Found("proposed-plans", figure=total - stale)
+
+
+def _periods(situation: Situation) -> Iterator[Found]:
+    """Yield what ends soon, and what has expired. Runs two queries."""
+    for kind, show in (("ending-access", "soon"), ("expired-access", "expired")):
+        if total := counted_rows(show):
+            yield Found(kind, figure=total)
+
+
+def _impact(situation: Situation) -> Iterator[Found]:
+    run = situation.reports.get(AnalysisName.POLICY_IMPACT)
+    if run is None or run.options.get("generation") != situation.generation.name:
+        return
+    if other := run.options.get("to_generation"):
+        gained, lost = (run.summary.get(name, 0) for name in ("answers_gained", "answers_lost"))
+        note = (
+            f"Impact report available, from generation {situation.generation.name} to {other}: "
+            f"{quantity(gained, 'permission', 'permissions')} gained, {lost:,} lost"
+        )
+        yield Found("policy-impact", f"generation:{other}", note=note, run=run)
+
+
+REPORT_FIGURES = (
+    ReportFigure(
+        "undeletable",
+        AnalysisName.DELETE_READINESS,
+        "namespaces_nobody_can_delete",
+        "namespaces",
+        ResultFilter(equal={"nobody_can_delete": True}),
+    ),
+    ReportFigure(
+        "no-admin-holder",
+        AnalysisName.STRANDED,
+        "entities_nobody_administers",
+        where=ResultFilter(equal={"admins": 0}),
+    ),
+    ReportFigure(
+        "one-admin-holder",
+        AnalysisName.STRANDED,
+        "entities_one_user_administers",
+        where=ResultFilter(equal={"admins": 1}),
+    ),
+    ReportFigure("unused-grants", AnalysisName.UNUSED, "grants_that_nobody_used", "grants"),
+    ReportFigure("redundant-grants", AnalysisName.REDUNDANT, "redundant_grants"),
+    ReportFigure("unusual-privileges", AnalysisName.OUTLIERS, "unusual_privileges", ""),
+)
+# the analyses of which a report has findings
+REPORTING = (*{report.analysis for report in (*REPORT_FIGURES, *_GHOSTS)}, AnalysisName.POLICY_IMPACT)
+# by the kinds of findings of a source
+SOURCES: dict[tuple[str, ...], Finder] = {
+    ("read-only", "failed-task", "no-backup"): _console,
+    **{(report.kind,): report.find for report in REPORT_FIGURES},
+    ("leftover-grants", "old-planned-grants", "planned-grants"): _ghost_grants,
+    GUARDRAIL_KINDS: _guardrails,
+    ("failed-run", "failed-job"): _failed_jobs,
+    ("stale-plans", "proposed-plans"): _plans,
+    ("ending-access", "expired-access"): _periods,
+    ("policy-impact",): _impact,
+}

@@ -1,0 +1,261 @@
+"""The pages of findings: the inbox, one finding, decisions about several, and the rules that accept classes."""
+
+from django.db.models import Count, Q
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.dateparse import parse_datetime
+from django.views.decorators.http import require_safe
+
+from analytics.analyses import AnalysisName
+from analytics.runs.selectors import latest_run
+from authzconsole.findings.kinds import KIND_CHOICES, KINDS, finding_text, in_state
+from authzconsole.findings.refresh import refresh_findings
+from authzconsole.findings.services import (
+    MAX_CHANGED,
+    READER,
+    accept_findings,
+    add_rule,
+    assign_findings,
+    can_read_findings,
+    end_rule,
+    reopen_findings,
+)
+from authzconsole.lists.findings import SEVERITIES, Findings
+from authzconsole.models import AcceptanceRule, Finding, FindingState, Severity
+from authzconsole.web.findings.items import own_items
+from authzconsole.web.findings.links import FindingLinks
+from authzconsole.web.forms import (
+    ConsoleForm,
+    FormPage,
+    LastDayField,
+    ListForm,
+    NameInput,
+    OptionalChoiceField,
+    PrincipalField,
+    StrictChoiceField,
+    TextField,
+    TextsField,
+    optional,
+    reason_field,
+)
+from authzconsole.web.lists import ListPage
+from authzconsole.web.shared.guard import capability_required, request_author
+from authzconsole.web.shared.rendering import render_page, requested_section, see_other, show_outcome
+from entities.errors import Refusal
+from grants.outcomes import Outcome
+from grants.roles.capabilities import Capability
+
+ALL = "all"
+MAX_COUNTED = 99
+
+
+class FindingForm(ListForm):
+    list_type = Findings
+
+    state = OptionalChoiceField(default=str(FindingState.OPEN), choices=[*FindingState.choices, (ALL, "All")])
+    severity = OptionalChoiceField(choices=[(severity.word, severity.label) for severity in Severity])
+    kind = OptionalChoiceField(choices=KIND_CHOICES)
+    namespace = TextField()
+    owner = PrincipalField(only="user")
+
+
+class FindingList(ListPage):
+    """The inbox. Accounts that may not see findings see only what waits for them."""
+
+    form_class = FindingForm
+    template_name = "findings/list.html"
+    section = ("findings", "findings/_list.html")
+    page_url = "findings"
+    file_url = "findings-file"
+
+    def dispatch(self, request: HttpRequest, *args, **kwargs) -> HttpResponse:
+        if not can_read_findings(request.user) and request.method in ("GET", "HEAD"):
+            return render_page(request, self.template_name, {"problems": own_items(request.user)})
+        return super().dispatch(request, *args, **kwargs)
+
+    def get_context_data(self) -> dict:
+        is_section = requested_section(self.request) == self.section[0]
+        if not is_section:
+            refresh_findings(is_page=True)
+        context = super().get_context_data()
+        return context | {
+            "sees_all": True,
+            "problems": [] if is_section else own_items(self.request.user),
+            "rows": list(_rows(context["page"].rows)),
+            "states": self.form.fields["state"].choices,
+            "severities": [("", "Any severity"), *self.form.fields["severity"].choices],
+            "kinds": KIND_CHOICES,
+            "can_change": self.request.user.can_administer,
+        }
+
+
+def _rows(findings: list[Finding]):
+    links = FindingLinks(findings, latest_run(AnalysisName.GHOST_GRANTS))
+    for finding in findings:
+        about = links.about(finding)
+        yield {
+            "finding": finding,
+            "text": finding_text(finding),
+            "level": Severity(finding.severity).word,
+            "url": links.rows_url(about),
+            "fix": links.fix(about) if finding.resolved_at is None else None,
+        }
+
+
+@require_safe
+@capability_required(READER)
+def finding_page(request: HttpRequest, pk: int) -> HttpResponse:
+    """Show a finding with its history."""
+    finding = get_object_or_404(Finding.objects.select_related("owner", "rule"), pk=pk)
+    (row,) = _rows([finding])
+    history = [event | {"at": parse_datetime(event["at"])} for event in reversed(finding.history)]
+    kind = KINDS.get(finding.kind)
+    return render_page(
+        request,
+        "findings/page.html",
+        row
+        | {
+            "kind": kind.title if kind else finding.kind,
+            "history": history,
+            "can_change": request.user.can_administer,
+        },
+    )
+
+
+@require_safe
+def finding_count(request: HttpRequest) -> HttpResponse:
+    """Return the number of open errors as a badge of the navigation; 204 if there are none."""
+    errors = in_state(Finding.objects.filter(severity=SEVERITIES["error"]), FindingState.OPEN)
+    count = errors.order_by()[: MAX_COUNTED + 1].count() if can_read_findings(request.user) else 0
+    if not count:
+        return HttpResponse(status=204)
+    return render_page(request, "findings/_count.html", {"count": count, "limit": MAX_COUNTED})
+
+
+class ChangeForm(ConsoleForm):
+    """A decision about findings. number: of each finding."""
+
+    verb = OptionalChoiceField(
+        default="accept", choices=[("accept", "Accept"), ("assign", "Assign"), ("reopen", "Open again")]
+    )
+    number = TextsField()
+    until = LastDayField(label="Until the last day", required=True)
+    owner = PrincipalField(label=optional("Owner, an administrator or auditor"), only="user")
+    reason = reason_field()
+
+    FIELDS = {"accept": ("until", "reason"), "assign": ("owner", "reason"), "reopen": ("reason",)}
+
+    @property
+    def chosen(self) -> str:
+        """The verb that was sent, or that is in the URL."""
+        sent = self.data.get("verb") if self.is_bound else self.initial.get("verb")
+        return sent if sent in self.FIELDS else "accept"
+
+    @property
+    def shown_fields(self) -> list:
+        return [self[name] for name in self.FIELDS[self.chosen]]
+
+    @property
+    def numbers(self) -> list[int]:
+        values = self["number"].value() or []
+        numbers = (text for text in values if text.isascii() and text.isdigit() and len(text) < 18)
+        return [int(text) for text in dict.fromkeys(numbers)]
+
+
+class ChangeFindings(FormPage):
+    """Accept the findings in the URL until a day, assign them, or open them again."""
+
+    capabilities = (Capability.CHANGE_GRANTS,)
+    visible_to = (READER,)
+    form_class = ChangeForm
+    template_name = "findings/change.html"
+    TITLES = {"accept": "Accept findings", "assign": "Assign findings", "reopen": "Open findings again"}
+
+    def get_context_data(self, **context) -> dict:
+        context = super().get_context_data(**context)
+        form = context["form"]
+        rows = Finding.objects.filter(pk__in=form.numbers[:MAX_CHANGED]).order_by(*Findings.order)
+        return context | {
+            "title": self.TITLES[form.chosen],
+            "findings": [(row, finding_text(row)) for row in rows],
+            "today": timezone.localdate(),
+        }
+
+    def perform(self, form: ChangeForm) -> HttpResponse:
+        values, numbers = form.cleaned_data, form.numbers
+        author = request_author(self.request, values["reason"])
+        match form.chosen:
+            case "assign":
+                outcome = assign_findings(numbers, owner=values["owner"], author=author)
+            case "reopen":
+                outcome = reopen_findings(numbers, author=author)
+            case _:
+                outcome = accept_findings(numbers, until=values["until"], author=author)
+        show_outcome(self.request, outcome)
+        return see_other(reverse("findings"))
+
+    def form_refused(self, form: ConsoleForm, error: Refusal) -> HttpResponse:
+        return self.render_to_response(self.get_context_data(form=form), status=error.status)
+
+
+class RuleForm(ConsoleForm):
+    """verb: `add` a rule, or `end` the one with the number."""
+
+    id_pattern = "rule-%s"
+
+    verb = OptionalChoiceField(default="add", choices=[("add", "add"), ("end", "end")])
+    number = TextField()
+    kind = StrictChoiceField(label="Findings", choices=KIND_CHOICES, default=KIND_CHOICES[0][0])
+    pattern = TextField(
+        label="About",
+        required=True,
+        max_characters=300,
+        placeholder="namespace:sandbox*",
+        widget=NameInput(),
+        help_text="The subject of the findings; * is any number of characters.",
+    )
+    until = LastDayField(label="Until the last day", required=True)
+    reason = reason_field(required=True)
+
+
+class FindingRules(FormPage):
+    """List the rules, with a form that adds one."""
+
+    capabilities = (READER,)
+    change_capabilities = (Capability.CHANGE_GRANTS,)
+    form_class = RuleForm
+    template_name = "findings/rules.html"
+
+    def get_context_data(self, **context) -> dict:
+        accepted = Count("findings", filter=Q(findings__resolved_at=None))
+        rules = AcceptanceRule.objects.annotate(accepted=accepted).order_by("-pk")
+        now = timezone.now()
+        return super().get_context_data(**context) | {
+            "rules": [
+                {
+                    "rule": rule,
+                    "title": KINDS[rule.kind].title if rule.kind in KINDS else rule.kind,
+                    "has_ended": rule.until <= now,
+                }
+                for rule in rules
+            ],
+            "can_change": self.request.user.can_administer,
+        }
+
+    def perform(self, form: RuleForm) -> HttpResponse:
+        show_outcome(self.request, self._change(form))
+        return see_other(reverse("finding-rules"))
+
+    def _change(self, form: RuleForm) -> Outcome:
+        values = form.cleaned_data
+        author = request_author(self.request, values["reason"])
+        if values["verb"] == "end":
+            number = values["number"]
+            is_number = number.isascii() and number.isdigit() and len(number) < 18
+            return end_rule(int(number) if is_number else 0, author=author)
+        _, outcome = add_rule(
+            kind=values["kind"], pattern=values["pattern"], until=values["until"], author=author
+        )
+        return outcome

@@ -1,0 +1,216 @@
+"""The inbox: who sees what, filters, decisions about findings, and rules."""
+
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from analytics.models import AnalysisRun
+from authzconsole.findings.refresh import refresh_findings
+from authzconsole.findings.services import (
+    FindingError,
+    FindingResolved,
+    accept_findings,
+    add_rule,
+    assign_findings,
+    reopen_findings,
+)
+from authzconsole.models import AcceptanceRule, Finding, FindingState
+from entities.address import parse_address
+from grants.errors import NotAdministrator
+from grants.journal import Author
+from grants.models import JournalLine, User
+from grants.requests.create import RequestDraft, WantedAccess, create_request
+from tests.support.authors import author_named
+from tests.support.changes import create_plan_from_changes
+from tests.support.guardrails import add_guardrail
+from tests.support.pages import page_html
+
+FORBID = {"forbid": {"privileges": ["ADMIN"], "within": "namespace:sales"}}
+LATER = timezone.now() + timedelta(days=90)
+DAY = f"{LATER:%Y-%m-%d}"
+
+
+@pytest.fixture
+def findings(cast) -> dict[str, Finding]:
+    """Return the findings of the sample tenant, by kind."""
+    AnalysisRun.objects.create(type="stranded", state="failed", error="Java is missing.")
+    add_guardrail("writers", FORBID)
+    refresh_findings()
+    return {row.kind: row for row in Finding.objects.all()}
+
+
+def texts(page) -> list[str]:
+    return [row["text"] for row in page.context["rows"]]
+
+
+def test_administrators_and_auditors_see_the_inbox_most_severe_first(browse, findings):
+    page = browse("aud").get("/findings/")
+    assert "violation" in texts(page)[0] and "No backup was written" in texts(page)
+    assert 'name="number"' not in page_html(page) and "Run again" not in page_html(page)
+    page = page_html(browse("ada").get("/findings/"))
+    assert 'name="number"' in page and "Run again" in page and "Clean up" in page
+
+
+@pytest.mark.parametrize("name", ["ned", "dee", "out"])
+def test_other_accounts_see_only_what_waits_for_them(name, browse, findings):
+    client = browse(name)
+    page = client.html("/findings/")
+    assert "Nothing waits for you" in page
+    assert not any(word in page for word in ("writers", "backup", "grants on deleted", "namespace:"))
+    for url in (
+        "/findings.csv",
+        "/findings.jsonl",
+        "/findings/rules",
+        f"/findings/{findings['no-backup'].pk}/",
+    ):
+        assert client.get(url).status_code == 404
+    assert client.get("/findings/count").status_code == 204
+    wanted = [WantedAccess(parse_address("dataset:sales.orders"), "write")]
+    create_request(author=author_named(name), draft=RequestDraft("quarterly close", wanted))
+    assert "request waits for your decision" in browse("ada").html("/findings/")
+    assert "hr.salaries" not in client.html("/findings/")
+
+
+def test_the_badge_counts_open_errors(browse, findings):
+    client = browse("ada")
+    assert ">1<" in client.html("/findings/count")
+    accept_findings([findings["guardrail-violations"].pk], until=LATER, author=author_named("ada"))
+    assert client.get("/findings/count").status_code == 204
+
+
+def test_the_inbox_is_filtered_and_downloaded(browse, findings):
+    client = browse("aud")
+    leftover = "1 grant on deleted addresses, which apply again if the entities are recreated"
+    assert texts(client.get("/findings/?namespace=sales&severity=warning")) == [leftover]
+    assert texts(client.get("/findings/?kind=no-backup")) == ["No backup was written"]
+    assert texts(client.get("/findings/?state=accepted")) == []
+    assert texts(client.get("/findings/?owner=user:ada")) == []
+    lines = b"".join(client.get("/findings.csv?kind=no-backup").streaming_content).decode().splitlines()
+    assert len(lines) == 2 and "No backup was written" in lines[1]
+
+
+def test_several_findings_are_accepted_with_a_reason_until_a_day(browse, findings):
+    client, rows = browse("ada"), [findings["no-backup"], findings["leftover-grants"]]
+    numbers = [row.pk for row in rows]
+    form = client.html("/findings/change", {"verb": "accept", "number": numbers})
+    assert "No backup was written" in form and "grant on deleted addresses" in form
+    sent = {"verb": "accept", "number": numbers, "until": DAY, "reason": "until the move"}
+    answer = client.post("/findings/change", sent, follow=True)
+    assert "2 findings accepted until" in page_html(answer)
+    assert not {"No backup was written"} & set(texts(client.get("/findings/")))
+    assert len(texts(client.get("/findings/?state=accepted"))) == 2
+    lines = JournalLine.objects.filter(action="finding-accept")
+    assert lines.count() == 2 and {line.reason for line in lines} == {"until the move"}
+    assert "No backup was written" not in [item.text for item in client.get("/").context["problems"]]
+    page = client.html(f"/findings/{rows[0].pk}/")
+    assert "until the move" in page and "Open again" in page
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"until": "2020-01-01"}, "is in the past"),
+        ({"until": ""}, "Enter the last day"),
+        ({"until": "soon"}, "is not a date"),
+        ({"reason": "  "}, "Enter a reason"),
+        ({"number": []}, "Select at least one finding"),
+    ],
+)
+def test_a_wrong_acceptance_is_refused_and_loses_nothing(changes, message, browse, findings):
+    sent = {"verb": "accept", "number": [findings["no-backup"].pk], "until": DAY, "reason": "known"} | changes
+    answer = browse("ada").post("/findings/change", sent)
+    page = page_html(answer)
+    assert answer.status_code == 400 and message in page
+    assert changes.get("reason") is not None or 'value="known"' in page
+    assert Finding.objects.get(kind="no-backup").state == FindingState.OPEN
+
+
+def test_a_finding_that_was_resolved_meanwhile_is_not_accepted(browse, findings):
+    Finding.objects.filter(kind="no-backup").update(resolved_at=timezone.now())
+    sent = {"verb": "accept", "number": [findings["no-backup"].pk], "until": DAY, "reason": "known"}
+    answer = browse("ada").post("/findings/change", sent)
+    assert answer.status_code == 409 and "resolved meanwhile" in page_html(answer)
+    with pytest.raises(FindingResolved):
+        assign_findings([findings["no-backup"].pk], owner="ada", author=author_named("ada"))
+
+
+def test_findings_are_opened_again_and_assigned(browse, findings):
+    client, number = browse("ada"), findings["no-backup"].pk
+    accept_findings([number], until=LATER, author=author_named("ada"))
+    client.post("/findings/change", {"verb": "reopen", "number": [number], "reason": "not so"})
+    row = Finding.objects.get(pk=number)
+    assert row.state == FindingState.OPEN and not row.accepted_reason
+    client.post("/findings/change", {"verb": "assign", "number": [number], "owner": "user:aud"})
+    assert texts(client.get("/findings/?owner=aud")) == ["No backup was written"]
+    refused = client.post("/findings/change", {"verb": "assign", "number": [number], "owner": "ned"})
+    assert refused.status_code == 400 and "cannot own findings" in page_html(refused)
+    client.post("/findings/change", {"verb": "assign", "number": [number], "owner": ""})
+    assert Finding.objects.get(pk=number).owner is None
+    history = client.html(f"/findings/{number}/")
+    assert "reopened" in history and "to aud" in history and "to nobody" in history
+
+
+def test_only_administrators_decide(findings):
+    number = findings["no-backup"].pk
+    for name in ("aud", "ned"):
+        author = Author(name, reason="known", user_id=User.objects.get(username=name).pk)
+        for change in (
+            lambda author=author: accept_findings([number], until=LATER, author=author),
+            lambda author=author: reopen_findings([number], author=author),
+            lambda author=author: assign_findings([number], owner="ada", author=author),
+            lambda author=author: add_rule(kind="no-backup", pattern="*", until=LATER, author=author),
+        ):
+            with pytest.raises(NotAdministrator):
+                change()
+    assert not JournalLine.objects.filter(action__startswith="finding-").exists()
+
+
+def test_a_rule_is_added_and_ended_on_its_page(browse, findings):
+    client = browse("ada")
+    sent = {"kind": "leftover-grants", "pattern": "namespace:s*", "until": DAY, "reason": "sandboxes"}
+    assert "was added" in page_html(client.post("/findings/rules", sent, follow=True))
+    row = Finding.objects.get(kind="leftover-grants")
+    assert row.state == FindingState.ACCEPTED and row.accepted_reason == "sandboxes"
+    refused = client.post("/findings/change", {"verb": "reopen", "number": [row.pk]})
+    assert "end the rule" in page_html(refused)
+    client.post("/findings/rules", {"verb": "end", "number": AcceptanceRule.objects.get().pk})
+    row.refresh_from_db()
+    assert row.state == FindingState.OPEN
+    assert client.post("/findings/rules", {"verb": "end", "number": "77"}).status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"kind": "nothing"}, "is not one of"),
+        ({"pattern": ""}, "Enter a pattern"),
+        ({"pattern": "namespace:nowhere*"}, "matches no leftover grants"),
+        ({"pattern": "*:sales"}, "overlaps rule"),
+        ({"until": "2020-01-01"}, "in the past"),
+        ({"reason": ""}, "Enter a reason"),
+    ],
+)
+def test_a_wrong_rule_is_refused_and_loses_nothing(changes, message, browse, findings):
+    author = author_named("ada")
+    if "overlaps" in message:
+        add_rule(kind="leftover-grants", pattern="namespace:s*", until=LATER, author=author)
+    sent = {"kind": "leftover-grants", "pattern": "namespace:*", "until": DAY, "reason": "known"} | changes
+    answer = browse("ada").post("/findings/rules", sent)
+    page = page_html(answer)
+    assert answer.status_code == 400 and message in page and f'value="{sent["until"]}"' in page
+
+
+def test_a_rule_of_an_unknown_kind_is_refused_with_the_kinds(findings):
+    with pytest.raises(FindingError, match="`nothing` is not a kind of findings; the kinds are read-only"):
+        add_rule(kind="nothing", pattern="*", until=LATER, author=author_named("ada"))
+
+
+def test_every_finding_leads_to_pages_that_open(browse, findings):
+    create_plan_from_changes(grant=[("user:out", "dataset:sales.orders", "READ")])
+    client = browse("ada")
+    for row in client.get("/findings/").context["rows"]:
+        assert client.get(row["url"]).status_code == 200
+        if row["fix"] and row["fix"].is_link:
+            assert client.get(row["fix"].url).status_code == 200
+        assert client.get(f"/findings/{row['finding'].pk}/").status_code == 200

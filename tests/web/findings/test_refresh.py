@@ -1,0 +1,224 @@
+"""Findings are opened, changed, resolved and announced by what reports, guardrails and the tenant say."""
+
+from datetime import timedelta
+from functools import partial
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+
+from analytics.models import AnalysisRun
+from authzconsole.findings.refresh import GUARDRAIL_JOB, announce_errors, refresh_findings, sweep_findings
+from authzconsole.findings.services import accept_findings, add_rule, end_rule
+from authzconsole.models import AcceptanceRule, Finding, FindingState
+from entities.address import parse_address
+from entities.services import ensure_entities
+from grants.jobs import run_job
+from grants.journal import Author
+from grants.models import Job, JobState, JournalLine
+from grants.plans.apply import apply_plan
+from tests.support.authors import author_named
+from tests.support.guardrails import add_exception, add_guardrail
+from tests.support.reports import create_report
+
+pytestmark = pytest.mark.django_db
+AUTHOR = Author("the tests", reason="known")
+FORBID = {"forbid": {"privileges": ["ADMIN"], "within": "namespace:sales"}}
+LATER = timezone.now() + timedelta(days=90)
+STRANDED = [
+    ("dataset:hr.salaries", 0, ""),
+    ("dataset:sales.orders", 1, "ned"),
+    ("kerberosprincipal:etl/host.com@REALM", 0, ""),
+    ("namespace:hr", 0, ""),
+    ("program:sales.shop.workflow.daily", 0, ""),
+]
+
+
+@pytest.fixture
+def report(cast, settings, tmp_path):
+    """Return a function that stores a report with these tables."""
+    settings.SNAPSHOT_URI = str(tmp_path)
+    return partial(create_report, tmp_path, revision=3, finished_at=timezone.now())
+
+
+def stranded_report(report, rows=STRANDED) -> AnalysisRun:
+    figures = {0: "entities_nobody_administers", 1: "entities_one_user_administers"}
+    summary = {name: sum(row[1] == admins for row in rows) for admins, name in figures.items()}
+    return report({"rows": rows}, analysis="stranded", options={"generation": "core"}, summary=summary)
+
+
+def found(kind: str) -> dict[str, int]:
+    """Refresh, and return the figure of each unresolved finding of a kind, by subject."""
+    refresh_findings()
+    return dict(Finding.objects.filter(kind=kind, resolved_at=None).values_list("subject", "figure"))
+
+
+def finding(kind: str, subject: str = "") -> Finding:
+    return Finding.objects.get(kind=kind, subject=subject)
+
+
+def events(row: Finding) -> list[str]:
+    row.refresh_from_db()
+    return [event["what"] for event in row.history]
+
+
+def test_a_report_has_one_finding_for_each_namespace_and_one_for_the_rest(report):
+    stranded_report(report)
+    assert found("no-admin-holder") == {"namespace:hr": 2, "namespace:sales": 1, "": 1}
+    assert found("one-admin-holder") == {"namespace:sales": 1}
+
+
+def test_the_number_of_findings_does_not_grow_with_the_namespaces(report, monkeypatch):
+    monkeypatch.setattr("authzconsole.findings.sources.MAX_NAMESPACES", 2)
+    rows = sorted((f"dataset:n{number}.d{item}", 0, "") for number in range(9) for item in range(number + 1))
+    stranded_report(report, rows)
+    assert found("no-admin-holder") == {"namespace:n8": 9, "namespace:n7": 8, "": 45 - 17}
+
+
+def test_a_report_that_cannot_be_read_has_one_finding_with_its_total(report):
+    report(
+        {}, analysis="stranded", options={"generation": "core"}, summary={"entities_nobody_administers": 4}
+    )
+    assert found("no-admin-holder") == {"": 4}
+
+
+def test_a_finding_keeps_its_beginning_until_it_is_resolved_and_found_again(report):
+    stranded_report(report)
+    refresh_findings()
+    Finding.objects.update(since=timezone.now() - timedelta(days=9))
+    stranded_report(report, STRANDED[:1])
+    assert found("no-admin-holder") == {"namespace:hr": 1}
+    row = finding("no-admin-holder", "namespace:hr")
+    assert row.since < timezone.now() - timedelta(days=8) and events(row) == ["opened", "changed"]
+    assert finding("no-admin-holder", "namespace:sales").state == FindingState.RESOLVED
+    stranded_report(report)
+    refresh_findings()
+    again = finding("no-admin-holder", "namespace:sales")
+    assert again.state == FindingState.OPEN and again.since > timezone.now() - timedelta(days=1)
+    assert events(again) == ["opened", "resolved", "opened"]
+
+
+def test_an_acceptance_ends_with_its_time_and_when_more_is_found(report):
+    stranded_report(report)
+    refresh_findings()
+    row = finding("no-admin-holder", "namespace:hr")
+    accept_findings([row.pk], until=LATER, author=AUTHOR)
+    stranded_report(report, STRANDED[:1])
+    refresh_findings()
+    row.refresh_from_db()
+    assert (row.state, row.figure) == (FindingState.ACCEPTED, 1), "less than what was accepted"
+    stranded_report(report, [*STRANDED[:1], ("dataset:hr.a", 0, ""), ("dataset:hr.b", 0, "")])
+    refresh_findings()
+    row.refresh_from_db()
+    assert (row.state, row.figure, row.accepted_reason) == (FindingState.OPEN, 3, "")
+    accept_findings([row.pk], until=LATER, author=AUTHOR)
+    Finding.objects.update(accepted_until=timezone.now())
+    row.refresh_from_db()
+    assert row.state == FindingState.OPEN
+
+
+def test_a_rule_accepts_later_findings_until_it_is_ended(report):
+    stranded_report(report, STRANDED[:1])
+    refresh_findings()
+    rule, outcome = add_rule(kind="no-admin-holder", pattern="namespace:*", until=LATER, author=AUTHOR)
+    assert "accepts finding" in outcome.sentence
+    stranded_report(report)
+    refresh_findings()
+    states = {row.subject: row.state for row in Finding.objects.filter(kind="no-admin-holder")}
+    assert states == {"namespace:hr": "accepted", "namespace:sales": "accepted", "": "open"}
+    end_rule(rule.pk, author=AUTHOR)
+    assert {row.state for row in Finding.objects.filter(kind="no-admin-holder")} == {"open"}
+    assert not AcceptanceRule.objects.exists()
+
+
+def test_guardrails_are_findings_by_their_level_without_accepted_violations(cast):
+    add_guardrail("writers", FORBID)
+    assert found("guardrail-violations")["guardrail:writers"] > 0
+    add_guardrail("writers", FORBID | {"level": "warn"})
+    assert found("guardrail-violations") == {} and "guardrail:writers" in found("guardrail-warnings")
+    add_exception("writers", until=LATER)
+    assert found("guardrail-warnings") == {}
+
+
+def test_a_large_tenant_counts_violations_in_a_job_once_a_day(cast, monkeypatch):
+    add_guardrail("writers", FORBID)
+    monkeypatch.setattr("authzconsole.common.row_estimates.MAX_COUNTED", 3)
+    sweep_findings()
+    sweep_findings()
+    assert not Finding.objects.filter(kind="guardrail-violations").exists()
+    job = Job.objects.get(type=GUARDRAIL_JOB)
+    run_job(job.pk)
+    job.refresh_from_db()
+    assert job.state == JobState.DONE and job.summary["violations"] > 0
+    assert finding("guardrail-violations", "guardrail:writers").figure == job.summary["violations"]
+    assert "guardrail:writers" in found("guardrail-violations"), "a page does not resolve it"
+
+
+def test_failed_jobs_of_the_last_week_are_findings(cast):
+    now = timezone.now()
+    for days in (1, 2, 9):
+        Job.objects.create(type="evidence", state="failed", finished_at=now - timedelta(days=days))
+    assert found("failed-job") == {"job:evidence": 2}
+
+
+def test_new_errors_have_one_journal_line_each_that_webhooks_deliver(report):
+    stranded_report(report)
+    sweep_findings()
+    sweep_findings()
+    lines = JournalLine.objects.filter(action="finding-open")
+    assert lines.count() == 3 and all(line.actor == "findings" and not line.entity for line in lines)
+    accept_findings([finding("no-admin-holder", "namespace:hr").pk], until=LATER, author=AUTHOR)
+    Finding.objects.update(is_announced=False)
+    assert announce_errors() == 2, "an accepted error is not announced"
+
+
+def test_a_refresh_without_news_writes_nothing_and_reads_no_report(report, tmp_path):
+    run = stranded_report(report)
+    refresh_findings()
+    next((tmp_path / run.result_path / "rows").iterdir()).unlink()
+    with CaptureQueriesContext(connection) as captured:
+        refresh_findings()
+    statements = [query["sql"].split()[0] for query in captured]
+    assert set(statements) == {"SELECT"} and len(statements) <= 25
+
+
+def test_a_page_of_a_large_tenant_does_not_wait_for_reports(report, monkeypatch):
+    monkeypatch.setattr("authzconsole.common.row_estimates.MAX_COUNTED", 3)
+    stranded_report(report)
+    refresh_findings(is_page=True)
+    assert not Finding.objects.filter(kind="no-admin-holder").exists()
+    sweep_findings()
+    assert Finding.objects.filter(kind="no-admin-holder").count() == 3
+
+
+def test_resolved_findings_are_deleted_after_more_than_a_year(report):
+    stranded_report(report)
+    refresh_findings()
+    stranded_report(report, [])
+    refresh_findings()
+    Finding.objects.filter(subject="namespace:hr").update(resolved_at=timezone.now() - timedelta(days=401))
+    sweep_findings()
+    subjects = set(Finding.objects.filter(kind="no-admin-holder").values_list("subject", flat=True))
+    assert subjects == {"namespace:sales", ""}
+
+
+def test_the_history_of_a_finding_is_bounded(report):
+    stranded_report(report)
+    refresh_findings()
+    row = finding("no-admin-holder", "namespace:hr")
+    for number in range(60):
+        row.record("changed", text=str(number))
+    assert len(row.history) == Finding.MAX_HISTORY and row.history[-1]["text"] == "59"
+
+
+def test_leftover_grants_are_counted_by_namespace_and_resolved_after_the_cleanup(browse):
+    client = browse("ada")
+    assert found("leftover-grants") == {"namespace:sales": 1}
+    ensure_entities(states={parse_address("namespace:hr"): "deleted"})
+    before = found("leftover-grants")
+    assert before["namespace:sales"] == 1
+    page = client.post("/plans/ghosts", {"namespace": "sales"}, follow=True)
+    plan = page.context["plan"]
+    apply_plan(author=author_named("ada"), plan_id=plan.pk)
+    assert "namespace:sales" not in found("leftover-grants")
