@@ -192,7 +192,14 @@ def early_denial_reason(question: Question, facts: Facts) -> str:
     if question.unknown_reason:
         return question.unknown_reason
     if not facts.is_subject_known:
-        return f"{question.principal} is not a known, active principal"
+        prefix = f"{question.subject_type}:"
+        # grants name principals with their type, but a question has the type apart
+        hint = (
+            f": the id of a subject is written without `{prefix}`"
+            if question.subject.startswith(prefix)
+            else ""
+        )
+        return f"{question.principal} is not a known, active principal{hint}"
     policy = question.policy
     assert policy is not None
     if policy.requirement is None:

@@ -54,6 +54,13 @@ def test_answers_are_in_the_order_of_the_requests(tenant, tmp_path):
     assert answers[1]["context"] == {"reason": "user:nobody is not a known, active principal"}
 
 
+def test_a_subject_that_is_written_with_its_type_is_explained(tenant, tmp_path):
+    (answer,) = decide([request(subject="user:user 0")], tmp_path)
+    assert answer["context"]["reason"] == (
+        "user:user:user 0 is not a known, active principal: the id of a subject is written without `user:`"
+    )
+
+
 @pytest.mark.parametrize(
     ("line", "message"),
     [
