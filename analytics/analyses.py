@@ -6,7 +6,7 @@ command and schedule follow from the registry.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from analytics.tables import (
@@ -39,6 +39,8 @@ from analytics.tables import (
     UNUSED_COVERAGE,
     UNUSED_GRANTS,
     UNUSED_PEOPLE,
+    VIOLATION_TOTALS,
+    VIOLATIONS,
     VISIBILITY,
     VISIBILITY_DETAIL,
     VISIBILITY_NAMESPACES,
@@ -68,6 +70,7 @@ class AnalysisName(StrEnum):
     UNUSED = "unused"
     OUTLIERS = "outliers"
     ROLE_MINING = "role-mining"
+    GUARDRAILS = "guardrails"
 
 
 class AnalysisError(Refusal, ValueError):
@@ -167,6 +170,7 @@ class Analysis:
     has_sets: whether a job can write the detail as sets of entities too.
     reads_uses: whether its snapshot contains the uses of entities, which change without a journal line.
     figures: the figures at the head of the report: by name, the output table and an SQL aggregate over it.
+    figures_by_namespace: likewise, for each value of the column `namespace` of the table.
     """
 
     name: AnalysisName | str
@@ -179,6 +183,7 @@ class Analysis:
     detail_rows: str = "0"
     reads_uses: bool = False
     has_sets: bool = False
+    figures_by_namespace: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
     @property
     def rows(self) -> Table:
@@ -406,6 +411,9 @@ ANALYSES: dict[str, Analysis] = {
                 "most_changeable": ("people", "coalesce(max(changeable), 0)::BIGINT"),
                 "users_with_admin": ("people", "count(*) filter (admin > 0)"),
             },
+            figures_by_namespace={
+                "users_who_can_change_something": ("namespaces", "count(*) filter (changeable > 0)")
+            },
         ),
         Analysis(
             name=AnalysisName.REDUNDANT,
@@ -549,6 +557,31 @@ ANALYSES: dict[str, Analysis] = {
                 "roles_that_are_groups": ("rows", "count(*) filter (\"group\" <> '')"),
                 "memberships_needed": ("rows", "coalesce(sum(users), 0)::BIGINT"),
                 "grants_needed": ("rows", "coalesce(sum(permissions), 0)::BIGINT"),
+            },
+        ),
+        Analysis(
+            name=AnalysisName.GUARDRAILS,
+            title="Guardrail violations",
+            question="Which guardrails do the grants violate?",
+            # expected decisions are those of the active generation
+            options=("generation",),
+            outputs=(
+                Output(
+                    VIOLATIONS,
+                    "analytics.spark.analyses.guardrails:rows",
+                    "What violates each guardrail?",
+                ),
+                Output(
+                    VIOLATION_TOTALS,
+                    "analytics.spark.analyses.guardrails:totals",
+                    "Which guardrails are violated the most?",
+                    first_sort="-violations",
+                ),
+            ),
+            figures={
+                "guardrails": ("guardrails", "count(*)"),
+                "guardrails_violated": ("guardrails", "count(*) filter (violations > 0)"),
+                "guardrail_violations": ("guardrails", "coalesce(sum(violations), 0)::BIGINT"),
             },
         ),
     )

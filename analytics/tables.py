@@ -68,6 +68,7 @@ _MEANINGS = {
     "after": "whether the generation to compare with permits the operation",
     "application_id": "the id of the application that contains the entity",
     "assignments": "the number of direct grants that the role covers; other roles may cover some of them too",
+    "at_least": "how many active users must hold the privilege; 0 for other forms",
     "before": "whether the generation permits the operation",
     "change": "added, removed or changed",
     "changeable": "the number of live entities on which the user holds another privilege than READ",
@@ -78,12 +79,14 @@ _MEANINGS = {
     "execute": "the number of live entities on which the user holds EXECUTE",
     "fewest_missing": "the smallest number of missing grants of one user; null without users",
     "first_day": "the first day (UTC) on which the user used the entity, such as 2026-02-01",
+    "form": "forbid, forbid_both, require or expect",
     "gained": "the number of live entities on which the operation is gained",
     "granted_at": "the time of the grant, as RFC 3339 in UTC",
     "grants": "the number of grants",
     "group": "the name of the group",
     "group_id": "the id of the group",
     "groups": "the number of groups",
+    "guardrail": "the name of the guardrail",
     "held": "on how many of the required entities the user holds ADMIN",
     "holders": "the number of active members of the group who hold the privilege on the entity",
     "id": "the number of the row in the database of the console",
@@ -91,6 +94,7 @@ _MEANINGS = {
     "kind": "the kind of the entity",
     "last_day": "the last day (UTC) on which the user used the entity",
     "last_use": "the last day (UTC) on which the entity was used; empty if no use is recorded",
+    "level": "block or warn",
     "live": "the number of live entities of the kind",
     "lost": "the number of live entities on which the operation is lost",
     "members": "the number of active members of the group",
@@ -119,6 +123,7 @@ _MEANINGS = {
     "required": "the number of entities on which the deletion of the namespace needs ADMIN",
     "role": "the number of the role, from 1; the first one covers the most direct grants",
     "set": "the identifier of the set: the same users have the same one in every result",
+    "side": "0, or for two privileges together 0 or 1",
     "state": "planned, live or deleted",
     "through": "the first group that gives the privilege too, for the whole period of the direct grant",
     "user": "the name of the user",
@@ -126,6 +131,7 @@ _MEANINGS = {
     "users": "the number of users",
     "users_ready": "the number of users who can delete the namespace",
     "valid_until": "the end of the period, as RFC 3339 in UTC; null if it does not end",
+    "violations": "the number of violations",
     "visible": "the number of live entities that the user sees in lists",
     "window": "the number of days of the window",
     "window_since": "the first day (UTC) of the window; empty if there is none",
@@ -183,6 +189,34 @@ GRANTS = Table(
     ("principal_type", "principal_id", "entity_id", "privilege"),
 )
 
+# The clauses of guardrails, one row for each privilege.
+GUARDRAILS = Table(
+    "guardrails",
+    (
+        _text("guardrail"),
+        _text("form"),
+        _text("level"),
+        _long("side"),
+        _text("privilege", meaning="READ, WRITE, EXECUTE or ADMIN; empty for an expected decision"),
+        _text("kind", meaning="the kind of the place"),
+        _text("key", meaning="the address of the place without its kind; empty for all entities of the kind"),
+        _long("group_id", True, "the id of the group whose members it is about; null for everybody"),
+        _long("at_least"),
+    ),
+    ("guardrail", "side", "privilege"),
+)
+# The expected decisions of guardrails that were not made, in the active generation.
+UNEXPECTED = Table(
+    "unexpected",
+    (
+        _text("guardrail"),
+        _text("principal", meaning="who it is about: user:NAME or group:NAME"),
+        _text("entity"),
+        _text("operation"),
+    ),
+    ("guardrail",),
+)
+
 # Only in snapshots for analyses that read uses.
 USES = Table(
     "uses",
@@ -190,7 +224,7 @@ USES = Table(
     ("user_id", "entity_id"),
 )
 
-SNAPSHOT_TABLES = (ENTITIES, USERS, INACTIVE_USERS, GROUPS, MEMBERSHIPS, GRANTS)
+SNAPSHOT_TABLES = (ENTITIES, USERS, INACTIVE_USERS, GROUPS, MEMBERSHIPS, GRANTS, GUARDRAILS, UNEXPECTED)
 
 READINESS = Table(
     "rows",
@@ -406,4 +440,31 @@ ROLE_DETAIL = Table(
     "detail",
     (_long("role"), _text("user"), _text("entity"), _text("privilege")),
     ("role", "user", "entity", "privilege"),
+)
+
+VIOLATIONS = Table(
+    "rows",
+    (
+        _text("guardrail"),
+        _text(
+            "principal",
+            meaning="who violates it: user:NAME or group:NAME; empty if the entity has too few holders",
+        ),
+        _text("entity"),
+        _text("privilege", meaning="READ, WRITE, EXECUTE or ADMIN; for an expected decision, the operation"),
+        _text("through", meaning="the first user or group that gives the privilege; empty if none does"),
+    ),
+    ("guardrail", "principal", "entity", "privilege"),
+)
+# Every guardrail.
+VIOLATION_TOTALS = Table(
+    "guardrails",
+    (
+        _text("guardrail"),
+        _text("level"),
+        _long("violations"),
+        _long("users", meaning="the number of users and groups that violate it"),
+        _long("entities", meaning="the number of entities in its violations"),
+    ),
+    ("guardrail",),
 )

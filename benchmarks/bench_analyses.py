@@ -79,6 +79,27 @@ WITH given AS (SELECT d.principal_id AS user_id, d.entity_id, d.privilege, min(n
   GROUP BY ALL)
 SELECT 'user:' || u.name AS principal, e.kind || ':' || e.key AS entity, privilege, 'group:' || through AS through
 FROM given JOIN entities e ON e.id = entity_id AND e.state = 'live' JOIN users u ON u.id = user_id ORDER BY ALL""",
+    "guardrails": f"""
+WITH {_USERS_OF_PRINCIPALS},
+places AS (SELECT r.guardrail, r.privilege, r.group_id, e.id AS place_id FROM guardrails r JOIN entities e USING (kind, key)
+  WHERE r.form = 'forbid'),
+inside AS (SELECT DISTINCT id AS entity_id, unnest([id, namespace_id, application_id]) AS place_id FROM entities
+  WHERE state <> 'deleted'),
+hits AS (SELECT p.guardrail, p.group_id, g.entity_id, g.privilege, g.principal_type, g.principal_id FROM grants g
+  JOIN inside i USING (entity_id) JOIN places p ON p.place_id = i.place_id AND p.privilege = g.privilege),
+names AS (SELECT 'user' AS principal_type, id AS principal_id, 'user:' || name AS principal FROM users
+  UNION ALL SELECT 'group', id, 'group:' || name FROM groups),
+forbidden AS (SELECT h.guardrail, r.user_id, h.entity_id, h.privilege, min(n.principal) AS through FROM hits h
+  JOIN users_of_principals r USING (principal_type, principal_id) JOIN names n USING (principal_type, principal_id)
+  SEMI JOIN memberships m ON m.group_id = h.group_id AND m.user_id = r.user_id GROUP BY ALL),
+holders AS (SELECT g.entity_id, g.privilege, count(DISTINCT r.user_id) AS holders FROM grants g
+  JOIN users_of_principals r USING (principal_type, principal_id) GROUP BY ALL)
+SELECT f.guardrail, 'user:' || u.name AS principal, e.kind || ':' || e.key AS entity, f.privilege, f.through FROM forbidden f
+  JOIN users u ON u.id = f.user_id JOIN entities e ON e.id = f.entity_id
+UNION ALL SELECT r.guardrail, '', e.kind || ':' || e.key, r.privilege, '' FROM guardrails r
+  JOIN entities e ON e.kind = r.kind AND e.state <> 'deleted'
+  LEFT JOIN holders h ON h.entity_id = e.id AND h.privilege = r.privilege
+  WHERE r.form = 'require' AND coalesce(h.holders, 0) < r.at_least ORDER BY ALL""",
     "outliers": f"""
 WITH {_USERS_OF_PRINCIPALS},
 large AS (SELECT m.group_id, count(*) AS members FROM memberships m SEMI JOIN users u ON u.id = m.user_id GROUP BY ALL
@@ -109,7 +130,7 @@ def measure_analyses(folder: Path) -> bool:
         write_parquet_tenant(large, LARGE)
         seconds, is_within_limits = _measure_visibility(large)
         is_within_limits &= _compare_with_duckdb("delete-readiness", large, max_share=1.5)
-        for name in ("blast-radius", "redundant"):
+        for name in ("blast-radius", "redundant", "guardrails"):
             is_within_limits &= _compare_with_duckdb(name, large, max_share=1)
         small = folder / "small"
         write_parquet_tenant(small, SMALL)

@@ -58,6 +58,11 @@ def write_parquet_tenant(folder: Path, size: Size) -> None:
                     FROM range({first_other}, {size.entities + 1}) t(n) WHERE rng(n, 3) >= 0.25)""",
         "users": f"SELECT n AS id, 'user' || n AS name FROM range(1, {size.users + 1}) t(n)",
         "inactive_users": "SELECT 0::BIGINT AS id, '' AS name LIMIT 0",
+        "guardrails": """
+            SELECT 'g' || n AS guardrail, 'forbid' AS form, 'block' AS level, 0::BIGINT AS side, 'ADMIN' AS privilege,
+              'namespace' AS kind, 'ns' || n AS key, n AS group_id, 0::BIGINT AS at_least FROM range(2, 20) t(n)
+            UNION ALL SELECT 'two-admins', 'require', 'block', 0, 'ADMIN', 'namespace', '', NULL, 2""",
+        "unexpected": "SELECT '' AS guardrail, '' AS principal, '' AS entity, '' AS operation LIMIT 0",
         "groups": f"SELECT n AS id, 'group' || n AS name FROM range(1, {size.groups + 1}) t(n)",
         "memberships": f"""
             SELECT DISTINCT n AS user_id, 1 + floor({size.groups} * pow(rng(n, 20 + k), {_LARGE}))::BIGINT AS group_id,
@@ -90,6 +95,8 @@ def add_group_of_everyone(tenant: Path, folder: Path, size: Size) -> None:
         "entities": None,
         "users": None,
         "inactive_users": None,
+        "guardrails": None,
+        "unexpected": None,
         "groups": f"SELECT {group}::BIGINT, 'everyone'",
         "memberships": f"SELECT id, {group}::BIGINT, NULL FROM '{tenant}/users/*.parquet'",
         "grants": f"""

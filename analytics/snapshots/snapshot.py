@@ -28,7 +28,8 @@ import pyarrow.parquet as pq
 from django.conf import settings
 from django.contrib.auth.models import Group
 from django.db import connection
-from django.db.models import Case, CharField, Func, QuerySet, Value, When
+from django.db.models import Case, CharField, F, Func, QuerySet, Value, When
+from django.db.models.functions import Coalesce, Concat
 from pyarrow.fs import FileSelector, FileSystem, FileType
 
 from analytics.arrow import arrow_schema
@@ -59,8 +60,10 @@ from analytics.tables import (
     ENTITIES,
     GRANTS,
     GROUPS,
+    GUARDRAILS,
     INACTIVE_USERS,
     MEMBERSHIPS,
+    UNEXPECTED,
     USERS,
     USES,
     Table,
@@ -71,9 +74,12 @@ from entities.vocabulary import KINDS
 from grants.active_generation import active_generation
 from grants.consistent_read import consistent_read
 from grants.grant_attributes import GrantAttributes
+from grants.guardrails.evaluation import unexpected_decisions
 from grants.journal_queries import data_head
 from grants.models import (
     PRINCIPAL_TYPES,
+    Form,
+    GuardrailClause,
     User,
     clear_permission_ids,
     permission_ids,
@@ -463,6 +469,33 @@ def _table_rows(*, with_uses: bool) -> Iterator[tuple[Table, tuple[QuerySet, ...
             for row in PRINCIPAL_TYPES.values()
         ),
     )
+    clauses = GuardrailClause.objects.order_by()
+    yield (
+        GUARDRAILS,
+        (
+            clauses.annotate(privilege_name=Coalesce(privilege, Value(""))).values_list(
+                "guardrail__name",
+                "guardrail__form",
+                "guardrail__level",
+                "side",
+                "privilege_name",
+                "kind",
+                "key",
+                Case(When(guardrail__form=Form.FORBID, then=F("guardrail__group_id"))),
+                "guardrail__at_least",
+            ),
+        ),
+    )
+    names = [violation.guardrail for violation in unexpected_decisions()]
+    subject = Case(
+        When(guardrail__user__isnull=False, then=Concat(Value("user:"), F("guardrail__user__username"))),
+        default=Concat(Value("group:"), F("guardrail__group__name")),
+        output_field=CharField(),
+    )
+    rows = clauses.filter(guardrail__name__among=names).values_list(
+        "guardrail__name", subject, Concat("kind", Value(":"), "key"), "guardrail__action"
+    )
+    yield UNEXPECTED, (rows,) if names else ()
 
 
 def _delete_old_snapshots_or_warn(filesystem: FileSystem, folder: str) -> None:

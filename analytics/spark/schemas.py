@@ -28,6 +28,8 @@ class Tables:
     groups: DataFrame
     memberships: DataFrame
     grants: DataFrame
+    guardrails: DataFrame
+    unexpected: DataFrame
     is_small: bool = False
     uses: DataFrame | None = None
 

@@ -164,6 +164,14 @@ def _outlier_people(run: AnalysisRun, row: dict) -> Links:
     return {"privileges": rows_url(run, user=exactly(row["user"]))}
 
 
+def _violations(run: AnalysisRun, row: dict) -> Links:
+    return {"guardrail": reverse("policies-guardrail", args=[row["guardrail"]])}
+
+
+def _violation_totals(run: AnalysisRun, row: dict) -> Links:
+    return _violations(run, row) | {"violations": rows_url(run, guardrail=exactly(row["guardrail"]))}
+
+
 # by analysis and table: the function that returns the links of a row
 LINKS: dict[tuple[str, str], Callable[[AnalysisRun, dict], Links]] = {
     (AnalysisName.DELETE_READINESS, "rows"): _readiness,
@@ -181,4 +189,6 @@ LINKS: dict[tuple[str, str], Callable[[AnalysisRun, dict], Links]] = {
     (AnalysisName.UNUSED, "people"): _unused_people,
     (AnalysisName.OUTLIERS, "groups"): _outlier_groups,
     (AnalysisName.OUTLIERS, "people"): _outlier_people,
+    (AnalysisName.GUARDRAILS, "rows"): _violations,
+    (AnalysisName.GUARDRAILS, "guardrails"): _violation_totals,
 }

@@ -88,7 +88,7 @@ DISPLAYS = {
     "state": ("state", "{}"),
 }
 # by column: the display of an empty value as `none`
-EMPTY_DISPLAYS = {"admin": "bad", "namespace": "quiet", "through": "quiet"}
+EMPTY_DISPLAYS = {"admin": "bad", "namespace": "quiet", "principal": "quiet", "through": "quiet"}
 
 
 @require_safe

@@ -2,7 +2,16 @@ import pytest
 
 from analytics.spark.analysis_input import AnalysisInput
 from analytics.spark.schemas import Tables, schema_of
-from analytics.tables import ENTITIES, GRANTS, GROUPS, INACTIVE_USERS, MEMBERSHIPS, USERS
+from analytics.tables import (
+    ENTITIES,
+    GRANTS,
+    GROUPS,
+    GUARDRAILS,
+    INACTIVE_USERS,
+    MEMBERSHIPS,
+    UNEXPECTED,
+    USERS,
+)
 
 # reason, granted_at and valid_until of a grant
 DETAILS = ("", "2026-01-01T00:00:00Z", None)
@@ -47,6 +56,8 @@ def build_input(spark, request):
             groups=frame(GROUPS, groups),
             memberships=frame(MEMBERSHIPS, [(*membership, None) for membership in memberships]),
             grants=frame(GRANTS, grants),
+            guardrails=frame(GUARDRAILS, []),
+            unexpected=frame(UNEXPECTED, []),
             is_small=request.param == "small",
         )
         return AnalysisInput(tables, {"generation": generation, "namespace": namespace})

@@ -5,7 +5,16 @@ import pytest
 from analytics.spark.engine import LiveNamespaces, encode, units
 from analytics.spark.engine.rules import generation_rules, visibility_rules
 from analytics.spark.schemas import Tables, schema_of
-from analytics.tables import ENTITIES, GRANTS, GROUPS, INACTIVE_USERS, MEMBERSHIPS, USERS
+from analytics.tables import (
+    ENTITIES,
+    GRANTS,
+    GROUPS,
+    GUARDRAILS,
+    INACTIVE_USERS,
+    MEMBERSHIPS,
+    UNEXPECTED,
+    USERS,
+)
 from tests.analytics.spark.conftest import DETAILS
 
 PROGRAMS = range(10, 510)
@@ -53,6 +62,8 @@ def split_tenant(spark, monkeypatch):
         groups=frame(GROUPS, [(1, "all")]),
         memberships=frame(MEMBERSHIPS, [(number, 1, None) for number in range(4, 41)]),
         grants=frame(GRANTS, grants),
+        guardrails=frame(GUARDRAILS, []),
+        unexpected=frame(UNEXPECTED, []),
     )
 
 
