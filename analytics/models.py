@@ -1,4 +1,4 @@
-"""The models of runs, of the nightly schedule, and of the console's identity in a storage."""
+"""The models of runs and their figures, of the nightly schedule, and of the console's identity in a storage."""
 
 import uuid
 from datetime import time
@@ -7,6 +7,7 @@ from typing import ClassVar
 from django.db import models
 
 from analytics.analyses import ANALYSES
+from entities.address import MAX_KEY_LENGTH
 from grants.models import EFFECT_JOBS, Job
 
 
@@ -33,6 +34,76 @@ class AnalysisRun(Job):
     class Meta:
         proxy = True
         default_permissions = ()
+
+
+class Figure(models.Model):
+    """A figure of a done run. It remains when the report of the run is removed.
+
+    Figures of the same analysis with the same options are one series. run: None if it did not run in this console.
+    subject: the name of the namespace that the figure is about; empty for all. value: in the unit that the name ends
+    with, such as bytes or milliseconds; otherwise a number of rows.
+    """
+
+    analysis = models.CharField(max_length=40)
+    options = models.JSONField(default=dict)
+    run = models.ForeignKey(Job, models.SET_NULL, null=True, related_name="+")
+    finished_at = models.DateTimeField()
+    name = models.CharField(max_length=60)
+    subject = models.CharField(max_length=MAX_KEY_LENGTH, blank=True, default="")
+    value = models.BigIntegerField()
+
+    class Meta:
+        default_permissions = ()
+        indexes = [
+            models.Index(fields=["analysis", "name", "-finished_at"], name="figure_series"),
+            models.Index(fields=["finished_at"], name="figure_age"),
+        ]
+
+    def __str__(self):
+        return f"{self.name} of {self.analysis}"
+
+
+class FigureAlert(models.Model):
+    """A rule that fires when a figure of an analysis is above, or else below, a value.
+
+    recipients: a list of email addresses. is_crossed: whether the newest run crossed the value.
+    """
+
+    analysis = models.CharField(max_length=40)
+    figure = models.CharField(max_length=60)
+    is_above = models.BooleanField()
+    value = models.BigIntegerField()
+    recipients = models.JSONField(default=list)
+    is_crossed = models.BooleanField(default=False)
+    created_by = models.CharField(max_length=150)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        default_permissions = ()
+
+    def __str__(self):
+        word = "above" if self.is_above else "below"
+        return f"alert {self.pk}: {self.figure} of {self.analysis} {word} {self.value:,}"
+
+    def is_crossed_by(self, value: int) -> bool:
+        """Return whether a figure crosses the value."""
+        return value > self.value if self.is_above else value < self.value
+
+
+class FigureCrossing(models.Model):
+    """A run whose figure crossed the value of an alert for the first time. notified_at: when the e-mail was sent."""
+
+    alert = models.ForeignKey(FigureAlert, models.CASCADE, related_name="crossings")
+    run = models.ForeignKey(Job, models.SET_NULL, null=True, related_name="+", db_index=False)
+    value = models.BigIntegerField()
+    at = models.DateTimeField(auto_now_add=True)
+    notified_at = models.DateTimeField(null=True)
+
+    class Meta:
+        default_permissions = ()
+
+    def __str__(self):
+        return f"{self.value} for {self.alert}"
 
 
 class Schedule(models.Model):

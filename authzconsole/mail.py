@@ -1,4 +1,4 @@
-"""E-mail about access requests, ended and break-glass access, in plain text, through the mail server of EMAIL_HOST.
+"""E-mail about access requests, ended and break-glass access, and alerts, in plain text, through the mail server of EMAIL_HOST.
 Periodic tasks call this.
 
 The rows are the queues: an event or a use without `notified_at` is due, and a maintenance record stores the last
@@ -17,9 +17,11 @@ from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils import timezone
 
+from analytics.models import FigureCrossing
 from authzconsole.common.mail import send_due_rows, send_message
 from authzconsole.common.monitoring.maintenance import record_maintenance
 from authzconsole.models import MaintenanceRecord, MaintenanceTask
+from authzconsole.web.reports.charts.trends import figure_label
 from authzconsole.web.shared.times import abbreviation
 from entities.vocabulary import quantity
 from grants.changes import EXPIRE_ACTION
@@ -256,3 +258,28 @@ def _break_glass_text(use: BreakGlassUse) -> str:
         f"{time_in_mail(use.ends_at)}, the account can change grants without a second person.\n\n"
         f"Reason: {use.reason}\n\nAnother person must review it afterwards:\n{url}\n"
     )
+
+
+def send_alert_mail() -> int:
+    """Send the due e-mails about figures that crossed the value of an alert, if a mail server is configured.
+
+    Return their number. Runs one query if none is due.
+    """
+    if not settings.EMAIL_HOST:
+        return 0
+    due = FigureCrossing.objects.filter(notified_at=None, at__gt=timezone.now() - MAX_AGE)
+    crossings = list(due.select_related("alert").order_by("pk")[:EVENTS_AT_ONCE])
+    return send_due_rows(crossings, _alert_messages, "alerts") if crossings else 0
+
+
+def _alert_messages(crossing: FigureCrossing) -> Iterator[EmailMessage]:
+    alert = crossing.alert
+    label = figure_label(alert.figure)
+    url = reverse("analysis", args=[crossing.run_id]) if crossing.run_id else reverse("trends")
+    text = (
+        f"{label[0].upper()}{label[1:]}: {crossing.value:,}, at {time_in_mail(crossing.at)}.\n\n"
+        f"The alert fires {'above' if alert.is_above else 'below'} {alert.value:,}. It fires again after a run that is within "
+        f"the limit.\n\n{settings.PUBLIC_URL}{url}\n"
+    )
+    for address in alert.recipients:
+        yield EmailMessage(f"{crossing.value:,} {label}", text, to=[address])

@@ -14,7 +14,7 @@ from authzconsole.common.security_events.shipping import start_shipping
 from authzconsole.common.webhooks.delivery import dispatch_webhooks
 from authzconsole.evidence.services import delete_old_evidence
 from authzconsole.findings.refresh import sweep_findings
-from authzconsole.mail import send_break_glass_mail, send_expiry_mail, sweep_requests
+from authzconsole.mail import send_alert_mail, send_break_glass_mail, send_expiry_mail, sweep_requests
 from authzconsole.models import MaintenanceTask
 from authzconsole.reviews.execution import sweep_reviews
 from authzconsole.sessions import delete_expired_sessions
@@ -39,6 +39,7 @@ def anchor_journal_head():
 
 @shared_task(name="authzconsole.access_requests_sweep", ignore_result=True)
 def sweep_access_requests():
+    send_alert_mail()
     send_break_glass_mail()
     sweep_requests()
 

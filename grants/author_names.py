@@ -7,7 +7,16 @@ from django.core.management import get_commands
 
 _APPS_WITH_COMMANDS = ("authzconsole", "grants", "analytics")
 _COMMANDS_WITHOUT_LINES = ("analyze", "backup", "decide")
-_OTHER_AUTHORS = ("findings", "migrate", "periods", "review", "schedule_run", "security-events", "sign-in")
+_OTHER_AUTHORS = (
+    "figure_alert",
+    "findings",
+    "migrate",
+    "periods",
+    "review",
+    "schedule_run",
+    "security-events",
+    "sign-in",
+)
 ACCOUNT_SUFFIX = " (account)"
 
 

@@ -31,6 +31,9 @@ NEUTRAL_ACTIONS = {
     "finding-assign": "Finding assigned",
     "finding-rule-add": "Findings accepted by a rule",
     "finding-rule-end": "Rule about findings ended",
+    "alert-add": "Alert added",
+    "alert-delete": "Alert deleted",
+    "alert-fire": "Figure crossed the value of an alert",
 }
 # Steps of access requests. The grants of an approved request have lines of their own.
 REQUEST_ACTIONS = {

@@ -19,6 +19,8 @@ from analytics.tables import Table
 
 MEMORY_LIMIT = "1GB"
 MAX_CAUSE_CHARACTERS = 200
+# of a figure by namespace: the namespaces with the largest values
+MAX_SUBJECTS = 50
 
 
 @contextmanager
@@ -51,6 +53,21 @@ def figures(analysis: Analysis, places: Mapping[str, Place]) -> dict[str, int]:
     }
 
 
+def figures_by_namespace(analysis: Analysis, places: Mapping[str, Place]) -> dict[tuple[str, str], int]:
+    """Return the figures of the namespaces with the largest values, at most MAX_SUBJECTS for each name, by name and
+    namespace. places: of the tables that are written, by name.
+    """
+    found: dict[tuple[str, str], int] = {}
+    for name, (table_name, expression) in analysis.figures_by_namespace.items():
+        query = (
+            f"SELECT namespace, {expression} AS value FROM {table_name} WHERE namespace <> '' "
+            f"GROUP BY namespace ORDER BY value DESC, namespace LIMIT {MAX_SUBJECTS}"
+        )
+        with written_table(analysis.table(table_name), places[table_name]) as database:
+            found |= {(name, namespace): value for namespace, value in database.execute(query).fetchall()}
+    return found
+
+
 def sum_of_rows(expression: str, table: Table, place: Place) -> int:
     """Return a sum over all rows. expression: SQL on the table's columns, from `analytics.analyses`."""
     return aggregate(table, place, f"coalesce(sum({expression}), 0)::BIGINT")
@@ -58,10 +75,17 @@ def sum_of_rows(expression: str, table: Table, place: Place) -> int:
 
 def aggregate(table: Table, place: Place, expression: str) -> int:
     """Return an SQL aggregate over a table that is written at a place. Raise StorageError if it cannot be read."""
+    with written_table(table, place) as database:
+        return first_value(database.execute(f"SELECT {expression} FROM {table.name}"))
+
+
+@contextmanager
+def written_table(table: Table, place: Place) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Open a database with a table that is written at a place. Read the results inside the block."""
     with spilling_database() as database:
         paths = parquet_paths(place.filesystem, place.path)
         database.register(table.name, dataset_of_files(table, place.filesystem, paths))
-        return first_value(database.execute(f"SELECT {expression} FROM {table.name}"))
+        yield database
 
 
 def first_value(result: duckdb.DuckDBPyConnection) -> int:

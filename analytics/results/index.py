@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyarrow.fs import FileSystem, FileType
+from pyarrow.fs import FileSelector, FileSystem, FileType
 
 from analytics.storage import Place, parquet_paths
 from analytics.tables import Table
@@ -89,6 +89,24 @@ def files_from_footers(filesystem: FileSystem, paths: Sequence[str], key_column:
     """Return the index entries of these files, read from their footers. Opens every file."""
     with ThreadPoolExecutor(FOOTERS_AT_ONCE) as threads:
         return list(threads.map(lambda path: _file_from_footer(filesystem, path, key_column), paths))
+
+
+def size_of_tables(places: Iterable[Place]) -> dict[str, int]:
+    """Return the rows and the bytes of the tables that are written at these places, by the names of the figures. Opens the
+    index of each table, and lists its folder.
+    """
+    rows = size = 0
+    for place in places:
+        rows += sum(file.rows for file in read_file_index(place.filesystem, place.path) or ())
+        infos = place.filesystem.get_file_info(FileSelector(place.path, allow_not_found=True))
+        size += sum(info.size for info in infos if info.is_file)
+    return {"result_rows": rows, "result_bytes": size}
+
+
+def count_rows(filesystem: FileSystem, paths: Sequence[str]) -> int:
+    """Return the rows of these files, read from their footers. Opens every file."""
+    with ThreadPoolExecutor(FOOTERS_AT_ONCE) as threads:
+        return sum(threads.map(lambda path: pq.read_metadata(path, filesystem=filesystem).num_rows, paths))
 
 
 def _file_from_footer(filesystem: FileSystem, path: str, key_column: str) -> IndexedFile:

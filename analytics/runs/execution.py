@@ -7,12 +7,14 @@ import logging
 import os
 import secrets
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
 
 from django.conf import settings
-from django.db import DatabaseError, connection
+from django.db import DatabaseError, connection, transaction
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
@@ -24,13 +26,17 @@ from analytics.folders import folder_problem
 from analytics.interrupts import interrupt_queries
 from analytics.java import java_problem
 from analytics.results.compare import compare_with_previous
+from analytics.results.database import figures_by_namespace
+from analytics.results.index import count_rows, size_of_tables
 from analytics.results.manifest import write_report_manifest
+from analytics.runs.alerts import RunAlerts
+from analytics.runs.figures import record_figures, report_figures
 from analytics.snapshots.snapshot import lease_snapshot
-from analytics.spark.session import SparkUnavailable, kill_java, spark_session, stop_spark
+from analytics.spark.session import SparkUnavailable, java_process_id, kill_java, spark_session, stop_spark
 from analytics.stages import RunStage
 from analytics.storage import discard_folder, storage
 from analytics.storage_identity import storage_identity
-from grants.jobs import JobContext, JobFailed, JobInterrupted, JobResult, retry_database
+from grants.jobs import JobContext, JobFailed, JobInterrupted, JobLost, JobResult, retry_database
 
 logger = logging.getLogger(__name__)
 
@@ -46,10 +52,12 @@ class ComputedReport:
     revision: the revision of the snapshot.
     summary: the figures of the report, `detail_rows` and `detail_is_written`, and `snapshot_fault` if an
     earlier snapshot of the revision was damaged.
+    figures: further figures, by name and subject: of namespaces, and the rows and bytes of the snapshot and the result.
     """
 
     revision: int
     summary: dict
+    figures: dict[tuple[str, str], int] = field(default_factory=dict)
 
 
 def execute_run(context: JobContext) -> JobResult:
@@ -75,8 +83,12 @@ def execute_run(context: JobContext) -> JobResult:
             # the comparison treats an interrupted query as an unreadable report
             context.check()
             manifest_hash = write_report_manifest(run, folder, report.revision, check=context.check)
+            run_figures = report_figures(run, summary) | report.figures | progress.figures_of_work()
+            retry_database(lambda: _record_figures(context, run_figures), check=context.check)
     except Exception as error:
         discard_folder(folder)
+        if isinstance(error, JobLost):
+            raise
         # the end of the job caused the error
         context.check()
         if message := interruption_message(error, run.attempt):
@@ -85,16 +97,27 @@ def execute_run(context: JobContext) -> JobResult:
     return JobResult(summary, report.revision, folder, manifest_hash)
 
 
+def _record_figures(context: JobContext, run_figures: Mapping[tuple[str, str], int]) -> None:
+    with transaction.atomic():
+        alerts = RunAlerts(context.job, run_figures)
+        context.confirm_claim()
+        record_figures(context.job, run_figures)
+        alerts.fire()
+
+
 class RunProgress(Progress):
-    """The progress of a job: shows the tasks of Spark in the job, and ends Spark jobs and DuckDB queries with it.
+    """The progress of a job: shows the tasks of Spark in the job, ends Spark jobs and DuckDB queries with it, and
+    measures its stages and its memory.
 
     A context manager around the computation in this thread. A second thread talks to Spark; the thread of
     the job works without Spark, and kills a Java process that does not answer.
     """
 
     def __init__(self, context: JobContext):
-        super().__init__(context.begin_stage, context.check, self._track_jobs)
+        super().__init__(self._begin_stage, context.check, self._track_jobs)
         self.context = context
+        self._stage_began: dict[str, float] = {}
+        _reset_peak_memory()
         self._group = f"run-{context.job.pk}-{context.job.attempt}-{context.job.claim}"
         self._spark: SparkContext | None = None
         self._stop = threading.Event()
@@ -112,6 +135,22 @@ class RunProgress(Progress):
         self._stop.set()
         # if Java does not answer, the thread ends with the Java process
         self._thread.join(POLL_SECONDS)
+
+    def _begin_stage(self, stage: RunStage) -> None:
+        self._stage_began[stage] = time.monotonic()
+        self.context.begin_stage(stage)
+
+    def figures_of_work(self) -> dict[tuple[str, str], int]:
+        """Return what the computation took so far: tasks, milliseconds of each stage, and the peaks of memory."""
+        with suppress(Py4JError, OSError, AttributeError):
+            if self._spark is not None:
+                self.context.show_progress(*self._count_tasks(self._spark))
+        moments = [*self._stage_began.values(), time.monotonic()]
+        work = {"tasks": self.context.steps_done} | {
+            f"{stage}_milliseconds": round(1_000 * (end - begin))
+            for stage, begin, end in zip(self._stage_began, moments, moments[1:], strict=False)
+        }
+        return {(name, ""): value for name, value in (work | _peak_memory()).items()}
 
     def _track_jobs(self, context: SparkContext) -> None:
         context.setJobGroup(self._group, str(self.context.job), interruptOnCancel=True)
@@ -152,6 +191,32 @@ class RunProgress(Progress):
         return done, total
 
 
+def _processes() -> dict[str, int]:
+    """Return the numbers of the processes that compute on this machine. Workers of Python that Spark starts are not
+    among them.
+    """
+    java = java_process_id()
+    return {"python": os.getpid()} | ({"java": java} if java else {})
+
+
+def _reset_peak_memory() -> None:
+    """Let Linux measure the peaks anew, if this process may do that: the worker and Java live longer than a run."""
+    for process in _processes().values():
+        with suppress(OSError):
+            Path(f"/proc/{process}/clear_refs").write_text("5")
+
+
+def _peak_memory() -> dict[str, int]:
+    """Return the largest resident memory of each process in bytes; empty on systems without /proc."""
+    peaks = {}
+    for name, process in _processes().items():
+        with suppress(OSError):
+            for line in Path(f"/proc/{process}/status").read_text().splitlines():
+                if line.startswith("VmHWM:"):
+                    peaks[f"{name}_peak_bytes"] = 1024 * int(line.split()[1])
+    return peaks
+
+
 def compute_report(
     *,
     analysis: Analysis,
@@ -169,6 +234,10 @@ def compute_report(
     if problem := java_problem():
         raise SparkUnavailable(problem)
     progress.begin_stage(RunStage.SNAPSHOT)
+    places = {
+        output.table.name: storage().child(folder).child(output.table.name)
+        for output in analysis.written_outputs
+    }
     with ExitStack() as stack:
         snapshot = retry_database(
             lambda: stack.enter_context(lease_snapshot(check=progress.check, with_uses=analysis.reads_uses)),
@@ -179,16 +248,21 @@ def compute_report(
             options,
             snapshot,
             _tracked_session(progress),
-            places={
-                output.table.name: storage().child(folder).child(output.table.name)
-                for output in analysis.written_outputs
-            },
+            places=places,
             writes_detail=writes_detail,
             progress=progress,
         )
+        files = [f"{snapshot.path}/{file.path}" for file in snapshot.files]
+        rows_read = count_rows(snapshot.place.filesystem, files)
+    written = [place for name, place in places.items() if name != "detail" or summary["detail_is_written"]]
+    sizes = {"snapshot_rows": rows_read, "snapshot_bytes": snapshot.size_bytes} | size_of_tables(written)
     if snapshot.replaced_fault:
         summary["snapshot_fault"] = snapshot.replaced_fault
-    return ComputedReport(snapshot.revision, summary)
+    return ComputedReport(
+        snapshot.revision,
+        summary,
+        figures_by_namespace(analysis, places) | {(name, ""): value for name, value in sizes.items()},
+    )
 
 
 def _tracked_session(progress: Progress) -> SparkSession:

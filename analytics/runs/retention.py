@@ -16,6 +16,7 @@ from django.utils import timezone
 from pyarrow.fs import FileSelector, FileSystem
 
 from analytics.models import AnalysisRun
+from analytics.runs.figures import delete_old_figures
 from analytics.storage import StorageError, discard_path, folder_names, storage_root
 from analytics.storage_identity import deletable_prefix, former_identity, is_storage_private, storage_identity
 from grants.effects.large import stored_effect
@@ -34,14 +35,15 @@ _RUN_FOLDER = re.compile(r"run-(\d+)-(\d+)")
 
 
 def clean_results() -> None:
-    """Mark reports beyond RESULTS_KEPT or RESULTS_KEPT_DAYS as removed, and delete files that are no longer
-    needed.
+    """Mark reports beyond RESULTS_KEPT or RESULTS_KEPT_DAYS as removed, and delete files and figures that are no
+    longer needed.
 
     Logs a storage error instead of raising it. Takes at most RUNS_AT_ONCE runs per step; the next call
     continues.
     """
     _mark_surplus_reports()
     _remove_effects()
+    delete_old_figures()
     try:
         filesystem, root = storage_root()
         _delete_removed_reports(filesystem, root)

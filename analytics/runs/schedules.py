@@ -155,6 +155,12 @@ def all_schedules() -> list[Schedule]:
     return [schedules.get(name) or Schedule(analysis=name) for name in ANALYSES]
 
 
+def next_night() -> datetime | None:
+    """Return the time of the next scheduled run; None if no schedule is on. Runs one query."""
+    moments = [_newest_moment(schedule.at) for schedule in Schedule.objects.filter(is_on=True)]
+    return min(moments) + timedelta(days=1) if moments else None
+
+
 def schedule_by_name(analysis: str) -> Schedule:
     """Return the schedule of an analysis; unsaved if it was never switched on.
 

@@ -212,6 +212,12 @@ def kill_java() -> None:
         process.kill()
 
 
+def java_process_id() -> int | None:
+    """Return the number of the Java process of this process; None if it has none, or did not start it."""
+    process = getattr(SparkContext._gateway, "proc", None)
+    return process.pid if process is not None and process.poll() is None else None
+
+
 def submitted_session() -> SparkSession:
     """Return the session of the Spark that spark-submit started for this process; without spark-submit, start one with
     the settings of the environment.

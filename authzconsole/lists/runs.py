@@ -1,15 +1,15 @@
-"""The list of runs, and the members of analyses and schedules."""
+"""The lists of runs and of their figures, and the members of analyses and schedules."""
 
 from django.db.models import QuerySet
 from rest_framework import serializers
 
 from analytics.analyses import ANALYSES, AnalysisName
-from analytics.models import AnalysisRun
+from analytics.models import AnalysisRun, Figure
 from analytics.runs.selectors import SILENT_AFTER_SECONDS, run_silent_seconds, run_waiting_reason
 from analytics.stages import RunStage
 from analytics.tables import ColumnType
 from authzconsole.common import output
-from authzconsole.common.fields import Choice, StrictSerializer
+from authzconsole.common.fields import Choice, StrictSerializer, Text, Time
 from authzconsole.lists.base import List
 from grants.models import JobState
 from grants.roles.capabilities import Capability
@@ -115,3 +115,58 @@ class Runs(List):
     def select(self) -> QuerySet[AnalysisRun]:
         rows = AnalysisRun.objects.select_related("requested_by")
         return rows.filter(**self.equal(analysis="type", state="state"))
+
+
+class FigureSerializer(output.Output):
+    finished_at = output.Time(help_text="When the run finished.")
+    analysis = output.Text(example=AnalysisName.STRANDED.value)
+    options = output.Record(
+        child=serializers.CharField(allow_blank=True),
+        example={"generation": "final"},
+        help_text="The options of the run. Figures of the same analysis with the same options are comparable.",
+    )
+    figure = output.Text(
+        source="name",
+        example="entities_nobody_administers",
+        help_text="A figure of the report, or of the work of the run: `tasks`, or a name that ends with its unit.",
+    )
+    namespace = output.Text(
+        source="subject", example="", help_text="The namespace that the figure is about; empty for all."
+    )
+    value = output.Integer(example=4)
+    run = output.Integer(
+        source="run_id",
+        allow_null=True,
+        example=7,
+        help_text="The number of the run; null if it did not run in this console.",
+    )
+
+
+class FigureFilters(StrictSerializer):
+    analysis = Choice(choices=list(ANALYSES), required=False)
+    figure = Text(required=False, max_length=60)
+    namespace = Text(required=False, max_length=200, help_text="Only figures about this namespace.")
+    since = Time(required=False, help_text="Only runs that finished at or after this time.")
+    until = Time(required=False, help_text="Only runs that finished before this time.")
+
+
+class Figures(List):
+    """The figures of runs, newest first."""
+
+    name = "trends"
+    output = FigureSerializer
+    filter_fields = FigureFilters
+    columns = ("finished_at", "analysis", "figure", "namespace", "value", "run")
+    order = ("-finished_at", "-pk")
+    readers = (Capability.READ_REPORTS,)
+
+    def select(self) -> QuerySet[Figure]:
+        return Figure.objects.filter(
+            **self.equal(
+                analysis="analysis",
+                figure="name",
+                namespace="subject",
+                since="finished_at__gte",
+                until="finished_at__lt",
+            )
+        )

@@ -11,13 +11,14 @@ from django.http import FileResponse
 from rest_framework import serializers
 from rest_framework.response import Response
 
-from analytics.analyses import ANALYSES, OPTIONS, AnalysisError, Option, analysis_by_name
+from analytics.analyses import ANALYSES, OPTIONS, AnalysisError, AnalysisName, Option, analysis_by_name
 from analytics.folders import scratch_folder
-from analytics.models import AnalysisRun, Schedule
+from analytics.models import AnalysisRun, FigureAlert, Schedule
 from analytics.results.compare import CHANGES
 from analytics.results.export import DOWNLOAD_FORMATS, export_table
 from analytics.results.query import ResultFilter
 from analytics.results.read import readable_table, report_manifest, result_page
+from analytics.runs.alerts import MAX_RECIPIENTS, MAX_VALUE, add_alert, delete_alert
 from analytics.runs.schedules import all_schedules, change_schedule, schedule_by_name
 from analytics.runs.services import cancel_run, request_run
 from analytics.tables import Table
@@ -27,16 +28,18 @@ from authzconsole.common.fields import (
     Choice,
     ErrorMessages,
     Integer,
+    List,
     NameText,
     StrictSerializer,
     Text,
     generation_field,
     reason_field,
 )
-from authzconsole.lists.runs import AnalysesSerializer, Runs, RunSerializer, with_waiting_reason
+from authzconsole.lists.runs import AnalysesSerializer, Figures, Runs, RunSerializer, with_waiting_reason
 from authzconsole.rest.framework.callers import any_account, changeable_with, check_report_reader
 from authzconsole.rest.framework.endpoint import EmptySerializer, Endpoint, Resource
 from authzconsole.rest.framework.lists import (
+    FORMULAS,
     RENDERERS,
     Download,
     ListEndpoint,
@@ -53,8 +56,11 @@ from authzconsole.rest.framework.operations import (
     path_parameter,
 )
 from authzconsole.rest.framework.problems import Problem
+from authzconsole.rest.people import OutcomeSerializer
 from grants.authority.transactions import administrator_transaction
+from grants.journal import current_revision
 from grants.models import JobState
+from grants.outcomes import Outcome
 from grants.roles.capabilities import Capability
 
 TIME_FORMAT = r"^([01]\d|2[0-3]):[0-5]\d$"
@@ -238,6 +244,133 @@ class Analyses(Endpoint):
         Each analysis has its options and the tables of its report.
         """
         return {"items": ANALYSES.values()}
+
+
+class FigureList(ListEndpoint):
+    """List figures.
+
+    The figures of the reports and of the work of runs, newest first. They remain for FIGURES_KEPT_DAYS, also when the report
+    was removed. For administrators and auditors.
+    """
+
+    route, url_name = "figures", "rest-figures"
+    operation_id = "figures_list"
+    rows = Figures
+    files = {"csv": FORMULAS, "jsonl": ""}
+
+
+class AlertSerializer(output.Output):
+    number = output.Integer(source="pk", example=3)
+    analysis = output.Text(example=AnalysisName.STRANDED.value)
+    figure = output.Text(example="entities_nobody_administers")
+    above = output.Boolean(
+        source="is_above", example=True, help_text="Whether it fires above the value; otherwise below."
+    )
+    value = output.Integer(example=4)
+    recipients = output.Texts(example=["security@example.com"], help_text="The addresses that get an e-mail.")
+    crossed = output.Boolean(
+        source="is_crossed",
+        help_text="Whether the newest run crossed the value. The alert fires again after a run that does not.",
+    )
+    created_by = output.Text()
+    created_at = output.Time()
+
+
+class AlertsSerializer(output.Output):
+    items = AlertSerializer(many=True)
+
+
+class AlertCreationSerializer(StrictSerializer):
+    """When an alert fires, and who gets an e-mail. Webhooks with the action `alert-fire` receive it too."""
+
+    analysis = Choice(choices=list(ANALYSES))
+    figure = Text(max_length=60, help_text="A figure of the report of the analysis.")
+    above = Boolean(
+        required=False, default=True, help_text="Whether it fires above the value; otherwise below."
+    )
+    value = Integer(
+        min_value=0, max_value=MAX_VALUE, help_text="The value. An alert below it needs at least 1."
+    )
+    recipients = List(
+        child=Text(max_length=254),
+        required=False,
+        default=list,
+        max_length=MAX_RECIPIENTS,
+        help_text="Email addresses.",
+    )
+    reason = reason_field()
+
+
+class AlertDeletionSerializer(StrictSerializer):
+    """Why it is deleted."""
+
+    reason = reason_field()
+
+
+ALERT = Resource.numbered(
+    "The number of the alert.",
+    lambda request: FigureAlert.objects.all(),
+    "there is no alert with the number {}",
+)
+
+
+class Alerts(Endpoint):
+    route, url_name = "alerts", "rest-alerts"
+
+    @operation("alerts_list", check_report_reader, AlertsSerializer)
+    def get(self) -> object:
+        """List alerts.
+
+        Sorted by number. For administrators and auditors.
+        """
+        return {"items": FigureAlert.objects.order_by("pk")}
+
+    @operation(
+        "alerts_create",
+        changeable_with(Capability.MANAGE_SETTINGS),
+        {201: AlertSerializer},
+        body=AlertCreationSerializer,
+    )
+    def post(self) -> Response:
+        """Add an alert.
+
+        It fires when a nightly run, or a run with the default options, crosses the value: once until a run is within it
+        again. Location is the URL of the alert.
+        """
+        data = self.data
+        alert = add_alert(
+            author=self.author,
+            analysis=data["analysis"],
+            figure=data["figure"],
+            is_above=data["above"],
+            value=data["value"],
+            recipients=data["recipients"],
+        )
+        return self.creation_response(alert, "alerts")
+
+
+class AlertDetail(Endpoint):
+    route, url_name = "alerts/<int:number>", "rest-alert"
+    resource = ALERT
+
+    @operation("alerts_retrieve", check_report_reader, AlertSerializer)
+    def get(self) -> object:
+        """Read an alert.
+
+        For administrators and auditors.
+        """
+        return self.object
+
+    @operation(
+        "alerts_delete",
+        changeable_with(Capability.MANAGE_SETTINGS),
+        OutcomeSerializer,
+        query=AlertDeletionSerializer,
+    )
+    def delete(self) -> object:
+        """Delete an alert."""
+        delete_alert(author=self.author, number=self.object.pk)
+        return Outcome(True, f"alert {self.object.pk} was deleted", current_revision())
 
 
 class RunList(ListEndpoint):

@@ -46,6 +46,10 @@ SNAPSHOTS_KEPT = env.int("SNAPSHOTS_KEPT", default=3)
 # for each analysis with its options; the newest report is always kept, and 0 days means no limit
 RESULTS_KEPT = env.int("RESULTS_KEPT", default=10)
 RESULTS_KEPT_DAYS = env.int("RESULTS_KEPT_DAYS", default=90)
+# how long the figures of runs are kept for trends, also after their report was removed
+FIGURES_KEPT_DAYS = env.int("FIGURES_KEPT_DAYS", default=730)
+if FIGURES_KEPT_DAYS < 1:
+    raise ImproperlyConfigured(f"FIGURES_KEPT_DAYS is {FIGURES_KEPT_DAYS}, but must be at least 1")
 # how long the console keeps the bundle of evidence
 EVIDENCE_KEPT_DAYS = env.int("EVIDENCE_KEPT_DAYS", default=30)
 # a run that takes longer is stopped; starting Spark has a shorter limit

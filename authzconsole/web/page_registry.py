@@ -80,7 +80,7 @@ PAGES = (
         "reports",
         (Capability.READ_REPORTS,),
         icon="analyses",
-        url_name_prefixes=("analys",),
+        url_name_prefixes=("analys", "trends"),
     ),
     Destination(
         "Journal",
@@ -142,6 +142,7 @@ PAGES = (
     Destination(
         "Start review", "review-new", "access review campaign certification", (Capability.CHANGE_GRANTS,)
     ),
+    Destination("Trends", "trends", "figures over time charts nights history", (Capability.READ_REPORTS,)),
     Destination("Evidence", "evidence-list", "auditor bundle signed", (Capability.READ_JOURNAL,)),
     Destination(
         "Differences", "journal-differences", "compare dates history changes", (Capability.READ_JOURNAL,)

@@ -91,6 +91,7 @@ from django.test import Client
 client = Client()
 client.force_login(User.objects.create_user("ada", role=Role.ADMINISTRATOR, is_principal=False))
 report["rest"] = client.get("/api/v1/runs/7").json()
+report["figures"] = client.get("/api/v1/figures").json()["items"]
 from grants.models.reviews import Campaign
 report["reviews"] = [[review.pk, str(review.state), review.path, review.job and review.job.type]
                      for review in Campaign.objects.order_by("pk")]
@@ -125,6 +126,12 @@ def report(tmp_path_factory):
     )
     assert process.returncode == 0, process.stderr
     return json.loads(process.stdout.splitlines()[-1])
+
+
+def test_the_figures_of_runs_become_trends(report):
+    (row,) = report["figures"]
+    assert (row["analysis"], row["figure"], row["value"], row["run"]) == ("delete-readiness", "pairs", 4, 7)
+    assert row["options"] == {"generation": "final", "namespace": ""}
 
 
 def test_runs_keep_their_numbers_options_and_reports(report):

@@ -12,6 +12,7 @@ from analytics.arrow import arrow_schema
 from analytics.models import AnalysisRun
 from analytics.results.database import figures
 from analytics.results.manifest import write_report_manifest
+from analytics.runs.figures import record_figures, report_figures
 from analytics.storage import storage as storage_place
 from analytics.storage_identity import storage_identity
 from analytics.tables import Column, ColumnType
@@ -69,6 +70,8 @@ def create_report(
     run = AnalysisRun.objects.create(type=analysis, options=options, state=JobState.DONE, **fields)
     run.result_path = f"results/{storage_identity()}/by-hand-{run.pk}"
     run.save(update_fields=["result_path"])
+    if run.finished_at is not None:
+        record_figures(run, report_figures(run, run.summary), finished_at=run.finished_at)
     write_report(storage, run, tables)
     return run
 

@@ -42,10 +42,14 @@ HIDDEN_FROM_APPROVERS = (
     "/findings/change",
     "/findings/rules",
     "/findings.",
+    "/trends",
 )
 OPERATION = {
     "/status": 200,
     "/analyses/": 200,
+    "/trends": 200,
+    "/trends.csv": 200,
+    "/trends/alerts/new": 403,
     "/analyses/nightly/visibility": 200,
     "/analyses/{run}/": 200,
     "/analyses/{run}/missing": 303,
@@ -65,6 +69,8 @@ OPERATION_WRITES = {
     "/analyses/start": 302,
     "/analyses/{run}/cancel": 302,
     "/analyses/nightly": 302,
+    "/trends/alerts/new": 403,
+    "/trends/alerts/1/delete": 403,
     # the form is incomplete
     "/analyses/nightly/visibility": 400,
 }

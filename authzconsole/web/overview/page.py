@@ -19,6 +19,7 @@ from authzconsole.web.findings.items import own_items
 from authzconsole.web.journal.rows import journal_rows
 from authzconsole.web.overview.attention import attention_section
 from authzconsole.web.reports.charts.namespace_treemap import COLORINGS, namespace_chart
+from authzconsole.web.reports.charts.trends import overview_trends, trend_days
 from authzconsole.web.reports.results import summaries_or_fault
 from authzconsole.web.shared.entity_counts import holder_counts, kind_counts_inside
 from authzconsole.web.shared.links import entity_url
@@ -82,6 +83,8 @@ def home(request: HttpRequest) -> HttpResponse:
                 # the reports change every section
                 response["HX-Refresh"] = "true"
             return response
+        context["trends"] = overview_trends()
+        context["trend_days"] = trend_days(context["trends"])
     return render_page(request, "overview/page.html", context)
 
 

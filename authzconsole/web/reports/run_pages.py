@@ -9,6 +9,7 @@ from django import forms
 from django.contrib import messages
 from django.core.exceptions import ValidationError
 from django.http import Http404, HttpRequest, HttpResponse
+from django.template.defaultfilters import filesizeformat
 from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_POST, require_safe
@@ -16,17 +17,15 @@ from django.views.decorators.http import require_POST, require_safe
 from analytics.analyses import ANALYSES, OPTIONS, AnalysisError, AnalysisName, Option
 from analytics.java import java_problem
 from analytics.models import AnalysisRun, Schedule
+from analytics.runs.figures import work_of_run
 from analytics.runs.schedules import all_schedules, change_schedule, schedule_by_name, switch_all_schedules
 from analytics.runs.selectors import changes_since, run_progress
 from analytics.runs.services import cancel_run, request_run
+from analytics.stages import RunStage
 from authzconsole.web.forms import ConsoleForm, FormPage, TextField, reason_field
 from authzconsole.web.reports.cell_links import exact_value
-from authzconsole.web.reports.charts.report_charts import (
-    figure_label,
-    report_chart,
-    report_trends,
-    trend_days,
-)
+from authzconsole.web.reports.charts.report_charts import report_chart
+from authzconsole.web.reports.charts.trends import figure_label, report_trends, trend_days
 from authzconsole.web.reports.readiness import namespaces_section
 from authzconsole.web.reports.results import REPORT_ERRORS, changes_sentence, report_fault, run_or_404
 from authzconsole.web.reports.table import DETAIL_NAMES, table_or_fault
@@ -200,8 +199,34 @@ def run_page(request: HttpRequest, pk: int) -> HttpResponse:
         context["chart"] = report_chart(run, exact_value(request.GET.get("user", "")))
         context["trends"] = report_trends(run)
         context["trend_days"] = trend_days(context["trends"])
+        context["work"] = _work(run)
         context["figures"] = [(run.summary.get(name, 0), figure_label(name)) for name in analysis.figures]
     return render_page(request, "reports/_run.html" if section == "run" else "reports/run.html", context)
+
+
+# by name of a figure of the work: its label
+WORK_LABELS = {
+    "snapshot_rows": "Rows of the snapshot",
+    "snapshot_bytes": "Size of the snapshot",
+    "result_rows": "Rows of the report",
+    "result_bytes": "Size of the report",
+    "tasks": "Tasks of Spark",
+    **{f"{stage}_milliseconds": stage.label for stage in RunStage},
+    "python_peak_bytes": "Peak memory of the worker",
+    "java_peak_bytes": "Peak memory of Spark's Java process",
+}
+
+
+def _work(run: AnalysisRun) -> list[tuple[str, str]]:
+    """Return the label and the value with its unit of each figure of the work of a run."""
+    work = work_of_run(run)
+    return [(label, _with_unit(name, work[name])) for name, label in WORK_LABELS.items() if name in work]
+
+
+def _with_unit(name: str, value: int) -> str:
+    if name.endswith("_bytes"):
+        return filesizeformat(value)
+    return f"{value / 1_000:,.1f} s" if name.endswith("_milliseconds") else f"{value:,}"
 
 
 def _warnings(run: AnalysisRun) -> Iterator[str]:

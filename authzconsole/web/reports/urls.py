@@ -2,6 +2,8 @@
 
 from django.urls import path
 
+from authzconsole.web.lists import ListFile
+from authzconsole.web.reports.alerts import NewAlert, delete_alert_view
 from authzconsole.web.reports.readiness import missing_grants_page
 from authzconsole.web.reports.run_pages import (
     RunList,
@@ -12,8 +14,13 @@ from authzconsole.web.reports.run_pages import (
     run_page,
 )
 from authzconsole.web.reports.table import download_table, report_table_page
+from authzconsole.web.reports.trends import TrendForm, TrendPage
 
 urlpatterns = [
+    path("trends", TrendPage.as_view(), name="trends"),
+    path("trends.<slug:extension>", ListFile.as_view(form_class=TrendForm), name="trends-file"),
+    path("trends/alerts/new", NewAlert.as_view(), name="trends-alert-new"),
+    path("trends/alerts/<int:pk>/delete", delete_alert_view, name="trends-alert-delete"),
     path("analyses/", RunList.as_view(), name="analyses"),
     path("analyses/start", StartRun.as_view(), name="analysis-start"),
     path("analyses/nightly", SwitchAllSchedules.as_view(), name="analysis-schedule-all"),

@@ -8,11 +8,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from analytics.analyses import ANALYSES
-from analytics.models import AnalysisRun
+from analytics.models import Figure
 from authzconsole.web.reports.charts import report_charts
 from authzconsole.web.reports.charts.namespace_treemap import largest_namespaces
-from authzconsole.web.reports.charts.report_charts import MAX_NAMESPACES, MAX_RUNS, MAX_USERS
+from authzconsole.web.reports.charts.report_charts import MAX_NAMESPACES, MAX_USERS
 from authzconsole.web.reports.charts.treemap_layout import LANDSCAPE, PORTRAIT, TreemapItem, treemap
+from authzconsole.web.reports.charts.trends import MAX_RUNS, axis_ticks, report_trends
 from tests.support.pages import page_html
 from tests.support.reports import create_report
 
@@ -225,12 +226,13 @@ def test_a_report_shows_its_figures_over_time(browse, folder):
     assert client.get(f"/analyses/{runs[0].pk}/").context["trends"] == []
     page = client.get(f"/analyses/{runs[3].pk}/")
     trend = trend_of(page)
-    assert [point["figure"] for point in trend["points"]] == [4, 8, 6, 2]
-    assert (trend["figure"], trend["largest"]) == (2, 8)
+    points = trend["lines"][0]["points"]
+    assert [point["row"].value for point in points] == [4, 8, 6, 2]
+    assert (trend["figure"], [tick["figure"] for tick in trend["ticks"]]) == (2, [0, 2, 4, 6, 8])
     assert (trend["change"], trend["since"]) == (-6, runs[1].finished_at), (
         "since a week before the newest run"
     )
-    x, y = ([point[axis] for point in trend["points"]] for axis in "xy")
+    x, y = ([point[axis] for point in points] for axis in "xy")
     assert x == sorted(set(x)) and y[1] < y[2] < y[0] < y[3]
     assert len(page.context["trend_days"]) == 4
 
@@ -239,11 +241,11 @@ def test_the_table_of_figures_has_the_last_run_of_each_day(browse, folder):
     runs = create_readiness_runs(folder, {4: 1, 3: 5, 1: 2})
     noon = timezone.now().replace(hour=12) - timedelta(days=3)
     for seconds, run in enumerate(runs[:2]):
-        AnalysisRun.objects.filter(pk=run.pk).update(finished_at=noon + timedelta(seconds=seconds))
+        Figure.objects.filter(run_id=run.pk).update(finished_at=noon + timedelta(seconds=seconds))
     page = browse("aud").get(f"/analyses/{runs[2].pk}/")
     column = page.context["trends"].index(trend_of(page))
     days = page.context["trend_days"]
-    assert [row["points"][column]["figure"] for row in days] == [2, 5]
+    assert [row["points"][column]["row"].value for row in days] == [2, 5]
 
 
 def test_the_overview_shows_figures_of_three_analyses_over_time(browse, folder):
@@ -262,7 +264,7 @@ def test_the_overview_shows_figures_of_three_analyses_over_time(browse, folder):
     changes = {trend["title"]: trend["change"] for trend in page.context["trends"]}
     assert changes == {"namespaces nobody can delete": -2, "leftover grants": 5}
     assert "How has it changed?" in page_html(page) and "+5 since" in page_html(page)
-    assert [[point["figure"] for point in row["points"]] for row in page.context["trend_days"]] == [
+    assert [[point["row"].value for point in row["points"]] for row in page.context["trend_days"]] == [
         [1, 7],
         [3, 2],
     ]
@@ -271,8 +273,23 @@ def test_the_overview_shows_figures_of_three_analyses_over_time(browse, folder):
 def test_trends_read_a_bounded_number_of_runs(browse, folder, django_assert_max_num_queries):
     runs = create_readiness_runs(folder, {days: days for days in range(MAX_RUNS + 5, 0, -1)})
     with django_assert_max_num_queries(1):
-        trends = report_charts.report_trends(runs[-1])
-    assert {len(trend["points"]) for trend in trends} == {MAX_RUNS}
+        trends = report_trends(runs[-1])
+    assert {len(line["points"]) for trend in trends for line in trend["lines"]} == {MAX_RUNS}
+
+
+@pytest.mark.parametrize(
+    ("largest", "ticks"),
+    [
+        (0, [0, 1]),
+        (1, [0, 1]),
+        (4, [0, 1, 2, 3, 4]),
+        (5, [0, 2, 4, 6]),
+        (83, [0, 50, 100]),
+        (2_000, [0, 500, 1_000, 1_500, 2_000]),
+    ],
+)
+def test_the_axis_of_a_trend_has_round_numbers_up_to_its_largest_figure(largest, ticks):
+    assert axis_ticks(largest) == ticks
 
 
 @pytest.mark.parametrize(

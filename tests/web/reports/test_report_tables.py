@@ -142,7 +142,7 @@ def test_the_number_of_queries_is_limited(compared_report, browse, django_assert
     client = browse("aud")
     client.get("/")
     for url in ("", "tables/changes", "tables/changes?user=e&sort=user", "tables/rows.csv"):
-        with django_assert_max_num_queries(6):
+        with django_assert_max_num_queries(7):
             client.get(f"/analyses/{compared_report.pk}/{url}")
 
 
@@ -392,7 +392,7 @@ def test_the_number_of_queries_does_not_grow_with_the_rows(report_of, browse, dj
     ]
     runs, client = [report_of("visibility", table) for table in tables], browse("aud")
     for run in runs:
-        with django_assert_num_queries(4):
+        with django_assert_num_queries(5):
             client.get(f"/analyses/{run.pk}/")
 
 

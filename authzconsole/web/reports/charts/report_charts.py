@@ -3,10 +3,9 @@
 Each shape links to its rows. The tables below the chart show the same numbers.
 """
 
-from collections.abc import Callable, Iterable
-from datetime import date, timedelta
+from collections.abc import Callable
 
-from analytics.analyses import ANALYSES, AnalysisName
+from analytics.analyses import AnalysisName
 from analytics.models import AnalysisRun
 from analytics.results.query import ResultFilter
 from analytics.results.read import result_page
@@ -25,30 +24,12 @@ from authzconsole.web.reports.charts.treemap_layout import (
 )
 from authzconsole.web.reports.results import REPORT_ERRORS, cached_by_report
 from authzconsole.web.shared.links import entity_url
-from authzconsole.web.shared.times import reader_localtime
 from entities.address import Address
 from entities.vocabulary import KINDS, quantity
-from grants.models import JobState
 
 MAX_CELLS_READ = 1_000
 MAX_USERS, MAX_NAMESPACES = 30, 16
 MAX_BARS = 20
-MAX_RUNS = 30
-WEEK = timedelta(days=7)
-# by name of a figure: its label, if it differs from the name
-FIGURE_LABELS = {
-    "answers_gained": "permissions gained",
-    "answers_lost": "permissions lost",
-    "entities_nobody_administers": "entities without an ADMIN holder",
-    "entities_one_user_administers": "entities with only one ADMIN holder",
-    "grants_on_deleted_addresses": "leftover grants",
-    "users_who_see_something": "users with visible entities",
-    "namespaces_with_something_visible": "namespaces with visible entities",
-    "pairs_visible": "pairs of user and visible entity",
-    "widest_reach": "live entities that one user reaches at most",
-    "most_changeable": "live entities that one user can change at most",
-    "users_with_admin": "users who hold ADMIN",
-}
 
 # dimensions of the heat map, in pixels
 _NAMES_WIDTH = 190
@@ -62,8 +43,6 @@ _RIGHT_MARGIN = 90
 # percent of the width on either side of the middle, which leaves space for the figure at the end of the
 # longest bar
 _BAR_SIDE_PERCENT = 40
-# width and height of a time series, the space around its points, and that of the figure after the last point, in pixels
-_TREND_SIZE, _TREND_MARGIN, _TREND_LABEL = (320, 96), 12, 56
 # percent of the width of the longest bar of a single side
 _REACH_PERCENT = 85
 
@@ -340,75 +319,6 @@ def _place(namespace: str) -> str:
 def _contents_url(run: AnalysisRun, user: str, namespace: str) -> str:
     """Return the URL of the privileges of a user inside a namespace; empty if the report has no detail table."""
     return detail_url(run, user=exactly(user), entity=f":{namespace}.") if namespace else ""
-
-
-def report_trends(run: AnalysisRun) -> list[dict]:
-    """Return the time series of each figure of the analysis. Runs one query; see `figure_trends`."""
-    return figure_trends(run, ANALYSES[run.type].figures)
-
-
-def figure_trends(run: AnalysisRun | None, names: Iterable[str]) -> list[dict]:
-    """Return the time series of figures of an analysis: of the newest MAX_RUNS runs with the same options, up to this one;
-    empty without an earlier run. Runs one query.
-    """
-    if run is None or run.finished_at is None:
-        return []
-    runs = AnalysisRun.objects.filter(
-        type=run.type, options=run.options, state=JobState.DONE, finished_at__lte=run.finished_at
-    )
-    runs = list(reversed(runs.only("finished_at", "summary").order_by("-finished_at")[:MAX_RUNS]))
-    return [_trend(name, runs) for name in names] if len(runs) > 1 else []
-
-
-def _trend(name: str, runs: list[AnalysisRun]) -> dict:
-    """Return the points of a figure, from a common zero. Their positions are pixels of a chart of _TREND_SIZE.
-
-    since: the time to which `change` refers: that of the last run before the week of the newest one, or of the first run.
-    """
-    width, height = _TREND_SIZE[0] - _TREND_MARGIN - _TREND_LABEL, _TREND_SIZE[1] - 2 * _TREND_MARGIN
-    first, last = runs[0].finished_at, runs[-1].finished_at
-    seconds = (last - first).total_seconds() or 1
-    figures = [run.summary.get(name, 0) for run in runs]
-    largest = max(figures) or 1
-    points = [
-        {
-            "x": round(_TREND_MARGIN + width * (run.finished_at - first).total_seconds() / seconds, 1),
-            "y": round(_TREND_MARGIN + height * (1 - figure / largest), 1),
-            "run": run,
-            "figure": figure,
-        }
-        for run, figure in zip(runs, figures, strict=True)
-    ]
-    before = [point for point in points if point["run"].finished_at <= last - WEEK] or points[:1]
-    return {
-        "name": name,
-        "title": figure_label(name),
-        "points": points,
-        "line": " ".join(f"{point['x']},{point['y']}" for point in points),
-        "figure": figures[-1],
-        "change": figures[-1] - before[-1]["figure"],
-        "since": before[-1]["run"].finished_at,
-        "largest": largest,
-        "first": first,
-        "last": last,
-        "time_format": "j M" if last - first >= timedelta(days=1) else "j M, H:i",
-    }
-
-
-def trend_days(trends: list[dict]) -> list[dict]:
-    """Return the days of the points, newest first, in the time zone of the reader. points: the last one of the day in each
-    series; None if it has none.
-    """
-    days: dict[date, list] = {}
-    for index, trend in enumerate(trends):
-        for point in trend["points"]:
-            day = reader_localtime(point["run"].finished_at).date()
-            days.setdefault(day, [None] * len(trends))[index] = point
-    return [{"day": day, "points": points} for day, points in sorted(days.items(), reverse=True)]
-
-
-def figure_label(name: str) -> str:
-    return FIGURE_LABELS.get(name, name.replace("_", " "))
 
 
 # by analysis
