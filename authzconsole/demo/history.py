@@ -18,6 +18,7 @@ from unittest.mock import patch
 from django.db import transaction
 from django.utils import timezone
 
+from authzconsole.demo.nights import Nights
 from entities.address import parse_address
 from entities.vocabulary import Privilege
 from grants.change_set import (
@@ -72,7 +73,7 @@ def _past_clock() -> Iterator[_PastClock]:
 
 
 def load_history() -> int:
-    """Write the history. Return the number of journal lines.
+    """Write the history, and the figures of its last nights. Return the number of journal lines.
 
     The times depend only on the date of the call. Raise GrantError if the journal has lines.
     """
@@ -81,14 +82,19 @@ def load_history() -> int:
             raise GrantError(
                 "the journal has lines already: a history can only be written into an empty journal"
             )
-        today = _start_of_day()
+        now, today = timezone.now(), _start_of_day()
+        nights = Nights(today)
         with _past_clock() as clock:
             for line in _history():
-                at = datetime.strptime(line["time"], "%H:%M")
-                clock.set(
-                    today - timedelta(days=line["days_ago"]) + timedelta(hours=at.hour, minutes=at.minute)
+                time = datetime.strptime(line["time"], "%H:%M")
+                at = (
+                    today - timedelta(days=line["days_ago"]) + timedelta(hours=time.hour, minutes=time.minute)
                 )
+                nights.record_until(at, clock.set)
+                clock.set(at)
                 CHANGES[line["do"]](Author(line["author"], reason=line.get("reason", "")), line)
+            nights.record_until(now, clock.set)
+        nights.store()
         return lock_journal().revision
 
 
