@@ -44,6 +44,8 @@ from analytics.tables import ENTITIES, SET_ENTITIES, SET_PRINCIPALS, USES, VISIB
 from entities.address import set_instance_name
 from entities.errors import Refusal
 from entities.vocabulary import KINDS, Kind, OperationClass, register_kind
+from grants.policies.catalogue import GENERATIONS
+from grants.policies.policy import rules_digest
 
 # what the settings of the console are in a job
 _NAMES = {
@@ -128,6 +130,7 @@ def _run(given: argparse.Namespace) -> None:
             options = checked_options(
                 analysis, {name: getattr(given, name) for name in OPTIONS}, _SnapshotFacts(snapshot, contents)
             )
+            _check_rules(options, contents)
             summary = _compute(analysis, options, snapshot, folders.tables, given)
             if folders.sets is not None:
                 summary |= {"sets": _write_sets(folders.tables["detail"], folders.sets)}
@@ -215,6 +218,16 @@ def _register_names(contents: Mapping[str, Any]) -> None:
         if members["name"] not in KINDS:
             classes = tuple((operation, OperationClass(name)) for operation, name in members["classes"])
             register_kind(Kind(**{**members, "operations": tuple(members["operations"]), "classes": classes}))
+
+
+def _check_rules(options: Mapping[str, str], contents: Mapping[str, Any]) -> None:
+    """Raise AnalysisError if the console that wrote the snapshot has other rules, which would give other rows."""
+    for name in filter(None, (options.get("generation"), options.get("to_generation"))):
+        if contents.get("rules", {}).get(name) != rules_digest(GENERATIONS[name]):
+            raise AnalysisError(
+                f"the rules of `{name}` in this version of the pipeline differ from those of the console that wrote the "
+                f"snapshot: install the pipeline of that version"
+            )
 
 
 class _SnapshotFacts:

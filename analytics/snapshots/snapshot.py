@@ -84,6 +84,8 @@ from grants.models import (
     clear_permission_ids,
     permission_ids,
 )
+from grants.policies.catalogue import GENERATIONS
+from grants.policies.policy import rules_digest
 from grants.policies.times import format_time
 from grants.querysets import effective_memberships
 from grants.usage import days_of_use, newest_use
@@ -205,7 +207,8 @@ def write_snapshot_manifest(
 ) -> tuple[SnapshotFile, ...]:
     """Write the manifest of a complete snapshot and return its files. paths: of the files, within the snapshot.
 
-    It also has what a job without the database needs: the active generation, the kinds and the name of the instance.
+    It also has what a job without the database needs: the active generation, the digests of the rules, the kinds and the
+    name of the instance.
     One listing; one query.
     """
     files = [
@@ -220,6 +223,7 @@ def write_snapshot_manifest(
         "schema": SCHEMA_VERSION,
         "at": format_time(at),
         "generation": active_generation().name,
+        "rules": {name: rules_digest(generation) for name, generation in GENERATIONS.items()},
         "usage_kept_days": settings.USAGE_KEPT_DAYS,
         "instance": instance_address().key,
         "kinds": [asdict(kind) for kind in KINDS.values()],

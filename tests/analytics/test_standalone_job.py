@@ -22,6 +22,7 @@ from analytics.settings import use_settings
 from analytics.spark import set_form
 from analytics.storage import place_of
 from authzconsole.ops import ROOT
+from tests.support.analyses import tenant_with_custom_kinds
 from tests.support.notebooks import printed_texts, stored_texts
 from tests.support.pipeline import PipelineEnvironment
 from tests.support.random_tenants import random_tenant, store_tenant
@@ -198,6 +199,33 @@ def test_wrong_arguments_are_refused_before_spark_starts(
     assert run(*arguments, "--snapshot", snapshot, "--output", tmp_path / "new") == 1
     assert message in capsys.readouterr().err
     assert sorted(path.name for path in tmp_path.iterdir()) == ["existing", "snapshot"]
+
+
+def test_a_job_with_other_rules_than_the_console_is_refused(snapshot, tmp_path, capsys):
+    place = place_of(str(snapshot), "")
+    contents = unverified_contents(place.filesystem, place.path)
+    contents["rules"]["core"] = "of another version"
+    (snapshot / MANIFEST_NAME).write_text("{}\n" + json.dumps(contents))
+    arguments = ["visibility", "--generation", "core", "--snapshot", snapshot, "--output", tmp_path / "out"]
+    assert run(*arguments) == 1
+    assert "the rules of `core` in this version of the pipeline differ" in capsys.readouterr().err
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_a_job_knows_the_kinds_and_the_instance_of_the_console(spark, own_kinds, tmp_path, monkeypatch):
+    """The kinds are those of the process that wrote the snapshot; the process of the job starts without them."""
+    monkeypatch.setattr("analytics.runs.execution.stop_spark", lambda: None)
+    tenant_with_custom_kinds(3)
+    call_command("snapshot", str(tmp_path / "snapshot"))
+    expected, _ = rows_of_console(tmp_path, "visibility", "--generation", "final")
+    command = [sys.executable, "-m", "analytics.job", "visibility", "--generation", "final"]
+    command += ["--snapshot", tmp_path / "snapshot", "--output", tmp_path / "out"]
+    variables = os.environ | {"SPARK_LOCAL_IP": "127.0.0.1"}
+    done = subprocess.run(command, cwd=ROOT, env=variables, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3_000:]
+    assert rows_of(tmp_path / "out") == expected
+    assert {row["kind"] for row in expected} & {"record", "widget", "probe"}
 
 
 def test_a_snapshot_is_not_written_over_something(snapshot):
