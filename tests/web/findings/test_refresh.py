@@ -9,14 +9,22 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from analytics.models import AnalysisRun
-from authzconsole.findings.refresh import GUARDRAIL_JOB, announce_errors, refresh_findings, sweep_findings
+from authzconsole.findings.refresh import (
+    GUARDRAIL_JOB,
+    announce_errors,
+    refresh_findings,
+    store_findings,
+    sweep_findings,
+)
 from authzconsole.findings.services import accept_findings, add_rule, end_rule
+from authzconsole.findings.sources import Found
 from authzconsole.models import AcceptanceRule, Finding, FindingState
+from authzconsole.tasks import sweep_stored_findings
 from entities.address import parse_address
 from entities.services import ensure_entities
 from grants.jobs import run_job
 from grants.journal import Author
-from grants.models import Job, JobState, JournalLine
+from grants.models import Job, JobState, JournalHead, JournalLine
 from grants.plans.apply import apply_plan
 from tests.support.authors import author_named
 from tests.support.guardrails import add_exception, add_guardrail
@@ -222,3 +230,23 @@ def test_leftover_grants_are_counted_by_namespace_and_resolved_after_the_cleanup
     plan = page.context["plan"]
     apply_plan(author=author_named("ada"), plan_id=plan.pk)
     assert "namespace:sales" not in found("leftover-grants")
+
+
+def test_a_refresh_keeps_a_decision_that_was_made_while_it_was_finding(report):
+    stranded_report(report)
+    refresh_findings()
+    read_before = {(row.kind, row.subject): row for row in Finding.objects.filter(resolved_at=None)}
+    row = finding("no-admin-holder", "namespace:hr")
+    accept_findings([row.pk], until=LATER, author=AUTHOR)
+    store_findings(("no-admin-holder",), [Found("no-admin-holder", "namespace:hr")], read_before)
+    row.refresh_from_db()
+    assert (row.state, row.figure, row.accepted_reason) == (FindingState.ACCEPTED, 1, "known")
+    assert events(row) == ["opened", "accepted", "changed"]
+
+
+def test_the_periodic_task_waits_while_the_journal_is_read_only(report):
+    stranded_report(report)
+    JournalHead.objects.update(hash="0" * 64)
+    sweep_stored_findings()
+    assert Finding.objects.filter(kind="read-only", is_announced=False).exists()
+    assert not JournalLine.objects.filter(action="finding-open").exists()
