@@ -69,6 +69,16 @@ def test_each_line_of_the_exposure_ends_with_its_namespace_and_no_texts_overlap(
     assert "8 ns7" in text and '<th scope="col" class="number">ns7</th>' in text
 
 
+def test_only_points_with_a_run_are_links(browse):
+    add_nights([3, 2, 1])
+    text = browse("aud").html("/trends?days=30")
+    assert text.count("<circle") == 1 and "<polyline" in text
+
+
+def test_the_list_of_runs_leads_to_the_trends(browse):
+    assert 'href="/trends"' in browse("aud").html("/analyses/")
+
+
 def test_the_number_of_queries_does_not_grow(browse, django_assert_max_num_queries):
     client = browse("aud")
     add_nights(range(3))
