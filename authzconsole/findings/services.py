@@ -69,7 +69,7 @@ def accept_findings(numbers: Collection[int], *, until: datetime | None, author:
             row.save()
         entries = [_entry("finding-accept", row, f"until {format_time(until)}") for row in rows]
         revision = append_to_journal(head, entries, author=author)
-    return Outcome(True, f"{_counted(rows)} accepted until {format_time(until)}", revision)
+    return Outcome(True, f"{_counted(rows)} accepted", revision)
 
 
 def reopen_findings(numbers: Collection[int], *, author: Author) -> Outcome:

@@ -40,6 +40,7 @@ from authzconsole.web.forms import (
     optional,
     reason_field,
 )
+from authzconsole.web.journal.rows import with_reader_times
 from authzconsole.web.lists import ListPage
 from authzconsole.web.shared.guard import capability_required, request_author
 from authzconsole.web.shared.rendering import render_page, requested_section, see_other, show_outcome
@@ -110,7 +111,10 @@ def finding_page(request: HttpRequest, pk: int) -> HttpResponse:
     """Show a finding with its history."""
     finding = get_object_or_404(Finding.objects.select_related("owner", "rule"), pk=pk)
     (row,) = _rows([finding])
-    history = [event | {"at": parse_datetime(event["at"])} for event in reversed(finding.history)]
+    history = [
+        event | {"at": parse_datetime(event["at"]), "text": with_reader_times(event["text"])}
+        for event in reversed(finding.history)
+    ]
     kind = KINDS.get(finding.kind)
     return render_page(
         request,

@@ -157,4 +157,9 @@ def journal_row(line: JournalLine, plan_line: JournalLine | None = None) -> dict
 
 def _in_words(detail: str) -> str:
     """Return the detail for readers: times in their time zone, and without counts of 0."""
-    return _TIME.sub(lambda match: exact_time(parse_time(match[0])), _NONE.sub("", detail))
+    return with_reader_times(_NONE.sub("", detail))
+
+
+def with_reader_times(text: str) -> str:
+    """Return the text with its times in the time zone of the reader."""
+    return _TIME.sub(lambda match: exact_time(parse_time(match[0])), text)
