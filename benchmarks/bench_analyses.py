@@ -130,8 +130,9 @@ def measure_analyses(folder: Path) -> bool:
         write_parquet_tenant(large, LARGE)
         seconds, is_within_limits = _measure_visibility(large)
         is_within_limits &= _compare_with_duckdb("delete-readiness", large, max_share=1.5)
-        for name in ("blast-radius", "redundant", "guardrails"):
+        for name in ("blast-radius", "redundant"):
             is_within_limits &= _compare_with_duckdb(name, large, max_share=1)
+        is_within_limits &= _compare_with_duckdb("guardrails", large, max_share=1.5)
         small = folder / "small"
         write_parquet_tenant(small, SMALL)
         is_within_limits &= _compare_with_duckdb("outliers", small, max_share=1.5, size=SMALL)
