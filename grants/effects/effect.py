@@ -411,7 +411,7 @@ class Effect(KnownEffect):
         A grant brings with it the operations on its entity, up to the access level that the purpose needs, and shows the
         containers of the entity. No narrower grant would leave them out.
         """
-        if self.affected is None or self.purpose is None:
+        if self.affected is None or self.purpose is None or not self.tally.beyond:
             return self
         users, strongest = self.purpose.attached(self.affected, generation_by_name(self.generation))
         needed, level_cells = (
@@ -440,7 +440,9 @@ class Effect(KnownEffect):
                 lost_beyond=cell.lost_beyond & ~mask,
             )
 
-        return replace(self, cells=list(map(describe, self.cells)), purpose=None, times=())
+        cells = list(map(describe, self.cells))
+        # the figures of the same cells are known already
+        return self if cells == self.cells else replace(self, cells=cells, purpose=None, times=())
 
     def is_attached(self, row: EffectRow) -> bool:
         return not row.intended and bool(
