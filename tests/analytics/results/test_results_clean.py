@@ -146,7 +146,7 @@ def test_an_unreachable_storage_is_logged_and_does_not_raise(storage, settings, 
 def test_cleaning_takes_a_fixed_number_of_queries(storage, django_assert_max_num_queries):
     for _ in range(30):
         create_report(storage, ROWS)
-    with django_assert_max_num_queries(7):
+    with django_assert_max_num_queries(8):
         clean_results()
 
 
