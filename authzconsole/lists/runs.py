@@ -157,7 +157,7 @@ class Figures(List):
     output = FigureSerializer
     filter_fields = FigureFilters
     columns = ("finished_at", "analysis", "figure", "namespace", "value", "run")
-    order = ("-finished_at", "-pk")
+    order = ("-pk",)
     readers = (Capability.READ_REPORTS,)
 
     def select(self) -> QuerySet[Figure]:
