@@ -82,6 +82,23 @@ def overview(page, filters):
     expect(page.get_by_role("heading", level=1)).to_have_text("namespace:finance")
 
 
+@area("Findings")
+def findings(page, filters):
+    inbox = page.locator("#findings")
+    warnings = inbox.get_by_role("link", name="Warning", exact=True)
+    warnings.click()
+    expect(warnings).to_have_attribute("aria-current", "true")
+    row = inbox.get_by_role("row").filter(has_text="No backup was written")
+    row.get_by_role("checkbox").check()
+    inbox.get_by_role("button", name=re.compile("^Accept")).click()
+    page.get_by_label("Until the last day").fill("2127-03-01")
+    page.get_by_label("Reason").fill("a demo needs none")
+    page.get_by_role("button", name="Accept findings").click()
+    expect(row).to_have_count(0)
+    inbox.get_by_role("link", name="Accepted", exact=True).click()
+    expect(row).to_contain_text("until 1 March 2127")
+
+
 @area("Status")
 def status(page, filters):
     expect(page.locator("main")).to_contain_text("The checks are those of /readyz")
