@@ -14,8 +14,12 @@ from analytics.tables import (
     BLAST_RADIUS_DETAIL,
     BLAST_RADIUS_NAMESPACES,
     BLAST_RADIUS_PEOPLE,
+    DRIFT,
+    DRIFT_LINES,
+    DRIFT_PEOPLE,
     GHOST_KINDS,
     GHOSTS,
+    HISTORY_TABLES,
     IMPACT,
     IMPACT_DETAIL,
     IMPACT_OPERATIONS,
@@ -39,6 +43,7 @@ from analytics.tables import (
     UNUSED_COVERAGE,
     UNUSED_GRANTS,
     UNUSED_PEOPLE,
+    USES,
     VIOLATION_TOTALS,
     VIOLATIONS,
     VISIBILITY,
@@ -53,6 +58,8 @@ from entities.errors import Refusal
 DETAIL_ROWS_MOST = 100_000_000
 # of the option `since`
 DEFAULT_SINCE_DAYS = 90
+# of the option `from_revision`
+DRIFT_DAYS = 7
 # of the option `share`
 DEFAULT_SHARE = 0.2
 
@@ -71,6 +78,7 @@ class AnalysisName(StrEnum):
     OUTLIERS = "outliers"
     ROLE_MINING = "role-mining"
     GUARDRAILS = "guardrails"
+    DRIFT = "drift"
 
 
 class AnalysisError(Refusal, ValueError):
@@ -127,6 +135,22 @@ OPTIONS = {
             least=1,
         ),
         Option(
+            "from_revision",
+            "From revision",
+            f"the first revision; by default that of {DRIFT_DAYS} days before the data",
+            "R",
+            f"{DRIFT_DAYS} days ago",
+            least=1,
+        ),
+        Option(
+            "to_revision",
+            "To revision",
+            "the last revision; by default the newest one",
+            "R",
+            "Newest",
+            least=1,
+        ),
+        Option(
             "share",
             "Largest share",
             "the largest share of the active members of a group who hold it, above 0 and up to 1; by default "
@@ -168,7 +192,7 @@ class Analysis:
         None if the rows of the first output are the pairs.
     detail_rows: an SQL expression over the first output; its sum is the number of rows of the detail.
     has_sets: whether a job can write the detail as sets of entities too.
-    reads_uses: whether its snapshot contains the uses of entities, which change without a journal line.
+    extra_tables: of the snapshot, which only some analyses read.
     figures: the figures at the head of the report: by name, the output table and an SQL aggregate over it.
     figures_by_namespace: likewise, for each value of the column `namespace` of the table.
     """
@@ -181,7 +205,7 @@ class Analysis:
     figures: Mapping[str, tuple[str, str]]
     detail: Output | None = None
     detail_rows: str = "0"
-    reads_uses: bool = False
+    extra_tables: tuple[Table, ...] = ()
     has_sets: bool = False
     figures_by_namespace: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
@@ -488,7 +512,7 @@ ANALYSES: dict[str, Analysis] = {
                 "users_with_unused_privileges": ("people", "count(*)"),
                 "grants_that_nobody_used": ("grants", "count(*)"),
             },
-            reads_uses=True,
+            extra_tables=(USES,),
         ),
         Analysis(
             name=AnalysisName.OUTLIERS,
@@ -521,6 +545,38 @@ ANALYSES: dict[str, Analysis] = {
                 "unusual_privileges": ("people", "coalesce(sum(privileges), 0)::BIGINT"),
                 "groups_with_members_who_differ": ("groups", "count(*)"),
             },
+        ),
+        Analysis(
+            name=AnalysisName.DRIFT,
+            title="Drift",
+            question="Who gained or lost which privileges between two revisions, and by which journal lines?",
+            # the result is the same in every generation
+            options=("generation", "from_revision", "to_revision"),
+            outputs=(
+                Output(
+                    DRIFT,
+                    "analytics.spark.analyses.drift:rows",
+                    "Which privileges did users gain or lose?",
+                ),
+                Output(
+                    DRIFT_LINES,
+                    "analytics.spark.analyses.drift:lines",
+                    "Which journal lines changed them?",
+                    first_sort="-revision",
+                ),
+                Output(
+                    DRIFT_PEOPLE,
+                    "analytics.spark.analyses.drift:people",
+                    "Whose privileges changed the most?",
+                    first_sort="-gained",
+                ),
+            ),
+            figures={
+                "users_with_changes": ("people", "count(*)"),
+                "privileges_gained": ("people", "coalesce(sum(gained), 0)::BIGINT"),
+                "privileges_lost": ("people", "coalesce(sum(lost), 0)::BIGINT"),
+            },
+            extra_tables=HISTORY_TABLES,
         ),
         Analysis(
             name=AnalysisName.ROLE_MINING,

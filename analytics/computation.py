@@ -58,7 +58,7 @@ def compute_tables(
         session_for_small_tenant(spark) if is_small else spark,
         snapshot.uri,
         is_small=is_small,
-        with_uses=analysis.reads_uses,
+        extra_tables=analysis.extra_tables,
     )
     progress.begin_stage(RunStage.COMPUTING)
     analysis_input = AnalysisInput(tables, options, snapshot.at)

@@ -40,7 +40,7 @@ from analytics.spark.session import SparkUnavailable, submitted_session
 from analytics.spark.set_form import SetFormDiffers, write_set_form
 from analytics.stages import RunStage
 from analytics.storage import Place, discard_path, parquet_paths, place_of, shown_uri
-from analytics.tables import ENTITIES, SET_ENTITIES, SET_PRINCIPALS, USES, VISIBILITY_DETAIL, Table
+from analytics.tables import ENTITIES, JOURNAL, SET_ENTITIES, SET_PRINCIPALS, USES, VISIBILITY_DETAIL, Table
 from entities.address import set_instance_name
 from entities.errors import Refusal
 from entities.vocabulary import KINDS, Kind, OperationClass, register_kind
@@ -121,11 +121,10 @@ def _run(given: argparse.Namespace) -> None:
     try:
         with stored_snapshot(given.snapshot) as (snapshot, contents):
             _register_names(contents)
-            if analysis.reads_uses and not any(
-                file.path.startswith(f"{USES.name}/") for file in snapshot.files
-            ):
+            stored = {file.path.partition("/")[0] for file in snapshot.files}
+            if missing := {table.name for table in analysis.extra_tables} - stored:
                 raise AnalysisError(
-                    f"the snapshot has no uses, which {analysis.name} reads: write one with manage.py snapshot"
+                    f"the snapshot has no {min(missing)}, which {analysis.name} reads: write one with manage.py snapshot"
                 )
             options = checked_options(
                 analysis, {name: getattr(given, name) for name in OPTIONS}, _SnapshotFacts(snapshot, contents)
@@ -253,6 +252,10 @@ class _SnapshotFacts:
             if batch.num_rows
         ]
         return date.fromisoformat(min(days)) if days else None
+
+    def newest_revision(self) -> int:
+        revisions = self._table(JOURNAL).to_table(columns=["revision"])["revision"]
+        return pc.max(revisions).as_py() or 0
 
     def namespace_state(self, key: str) -> str | None:
         is_key = (ds.field("kind") == "namespace") & (ds.field("key") == key)

@@ -2,8 +2,9 @@
 
 import re
 from argparse import ArgumentParser
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import date
+from functools import partial
 from typing import Protocol
 
 from analytics.analyses import ANALYSES, DEFAULT_SHARE, DETAIL_ROWS_MOST, OPTIONS, Analysis, AnalysisError
@@ -31,6 +32,9 @@ class Facts(Protocol):
 
     def first_day_of_use(self) -> date | None:
         """Return the first day with a recorded use; None if there is none."""
+
+    def newest_revision(self) -> int:
+        """Return the number of the newest journal line; 0 without one."""
 
     def namespace_state(self, key: str) -> str | None:
         """Return the state of the namespace; None if it is not registered."""
@@ -75,6 +79,12 @@ def checked_options(analysis: Analysis, options: Mapping[str, str | None], facts
                 f"{analysis.name} takes no {name}; it takes {', '.join(analysis.options)}", field=name
             )
     validated = {name: _CHECKS[name](non_empty.get(name, ""), facts) for name in analysis.options}
+    first, last = (int(validated.get(name) or 0) for name in ("from_revision", "to_revision"))
+    if last and first >= last:
+        raise AnalysisError(
+            f"revision {first:,} is not before revision {last:,}: enter an earlier one to compare from",
+            field="from_revision",
+        )
     if "to_generation" in validated and validated["generation"] == validated["to_generation"]:
         raise AnalysisError(
             f"{analysis.name} compares two generations, and both are {validated['generation']}: "
@@ -167,10 +177,26 @@ def _share(text: str, facts: Facts) -> str:
     return str(float(text))
 
 
-_CHECKS = {
+def _revision(name: str, text: str, facts: Facts) -> str:
+    """Return the number of a journal line; empty for the default, which the history of each run knows."""
+    if not text:
+        return ""
+    newest = facts.newest_revision()
+    option = f"{name}, on the command line --{name.replace('_', '-')}"
+    if not (text.isascii() and text.isdigit()) or not 1 <= int(text[:18]) <= newest:
+        raise AnalysisError(
+            f"`{clip(text)}` is not a revision ({option}): enter the number of a journal line, from 1 to {newest:,}",
+            field=name,
+        )
+    return str(int(text))
+
+
+_CHECKS: Mapping[str, Callable[[str, Facts], str]] = {
     "generation": _generation,
     "to_generation": _to_generation,
     "namespace": _namespace,
     "since": _since,
     "share": _share,
+    "from_revision": partial(_revision, "from_revision"),
+    "to_revision": partial(_revision, "to_revision"),
 }

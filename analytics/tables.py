@@ -63,12 +63,14 @@ def changes_table(rows: Table) -> Table:
 
 # What the values of a column mean, unless its table says something else.
 _MEANINGS = {
+    "action": "what the journal line records",
     "admin": "the active user who holds ADMIN on it alone; empty if nobody does",
     "admins": "the number of active users who hold ADMIN on it, directly or through a group",
     "after": "whether the generation to compare with permits the operation",
     "application_id": "the id of the application that contains the entity",
     "assignments": "the number of direct grants that the role covers; other roles may cover some of them too",
     "at_least": "how many active users must hold the privilege; 0 for other forms",
+    "author": "the author of the journal line",
     "before": "whether the generation permits the operation",
     "change": "added, removed or changed",
     "changeable": "the number of live entities on which the user holds another privilege than READ",
@@ -90,6 +92,7 @@ _MEANINGS = {
     "held": "on how many of the required entities the user holds ADMIN",
     "holders": "the number of active members of the group who hold the privilege on the entity",
     "id": "the number of the row in the database of the console",
+    "is_active": "whether the user was an active user of the platform",
     "key": "the address of the entity without its kind",
     "kind": "the kind of the entity",
     "last_day": "the last day (UTC) on which the user used the entity",
@@ -121,6 +124,7 @@ _MEANINGS = {
     "reason": "the reason that was given for the grant",
     "recorded_since": "the first day (UTC) with a recorded use; empty if there is none",
     "required": "the number of entities on which the deletion of the namespace needs ADMIN",
+    "revision": "the number of the journal line",
     "role": "the number of the role, from 1; the first one covers the most direct grants",
     "set": "the identifier of the set: the same users have the same one in every result",
     "side": "0, or for two privileges together 0 or 1",
@@ -217,14 +221,67 @@ UNEXPECTED = Table(
     ("guardrail",),
 )
 
-# Only in snapshots for analyses that read uses.
+# Only in snapshots for analyses that read it.
 USES = Table(
     "uses",
     (_long("user_id"), _long("entity_id"), _text("first_day"), _text("last_day")),
     ("user_id", "entity_id"),
 )
 
+
+def _period(*columns: Column) -> tuple[Column, ...]:
+    """Return the columns of a table of the history: a fact that began with a journal line and ended with another."""
+    return (
+        *columns,
+        _long("from_revision", meaning="the journal line with which it began"),
+        _long("until_revision", True, "the journal line with which it ended; null if it lasts"),
+    )
+
+
+def _limited_period(*columns: Column) -> tuple[Column, ...]:
+    """Return the columns of a fact of the history with a period in which it is in force."""
+    return _period(
+        *columns,
+        _text("valid_from", True, "the beginning of its period (UTC); null without one"),
+        _text("valid_until", True, "the end of its period (UTC); null without one"),
+    )
+
+
+# The history, only in snapshots for analyses that read it. Its ids are not those of the other tables.
+PAST_ADDRESSES = Table("past_addresses", (_long("entity_id"), _text("kind"), _text("key")), ("entity_id",))
+PAST_USERS = Table(
+    "past_users", _period(_long("user_id"), _text("user"), _flag("is_active")), ("user_id", "from_revision")
+)
+PAST_GROUPS = Table(
+    "past_groups",
+    _period(_long("group_id"), _text("group", meaning="the name of the group")),
+    ("group_id", "from_revision"),
+)
+PAST_MEMBERSHIPS = Table(
+    "past_memberships",
+    _limited_period(_long("user_id"), _long("group_id")),
+    ("user_id", "group_id", "from_revision"),
+)
+PAST_GRANTS = Table(
+    "past_grants",
+    _limited_period(_text("principal_type"), _long("principal_id"), _long("entity_id"), _text("privilege")),
+    ("principal_type", "principal_id", "entity_id", "privilege", "from_revision"),
+)
+JOURNAL = Table(
+    "journal",
+    (
+        _long("revision"),
+        _text("at", meaning="the time (UTC) of the journal line"),
+        _text("action"),
+        _text("author"),
+    ),
+    ("revision",),
+)
+
 SNAPSHOT_TABLES = (ENTITIES, USERS, INACTIVE_USERS, GROUPS, MEMBERSHIPS, GRANTS, GUARDRAILS, UNEXPECTED)
+HISTORY_TABLES = (PAST_ADDRESSES, PAST_USERS, PAST_GROUPS, PAST_MEMBERSHIPS, PAST_GRANTS, JOURNAL)
+# Tables that a snapshot contains if its reader asks for them.
+EXTRA_TABLES = (USES, *HISTORY_TABLES)
 
 READINESS = Table(
     "rows",
@@ -467,4 +524,43 @@ VIOLATION_TOTALS = Table(
         _long("entities", meaning="the number of entities in its violations"),
     ),
     ("guardrail",),
+)
+
+_HELD = Column("before", ColumnType.FLAG, meaning="whether the user held the privilege at the first revision")
+DRIFT = Table(
+    "rows",
+    (
+        _text("user"),
+        _text("entity"),
+        _text("privilege"),
+        _HELD,
+        replace(_HELD, name="after", meaning="whether the user held it at the second revision"),
+    ),
+    ("user", "entity", "privilege"),
+)
+DRIFT_LINES = Table(
+    "lines",
+    (
+        _text("user"),
+        _text("entity"),
+        _text("privilege"),
+        _long("revision"),
+        _text(
+            "through", meaning="the user or group of which the journal line changes a grant or a membership"
+        ),
+        _text("at", meaning="the time of the journal line, as RFC 3339 in UTC"),
+        _text("action"),
+        _text("author"),
+    ),
+    ("user", "entity", "privilege", "revision", "through"),
+)
+DRIFT_PEOPLE = Table(
+    "people",
+    (
+        _text("user"),
+        _long("gained", meaning="the number of pairs of entity and privilege that the user gained"),
+        _long("lost", meaning="the number of pairs of entity and privilege that the user lost"),
+        _long("entities"),
+    ),
+    ("user",),
 )

@@ -14,7 +14,7 @@ from pathlib import Path
 from django.core.management import get_commands, load_command_class
 
 from analytics.analyses import ANALYSES
-from analytics.tables import SET_ENTITIES, SET_PRINCIPALS, SNAPSHOT_TABLES, USES, Table
+from analytics.tables import EXTRA_TABLES, SET_ENTITIES, SET_PRINCIPALS, SNAPSHOT_TABLES, Table
 from authzconsole.rest.openapi import document
 from grants.policies.catalogue import GENERATIONS
 from grants.policies.policy import Source
@@ -131,7 +131,7 @@ def analyses() -> Iterator[str]:
 
 def snapshot_tables() -> Iterator[str]:
     """Yield the tables of a snapshot with their columns."""
-    for stored in (*SNAPSHOT_TABLES, USES):
+    for stored in (*SNAPSHOT_TABLES, *EXTRA_TABLES):
         yield from columns(stored, "")
 
 

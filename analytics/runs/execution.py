@@ -240,7 +240,9 @@ def compute_report(
     }
     with ExitStack() as stack:
         snapshot = retry_database(
-            lambda: stack.enter_context(lease_snapshot(check=progress.check, with_uses=analysis.reads_uses)),
+            lambda: stack.enter_context(
+                lease_snapshot(check=progress.check, extra_tables=analysis.extra_tables)
+            ),
             check=progress.check,
         )
         summary = compute_tables(

@@ -14,7 +14,7 @@ from entities.models import Entity, State
 from grants.active_generation import active_generation
 from grants.authority.transactions import administrator_transaction
 from grants.jobs import cancel_job, request_job
-from grants.journal import Author, JournalEntry, append_to_journal
+from grants.journal import Author, JournalEntry, append_to_journal, current_revision
 from grants.roles.capabilities import Capability
 from grants.usage import first_day_of_use
 
@@ -89,6 +89,9 @@ class _ConsoleFacts:
 
     def first_day_of_use(self) -> date | None:
         return first_day_of_use()
+
+    def newest_revision(self) -> int:
+        return current_revision()
 
     def namespace_state(self, key: str) -> str | None:
         return Entity.objects.filter(kind="namespace", key=key).values_list("state", flat=True).first()

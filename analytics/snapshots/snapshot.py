@@ -36,6 +36,7 @@ from analytics.arrow import arrow_schema
 from analytics.folders import folder_problem
 from analytics.manifests import MANIFEST_NAME, ManifestError, read_manifest_file, write_manifest_file
 from analytics.signatures import has_signing_key, signed_manifest, verified_contents
+from analytics.snapshots.history import history_revision, history_rows
 from analytics.snapshots.stored import (
     LEASE_PREFIX,
     SCHEMA_VERSION,
@@ -58,11 +59,13 @@ from analytics.storage import (
 from analytics.storage_identity import storage_identity
 from analytics.tables import (
     ENTITIES,
+    EXTRA_TABLES,
     GRANTS,
     GROUPS,
     GUARDRAILS,
     INACTIVE_USERS,
     MEMBERSHIPS,
+    PAST_GRANTS,
     UNEXPECTED,
     USERS,
     USES,
@@ -75,6 +78,7 @@ from grants.active_generation import active_generation
 from grants.consistent_read import consistent_read
 from grants.grant_attributes import GrantAttributes
 from grants.guardrails.evaluation import unexpected_decisions
+from grants.history import catch_up
 from grants.journal_queries import data_head
 from grants.models import (
     PRINCIPAL_TYPES,
@@ -261,17 +265,18 @@ ABANDONED_AFTER = timedelta(hours=24)
 
 @contextmanager
 def lease_snapshot(
-    *, check: Callable[[], None] = lambda: None, with_uses: bool = False
+    *, check: Callable[[], None] = lambda: None, extra_tables: Collection[Table] = ()
 ) -> Iterator[Snapshot]:
     """Yield a snapshot of the newest revision, and keep it until the block ends. Write it if there is no
     intact one.
 
-    check: called between batches of rows; its exceptions end the writing. with_uses: with the table USES.
+    check: called between batches of rows; its exceptions end the writing. extra_tables: those of
+    EXTRA_TABLES that it contains.
     Raise StorageError, also at the end of the block if files of the snapshot were changed in the meantime.
     """
     folder = storage().child(storage_identity())
     try:
-        snapshot, lease = _lease_newest(folder, check, with_uses=with_uses)
+        snapshot, lease = _lease_newest(folder, check, extra_tables=extra_tables)
     except OSError as error:
         raise StorageError(storage_problem(error)) from error
     try:
@@ -293,9 +298,12 @@ def export_snapshot(uri: str) -> Snapshot:
             raise StorageError(
                 f"There is something at {shown_uri(uri)} already: choose another place, or remove it."
             )
+        _prepare(EXTRA_TABLES)
         with consistent_read(), at_time() as at:
             revision = data_head().revision
-            files, lease = _write_snapshot(place.filesystem, place.path, revision, at, with_uses=True)
+            files, lease = _write_snapshot(
+                place.filesystem, place.path, revision, at, extra_tables=EXTRA_TABLES
+            )
     except OSError as error:
         raise StorageError(
             folder_problem("The folder of the snapshot", shown_uri(uri), error, "the command")
@@ -319,12 +327,15 @@ def _check_unchanged(filesystem: FileSystem, snapshot: Snapshot) -> None:
         ) from None
 
 
-def _lease_newest(folder: Place, check: Callable[[], None], *, with_uses: bool) -> tuple[Snapshot, str]:
+def _lease_newest(
+    folder: Place, check: Callable[[], None], *, extra_tables: Collection[Table]
+) -> tuple[Snapshot, str]:
     """Return a snapshot of the newest revision and the path of its lease."""
     filesystem = folder.filesystem
+    _prepare(extra_tables)
     with consistent_read(), at_time() as at:
         head = data_head()
-        stem = f"revision={head.revision:020}-{_chain(head.hash, at, with_uses=with_uses)}"
+        stem = f"revision={head.revision:020}-{_chain(head.hash, at, extra_tables=extra_tables)}"
         fault = ""
         for name in folder_names(filesystem, folder.path):
             if name.startswith(stem):
@@ -334,20 +345,30 @@ def _lease_newest(folder: Place, check: Callable[[], None], *, with_uses: bool) 
                 except ManifestError as error:
                     fault = str(error)
         place = folder.child(f"{stem}-{secrets.token_hex(4)}")
-        files, lease = _write_snapshot(filesystem, place.path, head.revision, at, check, with_uses=with_uses)
+        files, lease = _write_snapshot(
+            filesystem, place.path, head.revision, at, check, extra_tables=extra_tables
+        )
     return Snapshot(place, head.revision, files, at, fault), lease
 
 
-def _chain(journal_hash: str, at: datetime, *, with_uses: bool) -> str:
+def _prepare(extra_tables: Collection[Table]) -> None:
+    """Bring the history up to date, if it is read."""
+    if PAST_GRANTS in extra_tables:
+        catch_up()
+
+
+def _chain(journal_hash: str, at: datetime, *, extra_tables: Collection[Table]) -> str:
     """Return the text that identifies the state of the data at a time, together with its revision.
 
-    with_uses: the text also identifies the recorded uses.
+    extra_tables: the text also identifies their data.
     """
     parts = [journal_hash]
     if (last_change := last_change_of_time(at)) is not None:
         parts.append(format_time(last_change))
-    if with_uses:
+    if USES in extra_tables:
         parts.append(f"uses up to {newest_use()}")
+    if PAST_GRANTS in extra_tables:
+        parts.append(f"history up to line {history_revision()}")
     if len(parts) == 1:
         return journal_hash[:12]
     return hashlib.sha256(" ".join(parts).encode()).hexdigest()[:12]
@@ -406,14 +427,14 @@ def _write_snapshot(
     at: datetime,
     check: Callable[[], None] = lambda: None,
     *,
-    with_uses: bool,
+    extra_tables: Collection[Table],
 ) -> tuple[tuple[SnapshotFile, ...], str]:
     """Write a snapshot and return its files and the path of a lease."""
     try:
         filesystem.create_dir(path)
         lease = _create_lease(filesystem, path)
         paths: list[str] = []
-        for table, parts in _table_rows(with_uses=with_uses):
+        for table, parts in _table_rows(extra_tables=extra_tables):
             paths += write_rows(filesystem, path, table.name, arrow_schema(table), parts, check)
         return write_snapshot_manifest(filesystem, path, revision, paths, at), lease
     except BaseException:
@@ -436,7 +457,7 @@ class _TimeText(Func):
         return self.as_sql(compiler, connection, template=template, **context)
 
 
-def _table_rows(*, with_uses: bool) -> Iterator[tuple[Table, tuple[QuerySet, ...]]]:
+def _table_rows(*, extra_tables: Collection[Table]) -> Iterator[tuple[Table, tuple[QuerySet, ...]]]:
     """Yield each table with the querysets of its rows at the time of the question, with values in the order
     of the columns.
     """
@@ -447,7 +468,7 @@ def _table_rows(*, with_uses: bool) -> Iterator[tuple[Table, tuple[QuerySet, ...
     yield GROUPS, (Group.objects.values_list("id", "name"),)
     ends = _TimeText("valid_until")
     yield MEMBERSHIPS, (effective_memberships().values_list("user_id", "group_id", ends),)
-    if with_uses:
+    if USES in extra_tables:
         yield USES, (days_of_use().values_list("user_id", "entity_id", "first_day", "last_day"),)
     # the database may have been restored since this process read the keys
     clear_permission_ids()
@@ -500,6 +521,8 @@ def _table_rows(*, with_uses: bool) -> Iterator[tuple[Table, tuple[QuerySet, ...
         "guardrail__name", subject, Concat("kind", Value(":"), "key"), "guardrail__action"
     )
     yield UNEXPECTED, (rows,) if names else ()
+    if PAST_GRANTS in extra_tables:
+        yield from history_rows()
 
 
 def _delete_old_snapshots_or_warn(filesystem: FileSystem, folder: str) -> None:

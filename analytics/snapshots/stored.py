@@ -14,14 +14,16 @@ from pyarrow.fs import FileInfo, FileSelector, FileSystem, FileType
 
 from analytics.manifests import MANIFEST_NAME, ManifestError, unverified_contents
 from analytics.storage import Place, StorageError, place_of, shown_uri, without_credentials
-from analytics.tables import SNAPSHOT_TABLES, USES
+from analytics.tables import EXTRA_TABLES, SNAPSHOT_TABLES
 from grants.policies.times import parse_time
 
 LEASE_PREFIX = "_LEASE-"
 # Increase it if the manifest changes, or the rows of a table get another meaning. A change of columns changes
 # SCHEMA_VERSION by itself.
 _MEANING = 3
-SCHEMA_VERSION = f"{_MEANING}-{hashlib.sha256(repr((*SNAPSHOT_TABLES, USES)).encode()).hexdigest()[:16]}"
+SCHEMA_VERSION = (
+    f"{_MEANING}-{hashlib.sha256(repr((*SNAPSHOT_TABLES, *EXTRA_TABLES)).encode()).hexdigest()[:16]}"
+)
 
 
 @dataclass(frozen=True, slots=True)

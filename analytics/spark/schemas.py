@@ -1,13 +1,14 @@
 """Spark schemas of the tables in `analytics.tables`, and functions that read and write them as Parquet."""
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, LongType, StringType, StructField, StructType
 
 from analytics.spark.sorted_table import SortedTable, is_shared, write_files
-from analytics.tables import SNAPSHOT_TABLES, USES, ColumnType, Table
+from analytics.tables import SNAPSHOT_TABLES, ColumnType, Table
 
 # where Spark stores the schema with the comments in a Parquet file
 _SPARK_SCHEMA = "org.apache.spark.sql.parquet.row.metadata"
@@ -18,8 +19,8 @@ _TYPES = {ColumnType.LONG: LongType(), ColumnType.TEXT: StringType(), ColumnType
 class Tables:
     """The snapshot of a tenant at one revision. The columns of each frame are in `analytics.tables`.
 
-    is_small: one Python worker can process the whole tenant. Each frame then has one partition. uses: None unless the
-    snapshot contains them.
+    is_small: one Python worker can process the whole tenant. Each frame then has one partition.
+    extra: by name, the EXTRA_TABLES that the analysis reads.
     """
 
     entities: DataFrame
@@ -31,7 +32,7 @@ class Tables:
     guardrails: DataFrame
     unexpected: DataFrame
     is_small: bool = False
-    uses: DataFrame | None = None
+    extra: Mapping[str, DataFrame] = field(default_factory=dict)
 
 
 def schema_of(table: Table) -> StructType:
@@ -50,15 +51,15 @@ def read_table(spark: SparkSession, table: Table, uri: str) -> DataFrame:
 
 
 def read_snapshot(
-    spark: SparkSession, uri: str, *, is_small: bool = False, with_uses: bool = False
+    spark: SparkSession, uri: str, *, is_small: bool = False, extra_tables: Iterable[Table] = ()
 ) -> Tables:
-    """Return a snapshot. uri: the URI of the folder with one folder for each table. is_small, with_uses: see `Tables`."""
-    names = (*SNAPSHOT_TABLES, USES) if with_uses else SNAPSHOT_TABLES
-    frames = {table.name: read_table(spark, table, f"{uri}/{table.name}") for table in names}
-    return Tables(
-        **{name: frame.coalesce(1) if is_small else frame for name, frame in frames.items()},
-        is_small=is_small,
-    )
+    """Return a snapshot. uri: the URI of the folder with one folder for each table. is_small, extra_tables: see `Tables`."""
+
+    def frames(tables: Iterable[Table]) -> dict[str, DataFrame]:
+        stored = {table.name: read_table(spark, table, f"{uri}/{table.name}") for table in tables}
+        return {name: frame.coalesce(1) if is_small else frame for name, frame in stored.items()}
+
+    return Tables(**frames(SNAPSHOT_TABLES), is_small=is_small, extra=frames(extra_tables))
 
 
 def write_table(rows: DataFrame | SortedTable, table: Table, uri: str) -> None:

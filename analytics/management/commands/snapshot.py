@@ -1,6 +1,7 @@
 """Write a snapshot for standalone jobs."""
 
 from analytics.snapshots.snapshot import export_snapshot, lease_snapshot
+from analytics.tables import EXTRA_TABLES
 from grants.management.console_command import ConsoleCommand
 
 
@@ -24,5 +25,5 @@ class Command(ConsoleCommand):
             export_snapshot(uri)
             self.stdout.write(uri)
             return
-        with lease_snapshot(with_uses=True) as snapshot:
+        with lease_snapshot(extra_tables=EXTRA_TABLES) as snapshot:
             self.stdout.write(snapshot.uri.removeprefix("file://"))

@@ -116,8 +116,7 @@ def _last_use() -> Column:
 
 
 def _uses(tables: Tables) -> DataFrame:
-    assert tables.uses is not None, "the snapshot has no uses"
-    return tables.uses
+    return tables.extra["uses"]
 
 
 def _grants(tables: Tables) -> DataFrame:
