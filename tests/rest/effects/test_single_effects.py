@@ -206,7 +206,7 @@ def test_an_account_that_sees_no_grants_gets_no_effect(by_session, cast):
         ("member-add", 50),
         ("member-remove", 53),
         ("deactivate", 62),
-        ("remove-user", 98),
+        ("remove-user", 99),
         ("remove-group", 73),
         ("generation", 53),
     ],

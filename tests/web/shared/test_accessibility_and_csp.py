@@ -70,7 +70,10 @@ def violations(text: str) -> list[str]:
 @pytest.mark.parametrize("template", TEMPLATES, ids=lambda path: path.name)
 def test_a_template_meets_the_policy_and_names_generations_by_their_word(template):
     text = template.read_text()
-    assert violations(text) == [] and not re.search(r"\brules\b", text, re.IGNORECASE)
+    assert violations(text) == []
+    # pages call the rules of a generation its policies
+    words = re.sub(r"{%.*?%}|{{.*?}}|acceptance rules", "", text, flags=re.IGNORECASE)
+    assert not re.search(r"\brules\b", words, re.IGNORECASE)
 
 
 @pytest.mark.parametrize("url", URLS)
