@@ -19,6 +19,7 @@ from analytics.tables import (
     DRIFT_PEOPLE,
     GHOST_KINDS,
     GHOSTS,
+    GUARDRAIL_TABLES,
     HISTORY_TABLES,
     IMPACT,
     IMPACT_DETAIL,
@@ -639,6 +640,7 @@ ANALYSES: dict[str, Analysis] = {
                 "guardrails_violated": ("guardrails", "count(*) filter (violations > 0)"),
                 "guardrail_violations": ("guardrails", "coalesce(sum(violations), 0)::BIGINT"),
             },
+            extra_tables=GUARDRAIL_TABLES,
         ),
     )
 }

@@ -193,7 +193,7 @@ GRANTS = Table(
     ("principal_type", "principal_id", "entity_id", "privilege"),
 )
 
-# The clauses of guardrails, one row for each privilege.
+# The clauses of guardrails, one row for each privilege. Like the next table, only in snapshots for analyses that read it.
 GUARDRAILS = Table(
     "guardrails",
     (
@@ -278,10 +278,11 @@ JOURNAL = Table(
     ("revision",),
 )
 
-SNAPSHOT_TABLES = (ENTITIES, USERS, INACTIVE_USERS, GROUPS, MEMBERSHIPS, GRANTS, GUARDRAILS, UNEXPECTED)
+SNAPSHOT_TABLES = (ENTITIES, USERS, INACTIVE_USERS, GROUPS, MEMBERSHIPS, GRANTS)
+GUARDRAIL_TABLES = (GUARDRAILS, UNEXPECTED)
 HISTORY_TABLES = (PAST_ADDRESSES, PAST_USERS, PAST_GROUPS, PAST_MEMBERSHIPS, PAST_GRANTS, JOURNAL)
 # Tables that a snapshot contains if its reader asks for them.
-EXTRA_TABLES = (USES, *HISTORY_TABLES)
+EXTRA_TABLES = (USES, *GUARDRAIL_TABLES, *HISTORY_TABLES)
 
 READINESS = Table(
     "rows",

@@ -207,13 +207,15 @@ def _table_writer(name: str, tenant: Path, **options: str) -> Callable[[], None]
 
     options: of the analysis; by default, the generation is `final`.
     """
-    output = ANALYSES[name].outputs[0]
+    analysis = ANALYSES[name]
+    output = analysis.outputs[0]
     module, _, function = output.build.partition(":")
 
     def write() -> None:
         spark = spark_session(master="local[*]", memory=MEMORY)
         analysis_input = AnalysisInput(
-            read_snapshot(spark, str(tenant)), {"generation": "final", "share": str(DEFAULT_SHARE)} | options
+            read_snapshot(spark, str(tenant), extra_tables=analysis.extra_tables),
+            {"generation": "final", "share": str(DEFAULT_SHARE)} | options,
         )
         write_table(
             getattr(import_module(module), function)(analysis_input),
@@ -229,7 +231,7 @@ def _duckdb(name: str, tenant: Path) -> Callable[[], None]:
         with duckdb.connect(
             config={"threads": os.cpu_count(), "temp_directory": str(tenant / "spill")}
         ) as database:
-            for table in SNAPSHOT_TABLES:
+            for table in (*SNAPSHOT_TABLES, *ANALYSES[name].extra_tables):
                 database.execute(
                     f"CREATE VIEW {table.name} AS SELECT * FROM '{tenant}/{table.name}/*.parquet'"
                 )

@@ -95,8 +95,6 @@ def add_group_of_everyone(tenant: Path, folder: Path, size: Size) -> None:
         "entities": None,
         "users": None,
         "inactive_users": None,
-        "guardrails": None,
-        "unexpected": None,
         "groups": f"SELECT {group}::BIGINT, 'everyone'",
         "memberships": f"SELECT id, {group}::BIGINT, NULL FROM '{tenant}/users/*.parquet'",
         "grants": f"""

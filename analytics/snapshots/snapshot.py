@@ -28,14 +28,14 @@ import pyarrow.parquet as pq
 from django.conf import settings
 from django.contrib.auth.models import Group
 from django.db import connection
-from django.db.models import Case, CharField, F, Func, QuerySet, Value, When
-from django.db.models.functions import Coalesce, Concat
+from django.db.models import Case, CharField, Func, QuerySet, Value, When
 from pyarrow.fs import FileSelector, FileSystem, FileType
 
 from analytics.arrow import arrow_schema
 from analytics.folders import folder_problem
 from analytics.manifests import MANIFEST_NAME, ManifestError, read_manifest_file, write_manifest_file
 from analytics.signatures import has_signing_key, signed_manifest, verified_contents
+from analytics.snapshots.guardrails import guardrail_rows
 from analytics.snapshots.history import history_revision, history_rows
 from analytics.snapshots.stored import (
     LEASE_PREFIX,
@@ -66,7 +66,6 @@ from analytics.tables import (
     INACTIVE_USERS,
     MEMBERSHIPS,
     PAST_GRANTS,
-    UNEXPECTED,
     USERS,
     USES,
     Table,
@@ -77,13 +76,10 @@ from entities.vocabulary import KINDS
 from grants.active_generation import active_generation
 from grants.consistent_read import consistent_read
 from grants.grant_attributes import GrantAttributes
-from grants.guardrails.evaluation import unexpected_decisions
 from grants.history import catch_up
 from grants.journal_queries import data_head
 from grants.models import (
     PRINCIPAL_TYPES,
-    Form,
-    GuardrailClause,
     User,
     clear_permission_ids,
     permission_ids,
@@ -367,6 +363,9 @@ def _chain(journal_hash: str, at: datetime, *, extra_tables: Collection[Table]) 
         parts.append(format_time(last_change))
     if USES in extra_tables:
         parts.append(f"uses up to {newest_use()}")
+    if GUARDRAILS in extra_tables:
+        # a change of a guardrail has a journal line
+        parts.append("guardrails")
     if PAST_GRANTS in extra_tables:
         parts.append(f"history up to line {history_revision()}")
     if len(parts) == 1:
@@ -494,33 +493,8 @@ def _table_rows(*, extra_tables: Collection[Table]) -> Iterator[tuple[Table, tup
             for row in PRINCIPAL_TYPES.values()
         ),
     )
-    clauses = GuardrailClause.objects.order_by()
-    yield (
-        GUARDRAILS,
-        (
-            clauses.annotate(privilege_name=Coalesce(privilege, Value(""))).values_list(
-                "guardrail__name",
-                "guardrail__form",
-                "guardrail__level",
-                "side",
-                "privilege_name",
-                "kind",
-                "key",
-                Case(When(guardrail__form=Form.FORBID, then=F("guardrail__group_id"))),
-                "guardrail__at_least",
-            ),
-        ),
-    )
-    names = [violation.guardrail for violation in unexpected_decisions()]
-    subject = Case(
-        When(guardrail__user__isnull=False, then=Concat(Value("user:"), F("guardrail__user__username"))),
-        default=Concat(Value("group:"), F("guardrail__group__name")),
-        output_field=CharField(),
-    )
-    rows = clauses.filter(guardrail__name__among=names).values_list(
-        "guardrail__name", subject, Concat("kind", Value(":"), "key"), "guardrail__action"
-    )
-    yield UNEXPECTED, (rows,) if names else ()
+    if GUARDRAILS in extra_tables:
+        yield from guardrail_rows(privilege)
     if PAST_GRANTS in extra_tables:
         yield from history_rows()
 

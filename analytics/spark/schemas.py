@@ -29,8 +29,6 @@ class Tables:
     groups: DataFrame
     memberships: DataFrame
     grants: DataFrame
-    guardrails: DataFrame
-    unexpected: DataFrame
     is_small: bool = False
     extra: Mapping[str, DataFrame] = field(default_factory=dict)
 

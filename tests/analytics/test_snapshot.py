@@ -7,20 +7,33 @@ from pathlib import Path
 
 import pyarrow.dataset as ds
 import pytest
-from django.db import connections, transaction
+from django.db import connection, connections, transaction
+from django.test.utils import CaptureQueriesContext
 
 from analytics.models import StorageIdentity
 from analytics.snapshots import snapshot as snapshots
 from analytics.snapshots.snapshot import lease_snapshot
 from analytics.storage import storage
 from analytics.storage_identity import storage_identity
-from analytics.tables import ENTITIES, GRANTS, GROUPS, INACTIVE_USERS, MEMBERSHIPS, SNAPSHOT_TABLES, USERS
+from analytics.tables import (
+    ENTITIES,
+    GRANTS,
+    GROUPS,
+    GUARDRAIL_TABLES,
+    GUARDRAILS,
+    INACTIVE_USERS,
+    MEMBERSHIPS,
+    SNAPSHOT_TABLES,
+    UNEXPECTED,
+    USERS,
+)
 from entities.models import Entity
 from grants.journal import Author, JournalEntry, append_to_journal, lock_journal
 from grants.models import User, UserGrant
 from grants.policies.times import format_time
 from grants.querysets import effective_memberships
 from grants.validity import in_force
+from tests.support.guardrails import add_guardrail
 from tests.support.random_tenants import random_tenant, random_timed_tenant, store_tenant
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -166,6 +179,16 @@ def test_a_snapshot_is_reused_until_the_revision_changes():
     change_something()
     with lease_snapshot() as newer:
         assert newer.path != first.path and newer.revision == 1
+
+
+def test_only_a_snapshot_for_the_analysis_of_guardrails_evaluates_them():
+    add_guardrail("two-admins", {"require": {"privilege": "ADMIN", "on": "kind:namespace", "at_least": 2}})
+    with CaptureQueriesContext(connection) as queries, lease_snapshot() as ordinary:
+        assert not Path(ordinary.path, GUARDRAILS.name).exists()
+    assert not any("guardrail" in query["sql"] for query in queries)
+    with lease_snapshot(extra_tables=GUARDRAIL_TABLES) as snapshot:
+        assert [row["guardrail"] for row in rows(snapshot, GUARDRAILS)] == ["two-admins"]
+        assert rows(snapshot, UNEXPECTED) == []
 
 
 def test_a_different_journal_at_the_same_revision_needs_a_new_snapshot():

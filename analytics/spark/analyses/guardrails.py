@@ -20,7 +20,7 @@ _EVERYTHING = -1
 def rows(analysis_input: AnalysisInput) -> DataFrame:
     """Return tables.VIOLATIONS: one row for each violation."""
     tables = analysis_input.tables
-    unexpected = tables.unexpected.select(
+    unexpected = tables.extra["unexpected"].select(
         "guardrail", "principal", "entity", F.col("operation").alias("privilege"), F.lit("").alias("through")
     )
     return _forbidden(tables).unionByName(_too_few(tables)).unionByName(unexpected)
@@ -37,7 +37,7 @@ def totals(analysis_input: AnalysisInput) -> DataFrame:
             F.count_distinct("entity").alias("entities"),
         )
     )
-    guardrails = analysis_input.tables.guardrails.select("guardrail", "level").distinct()
+    guardrails = analysis_input.tables.extra["guardrails"].select("guardrail", "level").distinct()
     numbers = ("violations", "users", "entities")
     return guardrails.join(counts, on="guardrail", how="left").fillna(0, subset=list(numbers))
 
@@ -77,7 +77,7 @@ def _forbidden(tables: Tables) -> DataFrame:
 
 def _grants_in_places(tables: Tables) -> DataFrame:
     """Return the grants on live and planned entities with the clauses of guardrails that they meet."""
-    clauses = tables.guardrails.where(F.col("form").isin(_FORBID, _FORBID_BOTH))
+    clauses = tables.extra["guardrails"].where(F.col("form").isin(_FORBID, _FORBID_BOTH))
     places = tables.entities.select("kind", "key", F.col("id").alias("place_id"))
     placed = places.join(F.broadcast(clauses), on=["kind", "key"]).select(
         "guardrail",
@@ -106,7 +106,7 @@ def _grants_in_places(tables: Tables) -> DataFrame:
 
 def _too_few(tables: Tables) -> DataFrame:
     """Return the live and planned entities with fewer holders than a guardrail requires."""
-    clauses = tables.guardrails.where(F.col("form") == _REQUIRE)
+    clauses = tables.extra["guardrails"].where(F.col("form") == _REQUIRE)
     required = (
         _addresses(tables)
         .join(F.broadcast(clauses.select("guardrail", "kind", "privilege", "at_least")), on="kind")

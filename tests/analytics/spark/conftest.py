@@ -6,10 +6,8 @@ from analytics.tables import (
     ENTITIES,
     GRANTS,
     GROUPS,
-    GUARDRAILS,
     INACTIVE_USERS,
     MEMBERSHIPS,
-    UNEXPECTED,
     USERS,
 )
 
@@ -56,8 +54,6 @@ def build_input(spark, request):
             groups=frame(GROUPS, groups),
             memberships=frame(MEMBERSHIPS, [(*membership, None) for membership in memberships]),
             grants=frame(GRANTS, grants),
-            guardrails=frame(GUARDRAILS, []),
-            unexpected=frame(UNEXPECTED, []),
             is_small=request.param == "small",
         )
         return AnalysisInput(tables, {"generation": generation, "namespace": namespace})

@@ -20,8 +20,6 @@ ROWS = {
     "users": [(1, "ada")],
     "groups": [(1, "analysts")],
     "inactive_users": [],
-    "guardrails": [],
-    "unexpected": [],
     "memberships": [(1, 1, None)],
     "grants": [
         (kind, 1, n, "ADMIN", "", "2026-01-01T00:00:00Z", None)

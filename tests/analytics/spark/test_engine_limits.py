@@ -9,10 +9,8 @@ from analytics.tables import (
     ENTITIES,
     GRANTS,
     GROUPS,
-    GUARDRAILS,
     INACTIVE_USERS,
     MEMBERSHIPS,
-    UNEXPECTED,
     USERS,
 )
 from tests.analytics.spark.conftest import DETAILS
@@ -62,8 +60,6 @@ def split_tenant(spark, monkeypatch):
         groups=frame(GROUPS, [(1, "all")]),
         memberships=frame(MEMBERSHIPS, [(number, 1, None) for number in range(4, 41)]),
         grants=frame(GRANTS, grants),
-        guardrails=frame(GUARDRAILS, []),
-        unexpected=frame(UNEXPECTED, []),
     )
 
 
