@@ -29,12 +29,12 @@ from grants.journal import read_only_reason
 from grants.models import (
     EFFECT_JOBS,
     UNFINISHED_STATES,
+    Enforcement,
     GroupGrant,
     Guardrail,
     GuardrailException,
     Job,
     JobState,
-    Level,
     Plan,
     PlanState,
     UserGrant,
@@ -234,7 +234,7 @@ def violations_by_guardrail(count: Callable[[], Counter[str]] = count_violations
     """Yield the violations of each guardrail. Runs one query without guardrails."""
     levels = dict(Guardrail.objects.values_list("name", "level"))
     for name, figure in count().items() if levels else ():
-        kind = "guardrail-violations" if levels.get(name) == Level.BLOCK else "guardrail-warnings"
+        kind = "guardrail-violations" if levels.get(name) == Enforcement.BLOCK else "guardrail-warnings"
         yield Found(kind, f"guardrail:{name}", figure)
 
 

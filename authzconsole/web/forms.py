@@ -552,7 +552,7 @@ class FormPage(FormView):
             if error.status == 404 or error.status >= 500:
                 raise
             form.refuse(error)
-            return self.form_refused(form, error)
+            return self.refusal_response(form, error)
 
     def perform(self, form: ConsoleForm) -> HttpResponse:
         raise NotImplementedError
@@ -560,7 +560,7 @@ class FormPage(FormView):
     def form_invalid(self, form: ConsoleForm) -> HttpResponse:
         return self.render_to_response(self.get_context_data(form=form), status=400)
 
-    def form_refused(self, form: ConsoleForm, error: Refusal) -> HttpResponse:
+    def refusal_response(self, form: ConsoleForm, error: Refusal) -> HttpResponse:
         """Show the form again after a service refused. error: the refusal, which the form has already."""
         status = error.status if isinstance(error, REFUSALS_WITH_STATUS) else 400
         return self.render_to_response(self.get_context_data(form=form), status=status)

@@ -29,7 +29,7 @@ from grants.guardrails.rules import (
 )
 from grants.guardrails.storage import guardrail_entry, rule_faults, store_rule, stored_rules
 from grants.journal import Author, JournalEntry, append_to_journal
-from grants.models import Guardrail, GuardrailException, JournalHead, Level, User
+from grants.models import Enforcement, Guardrail, GuardrailException, JournalHead, User
 from grants.outcomes import Outcome
 from grants.policies.times import TimeError, format_time, parse_time
 from grants.principal_names import MAX_REASON_CHARACTERS, parse_principal, principals_by_name
@@ -76,7 +76,7 @@ def _write_guardrail(
     guardrail = store_rule(name, rule, author=author.name, principals=principals)
     violations = list(open_violations(guardrail))
     if (
-        rule.level == Level.BLOCK
+        rule.level == Enforcement.BLOCK
         and accepted_violations is not None
         and len(violations) > accepted_violations
     ):

@@ -51,11 +51,11 @@ from grants.journal import Author, JournalEntry, append_to_journal
 from grants.models import (
     GROUP,
     USER,
+    Enforcement,
     Form,
     Guardrail,
     GuardrailClause,
     JournalHead,
-    Level,
     User,
     permission_ids,
 )
@@ -226,7 +226,7 @@ def _judge_violations(violations: Iterable[Violation], is_ending: bool) -> Added
             seen.add(violation.key)
         guardrail, accepting = guardrails[violation.guardrail], exceptions.accepting(violation)
         is_blocked = (
-            guardrail.level == Level.BLOCK
+            guardrail.level == Enforcement.BLOCK
             and accepting is None
             and not (is_ending and guardrail.form not in _FORBIDDING)
         )

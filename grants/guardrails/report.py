@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from entities.vocabulary import quantity
 from grants.guardrails.evaluation import Violation
 from grants.guardrails.rules import Rule
-from grants.models import GuardrailException, Level
+from grants.models import Enforcement, GuardrailException
 from grants.policies.times import format_time
 
 SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
-_SARIF_LEVELS = {Level.BLOCK: "error", Level.WARN: "warning"}
+_SARIF_LEVELS = {Enforcement.BLOCK: "error", Enforcement.WARN: "warning"}
 
 
 @dataclass(slots=True)

@@ -18,7 +18,7 @@ from entities.text import storage_fault
 from entities.vocabulary import KINDS, Privilege, VocabularyError, clip, privilege_by_name
 from grants.change_set import SetException
 from grants.errors import GuardrailError, PrincipalError
-from grants.models import GROUP, USER, Form, Guardrail, GuardrailException, Level, privilege_of
+from grants.models import GROUP, USER, Enforcement, Form, Guardrail, GuardrailException, privilege_of
 from grants.policies.question import Question, QuestionError, question_from_json
 from grants.policies.times import format_time
 from grants.principal_names import MAX_REASON_CHARACTERS, parse_principal
@@ -53,7 +53,7 @@ class Rule:
     at_least: int = 0
     action: str = ""
     decision: bool = True
-    level: Level = Level.BLOCK
+    level: Enforcement = Enforcement.BLOCK
     reason: str = ""
 
     @property
@@ -141,9 +141,9 @@ def rule_from_members(members: dict[str, Any]) -> Rule:
         )
     form = forms[0]
     _allow_only(members, "", str(form), "level", "reason", *(["decision"] if form == Form.EXPECT else []))
-    level = members.get("level", str(Level.BLOCK))
-    if level not in Level.values:
-        raise GuardrailError(f"`{clip(level)}` is not one of {', '.join(Level.values)}", field="level")
+    level = members.get("level", str(Enforcement.BLOCK))
+    if level not in Enforcement.values:
+        raise GuardrailError(f"`{clip(level)}` is not one of {', '.join(Enforcement.values)}", field="level")
     reason = members.get("reason", "")
     if not isinstance(reason, str):
         raise GuardrailError("it must be text", field="reason")
@@ -152,7 +152,9 @@ def rule_from_members(members: dict[str, Any]) -> Rule:
     decision = members.get("decision", True)
     if not isinstance(decision, bool):
         raise GuardrailError("it must be true or false", field="decision")
-    return FORMS[form].read(members[form], {"level": Level(level), "reason": reason, "decision": decision})
+    return FORMS[form].read(
+        members[form], {"level": Enforcement(level), "reason": reason, "decision": decision}
+    )
 
 
 def rule_of(guardrail: Guardrail) -> Rule:
@@ -175,7 +177,7 @@ def rule_of(guardrail: Guardrail) -> Rule:
         guardrail.at_least,
         guardrail.action,
         guardrail.decision,
-        Level(guardrail.level),
+        Enforcement(guardrail.level),
         guardrail.reason,
     )
 

@@ -27,7 +27,7 @@ from grants.models.grants import (
     privilege_of,
     type_of,
 )
-from grants.models.guardrails import Form, Guardrail, GuardrailClause, GuardrailException, Level
+from grants.models.guardrails import Enforcement, Form, Guardrail, GuardrailClause, GuardrailException
 from grants.models.jobs import EFFECT_JOBS, UNFINISHED_STATES, EffectRows, Job, JobState
 from grants.models.journal import (
     JOURNAL_FILTERS,
@@ -79,6 +79,7 @@ __all__ = [
     "ActiveGeneration",
     "BreakGlassUse",
     "EffectRows",
+    "Enforcement",
     "Form",
     "GrantDetails",
     "GrantQuerySet",
@@ -91,7 +92,6 @@ __all__ = [
     "JobState",
     "JournalHead",
     "JournalLine",
-    "Level",
     "Membership",
     "NamespaceApprovers",
     "NamespaceSteward",

@@ -22,7 +22,7 @@ class Form(models.TextChoices):
     EXPECT = "expect", "Expect a decision"
 
 
-class Level(models.TextChoices):
+class Enforcement(models.TextChoices):
     """What happens to a change that adds a violation."""
 
     BLOCK = "block", "Block"
@@ -39,7 +39,7 @@ class Guardrail(models.Model):
 
     name = models.CharField(max_length=100, unique=True)
     form = models.CharField(max_length=11, choices=Form.choices)
-    level = models.CharField(max_length=5, choices=Level.choices, default=Level.BLOCK)
+    level = models.CharField(max_length=5, choices=Enforcement.choices, default=Enforcement.BLOCK)
     user = models.ForeignKey("grants.User", models.PROTECT, null=True, related_name="guardrails")
     group = models.ForeignKey("auth.Group", models.PROTECT, null=True, related_name="guardrails")
     at_least = models.PositiveIntegerField(default=0)

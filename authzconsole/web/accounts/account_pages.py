@@ -234,7 +234,7 @@ class AccountChange(ConfirmationPage):
     def form_invalid(self, form: ConsoleForm) -> HttpResponse:
         return account_page_response(self.request, self.user, form=form, status=400)
 
-    def form_refused(self, form: ConsoleForm, error: Exception) -> HttpResponse:
+    def refusal_response(self, form: ConsoleForm, error: Exception) -> HttpResponse:
         return self.form_invalid(form)
 
 
@@ -384,7 +384,7 @@ class SignInMethodChange(AccountChange):
     def prepare(self) -> None:
         self.user = account_or_404(self.kwargs["principal"])
 
-    def form_refused(self, form: ConsoleForm, error: Exception) -> HttpResponse:
+    def refusal_response(self, form: ConsoleForm, error: Exception) -> HttpResponse:
         messages.error(self.request, f"{error}.")
         return see_other(self.back)
 

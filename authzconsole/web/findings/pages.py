@@ -200,7 +200,7 @@ class ChangeFindings(FormPage):
         show_outcome(self.request, outcome)
         return see_other(reverse("findings"))
 
-    def form_refused(self, form: ConsoleForm, error: Refusal) -> HttpResponse:
+    def refusal_response(self, form: ConsoleForm, error: Refusal) -> HttpResponse:
         return self.render_to_response(self.get_context_data(form=form), status=error.status)
 
 

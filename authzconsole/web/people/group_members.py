@@ -113,7 +113,7 @@ class ChangeGroupMembers(ForAdministrators, FormPage):
         )
         return see_other(plan_url(plan))
 
-    def form_refused(self, form: MembersForm, error: Refusal) -> HttpResponse:
+    def refusal_response(self, form: MembersForm, error: Refusal) -> HttpResponse:
         context = {}
         if isinstance(error, BadNames):
             form.errors.clear()

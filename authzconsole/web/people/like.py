@@ -122,7 +122,7 @@ class LikeColleague(ForAdministrators, FormPage):
         self._read_choice(form)
         return self._choices_again(form)
 
-    def form_refused(self, form: LikeForm, error: Refusal) -> HttpResponse:
+    def refusal_response(self, form: LikeForm, error: Refusal) -> HttpResponse:
         return self._choices_again(form)
 
     def _choices_again(self, form: LikeForm) -> HttpResponse:

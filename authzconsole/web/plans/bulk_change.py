@@ -312,7 +312,7 @@ class NewCleanUpPlan(ForAdministrators, FormPage):
     def perform(self, form: CleanUpForm) -> HttpResponse:
         return see_other(plan_url(self.source.create(request_author(self.request), **self.inputs(form))))
 
-    def form_refused(self, form: CleanUpForm, error: Refusal) -> HttpResponse:
+    def refusal_response(self, form: CleanUpForm, error: Refusal) -> HttpResponse:
         messages.error(self.request, form.refusal_text(error))
         return see_other(form.report_url or reverse("plans"))
 

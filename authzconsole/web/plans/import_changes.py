@@ -77,7 +77,7 @@ class ImportChanges(ForAdministrators, FormPage):
         plan = file_plan.create(request_author(self.request), raw=self.raw, name=self.name)
         return see_other(plan_url(plan))
 
-    def form_refused(self, form: ImportForm, error: Refusal) -> HttpResponse:
+    def refusal_response(self, form: ImportForm, error: Refusal) -> HttpResponse:
         is_kept = len(self.raw) <= MAX_KEPT_BYTES
         text = self.raw.decode(errors="replace").removeprefix("\ufeff") if is_kept else ""
         shown = ImportForm(initial={"text": text})

@@ -39,7 +39,7 @@ from grants.errors import GuardrailError
 from grants.guardrails.evaluation import Violation
 from grants.guardrails.exceptions import draft_violations, open_violations
 from grants.guardrails.rules import Rule, rule_from_members, rule_of, with_rules
-from grants.models import Form, Guardrail, Level
+from grants.models import Enforcement, Form, Guardrail
 from grants.policies.times import format_time
 from grants.roles.capabilities import Capability
 
@@ -135,8 +135,8 @@ class GuardrailForm(_RuleForm):
     )
     level = OptionalChoiceField(
         label="A change that adds a violation",
-        default=str(Level.BLOCK),
-        choices=[(str(Level.BLOCK), "is refused"), (str(Level.WARN), "is made with a warning")],
+        default=str(Enforcement.BLOCK),
+        choices=[(str(Enforcement.BLOCK), "is refused"), (str(Enforcement.WARN), "is made with a warning")],
         widget=Radios,
     )
     policy = TextField(label=optional("Why the guardrail exists"), placeholder="policy 4.2")
@@ -251,7 +251,12 @@ class WriteGuardrail(FormPage):
 
     def get_initial(self) -> dict:
         stored = initial_of(self.guardrail.name, rule_of(self.guardrail)) if self.guardrail else {}
-        defaults = {"privileges": ["ADMIN"], "at_least": 2, "level": str(Level.BLOCK), "decision": "yes"}
+        defaults = {
+            "privileges": ["ADMIN"],
+            "at_least": 2,
+            "level": str(Enforcement.BLOCK),
+            "decision": "yes",
+        }
         return defaults | stored | super().get_initial()
 
     def get_template_names(self) -> list[str]:

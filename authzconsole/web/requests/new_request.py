@@ -96,9 +96,9 @@ class NewRequest(FormPage):
         )
         return see_other(reverse("request", args=[created.pk]))
 
-    def form_refused(self, form: NewRequestForm, error: Exception) -> HttpResponse:
+    def refusal_response(self, form: NewRequestForm, error: Exception) -> HttpResponse:
         self.extra_context = {"pending_request": getattr(error, "request_id", None)}
-        return super().form_refused(form, error)
+        return super().refusal_response(form, error)
 
 
 def _operations(text: str) -> list[tuple[str, list[tuple[str, str]]]]:
