@@ -27,7 +27,15 @@ from grants.guardrails.rules import (
     rule_of,
     with_rules,
 )
-from grants.guardrails.storage import guardrail_entry, rule_faults, store_rule, stored_rules
+from grants.guardrails.storage import (
+    exception_end_entry,
+    exception_entry,
+    fill_exception,
+    guardrail_entry,
+    rule_faults,
+    store_rule,
+    stored_rules,
+)
 from grants.journal import Author, JournalEntry, append_to_journal
 from grants.models import Enforcement, Guardrail, GuardrailException, JournalHead, User
 from grants.outcomes import Outcome
@@ -108,7 +116,7 @@ def _delete_guardrail(head: JournalHead, author: Author, change: DeleteGuardrail
         return proposed
     rows = list(guardrail.exceptions.select_related("user", "group", "guardrail"))
     previous = SetGuardrail(guardrail.name, rule_of(guardrail).text)
-    revision = append_to_journal(head, [*map(_end_entry, rows), entry], author=author)
+    revision = append_to_journal(head, [*map(exception_end_entry, rows), entry], author=author)
     guardrail.delete()
     return Outcome(True, f"guardrail {guardrail} was deleted", revision, (change,), previous=previous)
 
@@ -135,24 +143,21 @@ def _write_exception(head: JournalHead, author: Author, change: SetException) ->
         raise GuardrailError(f"{clip(change.subject)} does not exist: correct the name", field="subject")
     if change.place and entity_at(parse_address(change.place)) is None:
         raise GuardrailError(f"{clip(change.place)} is not registered: correct the address", field="place")
-    entry = JournalEntry(
-        "exception-set",
-        change.subject,
-        change.place,
-        detail=f"from {guardrail}: until {format_time(valid_until)}, owner {change.owner}",
+    existing = _exception(guardrail, change)
+    previous = existing and _change_of(existing)
+    row = existing or GuardrailException(guardrail=guardrail)
+    fill_exception(
+        row,
+        principal=principal,
+        place=change.place,
+        owner=change.owner,
+        reason=author.reason,
+        valid_until=valid_until,
+        author=author.name,
     )
+    entry = exception_entry(row)
     if proposed := propose_first(head, author, entry, PROPOSE_ACTION, str(change), detail=entry.detail):
         return proposed
-    existing = _exception(guardrail, change)
-    previous = existing and SetException(
-        change.guardrail, change.subject, change.place, existing.owner, format_time(existing.valid_until)
-    )
-    row = existing or GuardrailException(guardrail=guardrail)
-    row.user = principal if isinstance(principal, User) else None
-    row.group = principal if isinstance(principal, Group) else None
-    row.kind, _, row.key = change.place.partition(":")
-    row.owner, row.reason, row.valid_until = change.owner, author.reason, valid_until
-    row.added_by, row.added_at = author.name, timezone.now()
     row.save()
     revision = append_to_journal(head, [entry], author=author)
     sentence = f"{change} was made, {exception_text(row)}"
@@ -163,23 +168,22 @@ def _end_exception(head: JournalHead, author: Author, change: EndException) -> O
     row = _exception(_guardrail(change.guardrail), change)
     if row is None:
         return Outcome(False, f"{change} does not exist: nothing changed", head.revision)
-    previous = SetException(
-        change.guardrail, change.subject, change.place, row.owner, format_time(row.valid_until)
-    )
-    revision = append_to_journal(head, [_end_entry(row)], author=author)
+    previous = _change_of(row)
+    revision = append_to_journal(head, [exception_end_entry(row)], author=author)
     row.delete()
     return Outcome(True, f"{change} was ended", revision, (change,), previous=previous)
 
 
-def _end_entry(row: GuardrailException) -> JournalEntry:
-    return JournalEntry("exception-end", row.principal, row.place, detail=f"from {row.guardrail}")
+def _change_of(row: GuardrailException) -> SetException:
+    """Return the change that writes a stored exception."""
+    return SetException(row.guardrail.name, row.principal, row.place, row.owner, format_time(row.valid_until))
 
 
 def end_exceptions(principal: User | Group) -> list[JournalEntry]:
     """Delete the exceptions of a principal in the transaction of its removal. Return the changes for the journal."""
     column = {"user" if isinstance(principal, User) else "group": principal}
     rows = GuardrailException.objects.filter(**column)
-    entries = [_end_entry(row) for row in rows.select_related("guardrail", "user", "group")]
+    entries = [exception_end_entry(row) for row in rows.select_related("guardrail", "user", "group")]
     rows.delete()
     return entries
 

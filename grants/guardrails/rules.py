@@ -16,7 +16,6 @@ from entities.address import Address, AddressError, ancestor_kinds, parse_addres
 from entities.services import instance_fault
 from entities.text import storage_fault
 from entities.vocabulary import KINDS, Privilege, VocabularyError, clip, privilege_by_name
-from grants.change_set import SetException
 from grants.errors import GuardrailError, PrincipalError
 from grants.models import GROUP, USER, Enforcement, Form, Guardrail, GuardrailException, privilege_of
 from grants.policies.question import Question, QuestionError, question_from_json
@@ -187,10 +186,9 @@ def with_rules(guardrails: QuerySet[Guardrail]) -> QuerySet[Guardrail]:
     return guardrails.select_related("user", "group").prefetch_related("clauses")
 
 
-def exception_text(exception: GuardrailException | SetException) -> str:
+def exception_text(exception: GuardrailException) -> str:
     """Return the end and the owner of an exception, for its journal lines."""
-    end = exception.valid_until
-    return f"until {end if isinstance(end, str) else format_time(end)}, owner {exception.owner}"
+    return f"until {format_time(exception.valid_until)}, owner {exception.owner}"
 
 
 def contradiction(name: str, rule: Rule, others: Iterable[tuple[str, Rule]]) -> str:

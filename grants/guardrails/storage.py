@@ -1,12 +1,14 @@
 """Store guardrails, for changes and imports."""
 
+from datetime import datetime
+
 from django.contrib.auth.models import Group
 from django.utils import timezone
 
 from entities.address import Address
 from entities.selectors import entities_at
 from grants.errors import GuardrailError
-from grants.guardrails.rules import Rule, contradiction, rule_of, with_rules
+from grants.guardrails.rules import Rule, contradiction, exception_text, rule_of, with_rules
 from grants.journal import JournalEntry
 from grants.models import Form, Guardrail, GuardrailClause, GuardrailException, User, permission_ids
 from grants.principal_names import principals_by_name
@@ -90,6 +92,38 @@ def store_rule(name: str, rule: Rule, *, author: str, principals: dict[str, User
         for privilege in (clause.privileges or (None,))
     )
     return guardrail
+
+
+def fill_exception(
+    row: GuardrailException,
+    *,
+    principal: User | Group | None,
+    place: str,
+    owner: str,
+    reason: str,
+    valid_until: datetime,
+    author: str,
+) -> None:
+    """Set what an exception says. The caller saves it.
+
+    principal: None for everybody. place: a written address; empty for everywhere. owner, author: names.
+    """
+    row.user = principal if isinstance(principal, User) else None
+    row.group = principal if isinstance(principal, Group) else None
+    row.kind, _, row.key = place.partition(":")
+    row.owner, row.reason, row.valid_until = owner, reason, valid_until
+    row.added_by, row.added_at = author, timezone.now()
+
+
+def exception_entry(row: GuardrailException, *, reason: str = "") -> JournalEntry:
+    """Return the content of the journal line of a written exception. reason: replaces the author's reason."""
+    detail = f"from {row.guardrail}: {exception_text(row)}"
+    return JournalEntry("exception-set", row.principal, row.place, detail=detail, reason=reason)
+
+
+def exception_end_entry(row: GuardrailException) -> JournalEntry:
+    """Return the content of the journal line of an ended exception."""
+    return JournalEntry("exception-end", row.principal, row.place, detail=f"from {row.guardrail}")
 
 
 def guardrail_at(address: Address) -> str:

@@ -1,14 +1,17 @@
 """Import the guardrails of a tenant document, and the exceptions from them."""
 
-from django.contrib.auth.models import Group
-from django.utils import timezone
-
 from entities.address import parse_address
 from entities.selectors import entities_at
-from grants.guardrails.rules import exception_text
-from grants.guardrails.storage import guardrail_entry, rule_faults, store_rule, stored_rules
-from grants.journal import JournalEntry
-from grants.models import Guardrail, GuardrailException, User
+from grants.guardrails.storage import (
+    exception_end_entry,
+    exception_entry,
+    fill_exception,
+    guardrail_entry,
+    rule_faults,
+    store_rule,
+    stored_rules,
+)
+from grants.models import Guardrail, GuardrailException
 from grants.policies.times import format_time
 from grants.principal_names import principals_by_name
 from grants.tenant.lines import ExceptionEntry, GuardrailLine
@@ -67,22 +70,22 @@ def _write_exceptions(run: ImportRun, line: GuardrailLine, entries: tuple[Except
         before = row and (row.owner, format_time(row.valid_until), row.reason)
         if before == (entry.owner, format_time(entry.valid_until), entry.reason):
             continue
-        principal = principals.get(entry.principal)
         change = Counted.EXCEPTIONS_CHANGED if row else Counted.EXCEPTIONS_ADDED
         row = row or GuardrailException(guardrail=guardrail)
-        row.user = principal if isinstance(principal, User) else None
-        row.group = principal if isinstance(principal, Group) else None
-        row.kind, _, row.key = entry.within.partition(":")
-        row.owner, row.reason, row.valid_until = entry.owner, entry.reason, entry.valid_until
-        row.added_by, row.added_at = run.author.name, timezone.now()
+        fill_exception(
+            row,
+            principal=principals.get(entry.principal),
+            place=entry.within,
+            owner=entry.owner,
+            reason=entry.reason,
+            valid_until=entry.valid_until,
+            author=run.author.name,
+        )
         row.save()
         run.report.changes[change, ""] += 1
-        detail = f"from {guardrail}: {exception_text(row)}"
-        lines.append(
-            JournalEntry("exception-set", entry.principal, entry.within, detail=detail, reason=entry.reason)
-        )
+        lines.append(exception_entry(row, reason=entry.reason))
     for row in stored.values():
-        lines.append(JournalEntry("exception-end", row.principal, row.place, detail=f"from {guardrail}"))
+        lines.append(exception_end_entry(row))
         row.delete()
         run.report.changes[Counted.EXCEPTIONS_REMOVED, ""] += 1
     run.record(lines)
