@@ -60,7 +60,7 @@ def refresh_findings(situation: Situation | None = None, *, is_page: bool = Fals
     Runs about 15 queries if nothing changed, and reads a report only once.
     """
     situation = situation or Situation.now()
-    unresolved = _unresolved()
+    unresolved = _unresolved_findings()
     by_key = {(row.kind, row.subject): row for row in unresolved}
     situation = replace(
         situation,
@@ -72,10 +72,10 @@ def refresh_findings(situation: Situation | None = None, *, is_page: bool = Fals
         found = find(situation)
         if found is not None:
             is_changed |= store_findings(kinds, found, by_key)
-    return _unresolved() if is_changed else unresolved
+    return _unresolved_findings() if is_changed else unresolved
 
 
-def _unresolved() -> list[Finding]:
+def _unresolved_findings() -> list[Finding]:
     return list(Finding.objects.filter(resolved_at=None).defer("history"))
 
 
@@ -88,23 +88,23 @@ def store_findings(
     """
     rows = {(row.kind, row.subject): row for row in found}
     if unresolved is None:
-        unresolved = _stored(kinds, rows)
+        unresolved = _stored_findings(kinds, rows)
     if not _differences(rows, {key: row for key, row in unresolved.items() if row.kind in kinds}):
         return False
     with transaction.atomic():
         # read again under a lock, because an account may decide about a finding meanwhile
-        stored = _stored(kinds, rows, is_locked=True)
+        stored = _stored_findings(kinds, rows, is_locked=True)
         changed = _differences(rows, stored)
         if not changed:
             return True
         rules = active_rules()
-        new = [_updated(stored.get(key) or _new(key), rows.get(key), rules) for key in changed]
+        new = [_update(stored.get(key) or _new_finding(key), rows.get(key), rules) for key in changed]
         Finding.objects.bulk_create([row for row in new if row.pk is None], ignore_conflicts=True)
         Finding.objects.bulk_update([row for row in new if row.pk is not None], _WRITTEN)
     return True
 
 
-def _stored(
+def _stored_findings(
     kinds: tuple[str, ...], found: dict[Key, Found], *, is_locked: bool = False
 ) -> dict[Key, Finding]:
     """Return the unresolved findings of these kinds, and the resolved ones that were found again."""
@@ -116,6 +116,7 @@ def _stored(
 
 
 def _differences(found: dict[Key, Found], stored: dict[Key, Finding]) -> list[Key]:
+    """Return the keys of the findings to write: new, changed, and no longer found."""
     gone = [key for key, row in stored.items() if row.resolved_at is None and key not in found]
     return [key for key, row in found.items() if not _is_stored(row, stored.get(key))] + gone
 
@@ -129,7 +130,7 @@ def _is_stored(found: Found, row: Finding | None) -> bool:
     )
 
 
-def _new(key: Key) -> Finding:
+def _new_finding(key: Key) -> Finding:
     kind, subject = key
     return Finding(
         kind=kind,
@@ -141,8 +142,8 @@ def _new(key: Key) -> Finding:
     )
 
 
-def _updated(row: Finding, found: Found | None, rules: list[AcceptanceRule]) -> Finding:
-    """Return the finding as it is now. found: None if it was not found."""
+def _update(row: Finding, found: Found | None, rules: list[AcceptanceRule]) -> Finding:
+    """Bring a finding up to date without saving it, and return it. found: None if it was not found."""
     now = timezone.now()
     if found is None:
         row.resolved_at = now

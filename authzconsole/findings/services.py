@@ -52,6 +52,7 @@ class FindingResolved(FindingError):
 
 
 def can_read_findings(account: User) -> bool:
+    """Return whether the account sees all findings."""
     return account.can_see_all and account.can(READER)
 
 
@@ -62,14 +63,14 @@ def accept_findings(numbers: Collection[int], *, until: datetime | None, author:
     """
     until = _checked_end(until, author)
     with administrator_transaction(author) as head:
-        rows = _unresolved(numbers)
+        rows = _lock_unresolved(numbers)
         for row in rows:
             row.accept(until, reason=author.reason, by=author.name)
             row.record("accepted", by=author.name, text=f"until {format_time(until)}: {author.reason}")
             row.save()
         entries = [_entry("finding-accept", row, f"until {format_time(until)}") for row in rows]
         revision = append_to_journal(head, entries, author=author)
-    return Outcome(True, f"{_counted(rows)} accepted", revision)
+    return Outcome(True, f"{_count_text(rows)} accepted", revision)
 
 
 def reopen_findings(numbers: Collection[int], *, author: Author) -> Outcome:
@@ -77,7 +78,7 @@ def reopen_findings(numbers: Collection[int], *, author: Author) -> Outcome:
     first. Raise FindingError, UnknownFinding, or FindingResolved.
     """
     with administrator_transaction(author) as head:
-        rows = [row for row in _unresolved(numbers) if row.state == FindingState.ACCEPTED]
+        rows = [row for row in _lock_unresolved(numbers) if row.state == FindingState.ACCEPTED]
         if ruled := next((row for row in rows if row.rule_id is not None), None):
             raise FindingError(f"{ruled} is accepted by rule {ruled.rule_id}: end the rule to open it again")
         if not rows:
@@ -87,7 +88,7 @@ def reopen_findings(numbers: Collection[int], *, author: Author) -> Outcome:
             row.record("reopened", by=author.name, text=author.reason)
             row.save()
         revision = append_to_journal(head, [_entry("finding-reopen", row) for row in rows], author=author)
-    return Outcome(True, f"{_counted(rows)} opened again", revision)
+    return Outcome(True, f"{_count_text(rows)} opened again", revision)
 
 
 def assign_findings(numbers: Collection[int], *, owner: str, author: Author) -> Outcome:
@@ -105,7 +106,7 @@ def assign_findings(numbers: Collection[int], *, owner: str, author: Author) -> 
                     f"`{clip(owner)}` cannot own findings: name an active administrator or auditor",
                     field="owner",
                 )
-        rows = [row for row in _unresolved(numbers) if row.owner_id != (account and account.pk)]
+        rows = [row for row in _lock_unresolved(numbers) if row.owner_id != (account and account.pk)]
         if not rows:
             return Outcome(False, "the findings have this owner already: nothing changed", head.revision)
         text = f"to {owner}" if owner else "to nobody"
@@ -115,7 +116,7 @@ def assign_findings(numbers: Collection[int], *, owner: str, author: Author) -> 
             row.save()
         entries = [_entry("finding-assign", row, text) for row in rows]
         revision = append_to_journal(head, entries, author=author)
-    return Outcome(True, f"{_counted(rows)} assigned {text}", revision)
+    return Outcome(True, f"{_count_text(rows)} assigned {text}", revision)
 
 
 def add_rule(
@@ -171,7 +172,7 @@ def add_rule(
             row.save()
         detail = f"{rule}: {kind}, {pattern}, until {format_time(until)}"
         revision = append_to_journal(head, [JournalEntry("finding-rule-add", detail=detail)], author=author)
-    return rule, Outcome(True, f"{rule} was added, and accepts {_counted(accepted)} now", revision)
+    return rule, Outcome(True, f"{rule} was added, and accepts {_count_text(accepted)} now", revision)
 
 
 def end_rule(number: int, *, author: Author) -> Outcome:
@@ -188,10 +189,11 @@ def end_rule(number: int, *, author: Author) -> Outcome:
         entry = JournalEntry("finding-rule-end", detail=f"{rule}: {rule.kind}, {rule.pattern}")
         revision = append_to_journal(head, [entry], author=author)
         rule.delete()
-    return Outcome(True, f"rule {number} was ended; {_counted(rows)} opened again", revision)
+    return Outcome(True, f"rule {number} was ended; {_count_text(rows)} opened again", revision)
 
 
 def _checked_end(until: datetime | None, author: Author) -> datetime:
+    """Return the end of an acceptance. Raise FindingError without an end in the future and a reason."""
     if until is None:
         raise FindingError("enter the last day, such as 2027-03-01", field="until")
     if until <= timezone.now():
@@ -201,8 +203,8 @@ def _checked_end(until: datetime | None, author: Author) -> datetime:
     return until
 
 
-def _unresolved(numbers: Collection[int]) -> list[Finding]:
-    """Return the findings, locked. Raise FindingError, UnknownFinding or FindingResolved."""
+def _lock_unresolved(numbers: Collection[int]) -> list[Finding]:
+    """Lock the findings and return them. Raise FindingError, UnknownFinding or FindingResolved."""
     if not numbers:
         raise FindingError("select at least one finding")
     if len(numbers) > MAX_CHANGED:
@@ -220,6 +222,7 @@ def _unresolved(numbers: Collection[int]) -> list[Finding]:
 
 
 def _overlaps(rule: AcceptanceRule, pattern: str, rows: list[Finding]) -> bool:
+    """Return whether a rule and a pattern accept the same findings: one covers the other, or both match one of the rows."""
     return (
         matches(rule.pattern, pattern)
         or matches(pattern, rule.pattern)
@@ -232,7 +235,8 @@ def _entry(action: str, row: Finding, text: str = "") -> JournalEntry:
     return JournalEntry(action, detail=f"{sentence}; {text}" if text else sentence)
 
 
-def _counted(rows: list[Finding]) -> str:
+def _count_text(rows: list[Finding]) -> str:
+    """Return the number of findings; the text of a single one."""
     if len(rows) == 1:
         return f"{rows[0]} ({finding_text(rows[0])})"
     return quantity(len(rows), "finding", "findings")

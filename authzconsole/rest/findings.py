@@ -128,7 +128,7 @@ class FindingDetail(Endpoint):
 class _FindingChange(Endpoint):
     resource = FINDING
 
-    def changed(self) -> object:
+    def object_after_change(self) -> object:
         self.object.refresh_from_db()
         return self.object
 
@@ -145,7 +145,7 @@ class Acceptance(_FindingChange):
         It is not open until the time, or until it counts more than now. 409 if it was resolved meanwhile.
         """
         accept_findings([self.object.pk], until=self.data["until"], author=self.author)
-        return self.changed()
+        return self.object_after_change()
 
 
 class Reopening(_FindingChange):
@@ -160,7 +160,7 @@ class Reopening(_FindingChange):
         Ends its acceptance. A finding that a rule accepted is opened by ending the rule.
         """
         reopen_findings([self.object.pk], author=self.author)
-        return self.changed()
+        return self.object_after_change()
 
 
 class Assignment(_FindingChange):
@@ -179,7 +179,7 @@ class Assignment(_FindingChange):
         The owner answers for it.
         """
         assign_findings([self.object.pk], owner=self.data["owner"] or "", author=self.author)
-        return self.changed()
+        return self.object_after_change()
 
 
 class RuleList(ListEndpoint):

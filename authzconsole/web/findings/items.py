@@ -70,11 +70,11 @@ def open_items(findings: Iterable[Finding], ghost_run: AnalysisRun | None) -> li
     changes = _changes(links.runs.values())
     items = []
     for kind, group in groupby(rows, key=lambda row: row.kind):
-        findings = list(group)
+        of_kind = list(group)
         if kind in KINDS and KINDS[kind].one:
-            items.append(_item_of_kind(kind, findings, links, changes))
+            items.append(_item_of_kind(kind, of_kind, links, changes))
         else:
-            items += [_item(row, finding_text(row), links.about(row), links, changes) for row in findings]
+            items += [_item(row, finding_text(row), links.about(row), links, changes) for row in of_kind]
     return items
 
 

@@ -1,5 +1,7 @@
 """The pages of findings: the inbox, one finding, decisions about several, and the rules that accept classes."""
 
+from collections.abc import Iterator
+
 from django.db.models import Count, Q
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
@@ -43,6 +45,7 @@ from authzconsole.web.forms import (
 from authzconsole.web.journal.rows import with_reader_times
 from authzconsole.web.lists import ListPage
 from authzconsole.web.shared.guard import capability_required, request_author
+from authzconsole.web.shared.parameters import number_of
 from authzconsole.web.shared.rendering import render_page, requested_section, see_other, show_outcome
 from entities.errors import Refusal
 from grants.outcomes import Outcome
@@ -92,7 +95,8 @@ class FindingList(ListPage):
         }
 
 
-def _rows(findings: list[Finding]):
+def _rows(findings: list[Finding]) -> Iterator[dict]:
+    """Yield the context of each finding, with the link to its rows and the button that fixes it."""
     links = FindingLinks(findings, latest_run(AnalysisName.GHOST_GRANTS))
     for finding in findings:
         about = links.about(finding)
@@ -164,8 +168,7 @@ class ChangeForm(ConsoleForm):
     @property
     def numbers(self) -> list[int]:
         values = self["number"].value() or []
-        numbers = (text for text in values if text.isascii() and text.isdigit() and len(text) < 18)
-        return [int(text) for text in dict.fromkeys(numbers)]
+        return list(dict.fromkeys(number for text in values if (number := number_of(text)) is not None))
 
 
 class ChangeFindings(FormPage):
@@ -256,9 +259,7 @@ class FindingRules(FormPage):
         values = form.cleaned_data
         author = request_author(self.request, values["reason"])
         if values["verb"] == "end":
-            number = values["number"]
-            is_number = number.isascii() and number.isdigit() and len(number) < 18
-            return end_rule(int(number) if is_number else 0, author=author)
+            return end_rule(number_of(values["number"]) or 0, author=author)
         _, outcome = add_rule(
             kind=values["kind"], pattern=values["pattern"], until=values["until"], author=author
         )

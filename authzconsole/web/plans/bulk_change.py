@@ -26,6 +26,7 @@ from authzconsole.web.forms import (
 from authzconsole.web.plans.plan_pages import plan_url
 from authzconsole.web.shared.guard import address_or_404, request_author
 from authzconsole.web.shared.links import entity_url
+from authzconsole.web.shared.parameters import number_of
 from authzconsole.web.shared.rendering import referring_page, render_page, requested_section, see_other
 from entities.address import address_or_none, instance_address, parse_address
 from entities.errors import Refusal
@@ -291,10 +292,8 @@ class CleanUpForm(ConsoleForm):
 
     @property
     def report_url(self) -> str:
-        run = self.cleaned_data["run"]
-        return (
-            reverse("analysis", args=[int(run)]) if run.isascii() and run.isdigit() and len(run) < 18 else ""
-        )
+        run = number_of(self.cleaned_data["run"])
+        return "" if run is None else reverse("analysis", args=[run])
 
 
 class NewCleanUpPlan(ForAdministrators, FormPage):

@@ -38,7 +38,7 @@ from authzconsole.web.forms import (
 from authzconsole.web.shared.guard import capability_required, request_author
 from authzconsole.web.shared.levels import level_sentences, level_table
 from authzconsole.web.shared.paging import Page, keyset_page, paginate_sequence
-from authzconsole.web.shared.parameters import choice_parameter, text_parameter
+from authzconsole.web.shared.parameters import choice_parameter, number_of, text_parameter
 from authzconsole.web.shared.rendering import render_page, requested_section, see_other
 from authzconsole.web.shared.times import exact_time, time_input, zone_hint
 from entities.vocabulary import KINDS, Privilege, quantity
@@ -645,7 +645,7 @@ class AnswerForm(ConsoleForm):
         """Return the selected items. Raise ReviewError if there are none, or too many."""
         if not self.is_bulk:
             texts = self.cleaned_data["item"]
-            numbers = [int(text) for text in texts if text.isascii() and text.isdigit() and len(text) < 18]
+            numbers = [number for text in texts if (number := number_of(text)) is not None]
             if not numbers:
                 raise ReviewError("no item is selected: select at least one", field="item")
             if len(numbers) > MAX_SELECTED:

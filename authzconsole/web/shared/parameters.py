@@ -28,6 +28,10 @@ def choice_parameter(request: HttpRequest, name: str, choices: Container[str]) -
 
 
 def number_parameter(request: HttpRequest, name: str) -> int | None:
-    """Return a number of at most 17 digits; None if the parameter is missing or invalid."""
-    text = request.GET.get(name, "")
+    """Return the parameter as `number_of` does; None if it is missing."""
+    return number_of(request.GET.get(name, ""))
+
+
+def number_of(text: str) -> int | None:
+    """Return a number of at most 17 digits; None if the text is none."""
     return int(text) if text.isascii() and text.isdigit() and len(text) < 18 else None
