@@ -285,7 +285,7 @@ class Shown:
     digest: of the effect; empty if none was shown. identity: of the change set for which it was shown; None
     for the one that is made. is_required: refuse changes with an effect that was not shown, unless it is
     obvious. accepts_beyond: accept permissions beyond the purpose of a plan. accepts_attached: accept those that its
-    grants bring with them, see `Effect.described`. violations: how many violations of a new guardrail that blocks were
+    grants bring with them, see `Effect.with_attached_intended`. violations: how many violations of a new guardrail that blocks were
     shown.
     """
 

@@ -348,7 +348,7 @@ class KnownEffect:
         return max(effect.tally.gained_beyond for effect in self.times or [self])
 
     @property
-    def described(self) -> "KnownEffect":
+    def with_attached_intended(self) -> "KnownEffect":
         """The effect as pages describe it: what the changed grants bring with them counts for the purpose. It is not known for
         the effect of a job, which then counts all of it beyond the purpose.
         """
@@ -357,14 +357,14 @@ class KnownEffect:
     @property
     def attached_gains(self) -> int:
         """How many of the permissions that are given beyond the purpose come with the grants."""
-        return self.tally.gained_beyond - self.described.tally.gained_beyond
+        return self.tally.gained_beyond - self.with_attached_intended.tally.gained_beyond
 
     @property
     def max_side_effects(self) -> int:
         """The largest number of permissions that are given beyond the purpose at one of the times, without those that the
         changed grants bring with them.
         """
-        return max(effect.described.tally.gained_beyond for effect in self.times or [self])
+        return max(effect.with_attached_intended.tally.gained_beyond for effect in self.times or [self])
 
     def is_attached(self, row: EffectRow) -> bool:
         """Return whether the changed grants bring the change with them, although it is beyond the purpose."""
@@ -405,7 +405,7 @@ class Effect(KnownEffect):
         return figures_of(self.cells, self.names, generation_by_name(self.generation))
 
     @cached_property
-    def described(self) -> "Effect":
+    def with_attached_intended(self) -> "Effect":
         """The effect in which what the changed grants bring with them counts for the purpose.
 
         A grant brings with it the operations on its entity, up to the access level that the purpose needs, and shows the
@@ -413,7 +413,7 @@ class Effect(KnownEffect):
         """
         if self.affected is None or self.purpose is None or not self.tally.beyond:
             return self
-        users, strongest = self.purpose.attached(self.affected, generation_by_name(self.generation))
+        users, strongest = self.purpose.attachment(self.affected, generation_by_name(self.generation))
         needed, level_cells = (
             LEVELS[LEVELS.index(strongest) :],
             LevelCells(generation_by_name(self.generation)),
@@ -454,7 +454,7 @@ class Effect(KnownEffect):
         """The users with a change that a grant brings with it, by entity and operation."""
         return {
             (str(cell.address), cell.operation): mask
-            for cell, described in zip(self.cells, self.described.cells, strict=True)
+            for cell, described in zip(self.cells, self.with_attached_intended.cells, strict=True)
             if (mask := (described.gained_for | described.lost_for) & (cell.gained_beyond | cell.lost_beyond))
         }
 

@@ -30,9 +30,9 @@ class Purpose:
         """Return the mask of the users with an intended change of this decision."""
         raise NotImplementedError
 
-    def attached(self, affected: AffectedUsers, generation: Generation) -> tuple[int, Level]:
-        """Return for whom changed grants bring more permissions with them than the purpose: a mask of users, and the strongest
-        access level that the purpose needs on the entities of these grants.
+    def attachment(self, affected: AffectedUsers, generation: Generation) -> tuple[int, Level]:
+        """Return whom changed grants bring more permissions than the purpose: a mask of users, and the strongest access
+        level that the purpose needs on the entities of these grants.
         """
         return 0, Level.SEES
 
@@ -61,7 +61,7 @@ class NamedChanges(Purpose):
             self._masks = self._masks_by_address(affected)
         return self._masks.get(address, 0) | effect.personal
 
-    def attached(self, affected: AffectedUsers, generation: Generation) -> tuple[int, Level]:
+    def attachment(self, affected: AffectedUsers, generation: Generation) -> tuple[int, Level]:
         return affected.everyone, Level.SEES
 
     def _masks_by_address(self, affected: AffectedUsers) -> dict[Address, int]:
@@ -93,7 +93,7 @@ class AnswerQuestion(Purpose):
     ) -> int:
         return _bit(affected, self.user) if (address, operation) == (self.address, self.operation) else 0
 
-    def attached(self, affected: AffectedUsers, generation: Generation) -> tuple[int, Level]:
+    def attachment(self, affected: AffectedUsers, generation: Generation) -> tuple[int, Level]:
         return _bit(affected, self.user), _strongest_level(generation, [(self.address, self.operation)])
 
 
@@ -116,7 +116,7 @@ class AnswerQuestions(Purpose):
         )
         return effect.personal | (_bit(affected, self.user) if is_wanted else 0)
 
-    def attached(self, affected: AffectedUsers, generation: Generation) -> tuple[int, Level]:
+    def attachment(self, affected: AffectedUsers, generation: Generation) -> tuple[int, Level]:
         return _bit(affected, self.user), _strongest_level(generation, self.wanted)
 
 
@@ -133,7 +133,7 @@ class DeleteNamespace(Purpose):
         is_deletion = address.namespace == self.namespace and operation in DELETING_OPERATIONS
         return _bit(affected, self.user) if is_deletion else 0
 
-    def attached(self, affected: AffectedUsers, generation: Generation) -> tuple[int, Level]:
+    def attachment(self, affected: AffectedUsers, generation: Generation) -> tuple[int, Level]:
         return _bit(affected, self.user), Level.ADMINISTERS
 
 

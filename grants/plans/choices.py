@@ -5,13 +5,16 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class PlanChoice:
-    """One of several plans, which is not created yet. value: its name, such as the principal that receives the
-    grants. title, note: shown to people; empty for the value.
+    """One of several plans, which is not created yet. Numbers that are not known are None.
 
-    grants: their number. kept, kept_not: permissions of the purpose that are permitted and not permitted
-    afterwards. gained, lost: permissions beyond the purpose. attached: how many of `gained` come with the grants. given, taken: what an activation of a generation
-    after the plan gives and takes. None if they are not known. fault: why it cannot be chosen; otherwise
-    empty.
+    value: its name, such as the principal that receives the grants.
+    title, note: shown to people; empty for the value.
+    grants: their number.
+    kept, kept_not: permissions of the purpose that are permitted and not permitted afterwards.
+    gained, lost: permissions beyond the purpose.
+    attached: how many of `gained` come with the grants.
+    given, taken: what an activation of a generation after the plan gives and takes.
+    fault: why it cannot be chosen; otherwise empty.
     """
 
     value: str

@@ -129,7 +129,7 @@ def _current_proposals(part: AccessRequestPart, subject: User, generation: Gener
         raise RequestError(_TOO_MANY.format(f"more than {MAX_GRANTS_PER_PART:,}", part.title))
     is_compared = all(len(grants) <= MAX_GRANTS_TO_COMPARE for grants in ways)
     proposals = [
-        _compared(Proposal(grants), subject, part, generation) if is_compared else Proposal(grants)
+        _with_effect(Proposal(grants), subject, part, generation) if is_compared else Proposal(grants)
         for grants in ways
     ]
     return sorted(proposals, key=narrowness)
@@ -152,7 +152,9 @@ def _membership_proposals(group: str, subject: User, until: datetime | None) -> 
     return [Proposal()] if is_member else [Proposal(group=group)]
 
 
-def _compared(proposal: Proposal, subject: User, part: AccessRequestPart, generation: Generation) -> Proposal:
+def _with_effect(
+    proposal: Proposal, subject: User, part: AccessRequestPart, generation: Generation
+) -> Proposal:
     """Return the proposal with the number of other permissions that it gives, if the effect is not too large."""
     effect = effect_of_proposals(subject, [(part, proposal)], generation)
     if effect is None:

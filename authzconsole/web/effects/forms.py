@@ -164,7 +164,9 @@ def effect_context(
     context |= {
         "sentence": effect_sentence(shown.effect),
         "later": later_beginnings_sentence(shown.effect),
-        "is_wide": any(effect.described.tally.beyond for effect in shown.effect.times or [shown.effect]),
+        "is_wide": any(
+            effect.with_attached_intended.tally.beyond for effect in shown.effect.times or [shown.effect]
+        ),
         "times": [
             (time_title(number, effect), effect_sentence(effect))
             for number, effect in enumerate(shown.effect.times)
@@ -180,7 +182,7 @@ def effect_context(
         "people_more": max(0, shown.effect.people_count - len(people)),
         # a job keeps the numbers of its summary only
         "table": None if people else effect_table(shown.effect),
-        "tops": top_lists(shown.effect.described, MAX_TOP),
+        "tops": top_lists(shown.effect.with_attached_intended, MAX_TOP),
         "url": effect_url(shown.change_set.texts),
     }
 

@@ -168,7 +168,7 @@ def section_context(
         "purposes": PURPOSES,
         "changes": CHANGES,
         "table": effect_table(selected or effect),
-        "tops": top_lists((selected or effect).described, MAX_TOP),
+        "tops": top_lists((selected or effect).with_attached_intended, MAX_TOP),
         "whole": whole,
         "sentence": filtered_sentence(effect, selected) if is_filtered else effect_sentence(effect),
         "times": [

@@ -14,7 +14,7 @@ def effect_sentence(effect: KnownEffect) -> str:
     """
     if not effect.has_effect:
         return "Changes no permission."
-    tally, side_effects = effect.tally, effect.described.tally
+    tally, side_effects = effect.tally, effect.with_attached_intended.tally
     parts = [
         _change_phrase("gives", "come", tally.gained_for, tally.gained_beyond, side_effects.gained_beyond),
         _change_phrase("removes", "go", tally.lost_for, tally.lost_beyond, side_effects.lost_beyond),

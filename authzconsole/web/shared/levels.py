@@ -114,7 +114,8 @@ def effect_table(effect: KnownEffect) -> dict | None:
     """
     if not effect.levels:
         return None
-    has_attached, effect = effect.described.tally.beyond < effect.tally.beyond, effect.described
+    whole, effect = effect, effect.with_attached_intended
+    has_attached = effect.tally.beyond < whole.tally.beyond
     levels = list(effect.levels)
     parts = []
     for title, (gained, lost) in PARTS.items():
@@ -157,7 +158,7 @@ def effect_sentences(effect: KnownEffect) -> list[dict]:
     """
     names = [name for name, _ in effect.people[:MAX_PEOPLE]]
     sentences = []
-    for name, changes in effect.described.level_changes(names).items():
+    for name, changes in effect.with_attached_intended.level_changes(names).items():
         parts = [
             {
                 "is_side_effect": title == "Side effects",
