@@ -7,6 +7,7 @@ from itertools import islice
 from typing import Any
 
 from django import forms
+from django.db.models import Count
 from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import reverse
 from django.views.decorators.http import require_safe
@@ -44,6 +45,7 @@ from grants.policies.times import format_time
 from grants.roles.capabilities import Capability
 
 ROWS_PER_PAGE = 25
+COLUMNS = ("Name", "Rule", "New violations", "Exceptions", "Violations now")
 MAX_VIOLATIONS = 200
 MAX_EXAMPLES = 5
 FORM_TITLES = {
@@ -58,15 +60,17 @@ FORM_TITLES = {
 @capability_required(Capability.READ_ALL)
 def guardrail_list(request: HttpRequest) -> HttpResponse:
     """List the guardrails. The violations are counted in a second request, so that no page waits for them."""
-    page = paginate_sequence(request, with_rules(Guardrail.objects.all()), max_rows=ROWS_PER_PAGE)
-    is_counted = requested_section(request) == "guardrails" or "count" in request.GET
+    guardrails = with_rules(Guardrail.objects.annotate(exception_count=Count("exceptions")).order_by("name"))
+    page = paginate_sequence(request, guardrails, max_rows=ROWS_PER_PAGE)
+    is_section = requested_section(request) == "guardrails"
+    is_counted = is_section or "count" in request.GET
     context = {
         "page": page,
+        "columns": COLUMNS,
         "rows": [
             {
                 "guardrail": guardrail,
                 "rule": rule_of(guardrail),
-                "exceptions": guardrail.exceptions.count(),
                 "violations": sum(1 for _ in open_violations(guardrail)) if is_counted else None,
             }
             for guardrail in page.rows
@@ -74,8 +78,7 @@ def guardrail_list(request: HttpRequest) -> HttpResponse:
         "is_counted": is_counted,
         "can_change": request.user.can(Capability.MANAGE_SETTINGS),
     }
-    part = requested_section(request) == "guardrails"
-    return render_page(request, f"policies/guardrails/{'_rows' if part else 'list'}.html", context)
+    return render_page(request, f"policies/guardrails/{'_rows' if is_section else 'list'}.html", context)
 
 
 def privilege_field(label: str = "Privilege") -> forms.ChoiceField:
