@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from django.core.exceptions import ValidationError
 from django.core.validators import validate_email
 
-from analytics.analyses import ANALYSES, AnalysisError, analysis_by_name
+from analytics.analyses import ANALYSES, Analysis, AnalysisError, analysis_by_name
 from analytics.models import AnalysisRun, FigureAlert, FigureCrossing
 from analytics.runs.schedules import default_options
 from analytics.runs.services import validated_options
@@ -95,7 +95,8 @@ def delete_alert(*, author: Author, number: int) -> None:
         alert.delete()
 
 
-def _checked_analysis(name: str):
+def _checked_analysis(name: str) -> Analysis:
+    """Return the analysis. Raise AlertError if there is none."""
     try:
         return analysis_by_name(name)
     except AnalysisError as error:

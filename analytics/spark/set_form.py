@@ -5,7 +5,7 @@ far fewer rows than the pairs of user and entity where users see whole namespace
 because a member who joins a group later does not see what its present members happen to have in common.
 """
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from analytics.spark.schemas import read_table, write_table
@@ -31,7 +31,8 @@ def principals_of_sets(pairs: DataFrame, entities: DataFrame) -> DataFrame:
     return pairs.join(first_entities, on="entity").select(_principal(), "set")
 
 
-def _principal():
+def _principal() -> Column:
+    """Return the written name of a user."""
     return F.concat(F.lit("user:"), F.col("user")).alias("principal")
 
 

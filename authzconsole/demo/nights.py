@@ -67,9 +67,9 @@ class Nights:
 def night_figures() -> Iterator[tuple[tuple[str, str, str], int]]:
     """Yield the figures of the present state by analysis, name and namespace. Runs six queries."""
     columns = ("pk", "kind", "key", "state", "namespace_id")
-    entities = {row[0]: row for row in Entity.objects.values_list(*columns)}
-    live = {pk for pk, *_, state, _ in entities.values() if state == State.LIVE}
-    names = {pk: key for pk, kind, key, *_ in entities.values() if kind == "namespace"}
+    entities = {row.pk: row for row in Entity.objects.only(*columns)}
+    live = {row.pk for row in entities.values() if row.state == State.LIVE}
+    names = {row.pk: row.key for row in entities.values() if row.kind == "namespace"}
     held, ghosts = _held_privileges(entities)
     holders = defaultdict(set)
     changeable: dict[int, set[int]] = {}
@@ -81,11 +81,11 @@ def night_figures() -> Iterator[tuple[tuple[str, str, str], int]]:
 
     contents = defaultdict(set)
     for pk in live:
-        namespace = pk if pk in names else entities[pk][-1]
+        namespace = pk if pk in names else entities[pk].namespace_id
         if namespace in live:
             contents[namespace].add(pk)
-    blocked = sum(not set.intersection(*(holders[pk] for pk in inside)) for inside in contents.values())
-    yield (AnalysisName.DELETE_READINESS, "namespaces_nobody_can_delete", ""), blocked
+    undeletable = sum(not set.intersection(*(holders[pk] for pk in inside)) for inside in contents.values())
+    yield (AnalysisName.DELETE_READINESS, "namespaces_nobody_can_delete", ""), undeletable
 
     admins = Counter(len(holders[pk]) for pk in live)
     yield (AnalysisName.STRANDED, "entities_nobody_administers", ""), admins[0]
@@ -101,7 +101,7 @@ def night_figures() -> Iterator[tuple[tuple[str, str, str], int]]:
     reaching = Counter(
         namespace
         for pks in changeable.values()
-        for namespace in {pk if pk in names else entities[pk][-1] for pk in pks}
+        for namespace in {pk if pk in names else entities[pk].namespace_id for pk in pks}
     )
     for namespace, users in reaching.items():
         if namespace in names:
@@ -109,7 +109,7 @@ def night_figures() -> Iterator[tuple[tuple[str, str, str], int]]:
             yield key, users
 
 
-def _held_privileges(entities: dict[int, tuple]) -> tuple[dict[int, set[tuple[int, str]]], Counter]:
+def _held_privileges(entities: dict[int, Entity]) -> tuple[dict[int, set[tuple[int, str]]], Counter]:
     """Return what each active user holds, directly and through groups, and the number of grants in each state of their
     entity, without those of inactive users.
     """
@@ -125,7 +125,7 @@ def _held_privileges(entities: dict[int, tuple]) -> tuple[dict[int, set[tuple[in
         for principal, pk, permission in grants.values_list(*columns):
             users = [principal] if principal_type is PRINCIPAL_TYPES[USER.name] else members[principal]
             if principal_type is not PRINCIPAL_TYPES[USER.name] or principal in active:
-                states[entities[pk][3]] += 1
+                states[entities[pk].state] += 1
             for user in active.intersection(users):
                 held[user].add((pk, privilege_of(permission)))
     return held, states
