@@ -52,7 +52,7 @@ class Branch:
     state: str = ""
     count: int | None = None
     is_current: bool = False
-    inside: "Level | None" = None
+    inside: "TreeLevel | None" = None
 
     @property
     def group(self) -> str:
@@ -61,7 +61,7 @@ class Branch:
 
 
 @dataclass(slots=True)
-class Level:
+class TreeLevel:
     """Sibling rows. earlier_url, later_url: URLs of the rows before and after them; empty at an end."""
 
     branches: list[Branch] = field(default_factory=list)
@@ -141,22 +141,22 @@ class Tree:
         branch.inside = self._expanded_level(rows[first], path)
         return branch
 
-    def inside(self, container: Entity) -> Level:
+    def inside(self, container: Entity) -> TreeLevel:
         """Return one row for each kind, or the entities if the container can contain only one kind."""
         possible_kinds = child_kinds(container.kind)
         kinds = [kind.name for kind in possible_kinds if self.tree_filter.includes(kind.name)]
         if len(possible_kinds) == 1:
-            return self.entities(container, *kinds) if kinds else Level()
+            return self.entities(container, *kinds) if kinds else TreeLevel()
         totals = self._totals(container)
         counts = {kind: self._count(container, totals, kind) for kind in kinds}
         page = entity_url(container) if self._can_open(container) else ""
-        return Level(
+        return TreeLevel(
             [self._kind_branch(container, kind, count, page) for kind, count in counts.items() if count]
         )
 
     def entities(
         self, container: Entity, kind: str, *, after: str = "", before: str = "", around: str = ""
-    ) -> Level:
+    ) -> TreeLevel:
         """Return children of one kind sorted by key: the first ones, those after or before a key, or those
         around a key.
         """
@@ -171,13 +171,13 @@ class Tree:
             )
             later, has_later = _first_rows(rows_after.order_by("key"), MAX_ROWS)
         entities = [*reversed(earlier), *later]
-        return Level(
+        return TreeLevel(
             [self._entity_branch(entity) for entity in entities],
             self._url(str(container), kind, before=entities[0].key) if has_earlier else "",
             self._url(str(container), kind, after=entities[-1].key) if has_later else "",
         )
 
-    def _expanded_level(self, container: Entity, path: list[Entity]) -> Level:
+    def _expanded_level(self, container: Entity, path: list[Entity]) -> TreeLevel:
         """Return the children of the container, expanded along the path."""
         below = path[0] if path else None
         if len(child_kinds(container.kind)) == 1:
@@ -198,7 +198,7 @@ class Tree:
             self._expand(level_below, path)
         return level
 
-    def _expand(self, level_below: Level, path: list[Entity]) -> None:
+    def _expand(self, level_below: TreeLevel, path: list[Entity]) -> None:
         below, *rest = path
         branch = next((branch for branch in level_below.branches if branch.address == str(below)), None)
         if branch is None:
@@ -286,7 +286,7 @@ def explorer(request: HttpRequest) -> HttpResponse:
         request,
         "explorer/_tree.html" if is_section else "explorer/page.html",
         {
-            "tree": Level([root]),
+            "tree": TreeLevel([root]),
             "at": at,
             "find": find,
             "is_found": bool(found),
