@@ -77,9 +77,9 @@ class AnalysisName(StrEnum):
     REDUNDANT = "redundant"
     UNUSED = "unused"
     OUTLIERS = "outliers"
+    DRIFT = "drift"
     ROLE_MINING = "role-mining"
     GUARDRAILS = "guardrails"
-    DRIFT = "drift"
 
 
 class AnalysisError(Refusal, ValueError):
