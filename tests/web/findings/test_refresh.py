@@ -1,5 +1,6 @@
 """Findings are opened, changed, resolved and announced by what reports, guardrails and the tenant say."""
 
+import time
 from datetime import timedelta
 from functools import partial
 
@@ -16,6 +17,7 @@ from authzconsole.findings.refresh import (
     store_findings,
     sweep_findings,
 )
+from authzconsole.findings.rules import matches
 from authzconsole.findings.services import accept_findings, add_rule, end_rule
 from authzconsole.findings.sources import Found
 from authzconsole.models import AcceptanceRule, Finding, FindingState
@@ -138,6 +140,30 @@ def test_a_rule_accepts_later_findings_until_it_is_ended(report):
     end_rule(rule.pk, author=AUTHOR)
     assert {row.state for row in Finding.objects.filter(kind="no-admin-holder")} == {"open"}
     assert not AcceptanceRule.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("pattern", "subject", "is_match"),
+    [
+        ("namespace:sandbox*", "namespace:sandbox_2", True),
+        ("namespace:sandbox*", "namespace:sales", False),
+        ("*:s*e*", "namespace:sales", True),
+        ("a*b*b", "ab", False),
+        ("a**b", "ab", True),
+        ("*", "", True),
+        ("", "", True),
+        ("a.c", "abc", False),
+    ],
+)
+def test_a_pattern_matches_the_whole_subject(pattern, subject, is_match):
+    assert matches(pattern, subject) == is_match
+
+
+def test_a_pattern_with_many_stars_takes_no_exponential_time():
+    start = time.monotonic()
+    assert not matches("*a" * 12 + "*b", "namespace:" + "a" * 200)
+    assert not matches("*a" * 148 + "*b", "namespace:" + "a" * 200)
+    assert time.monotonic() - start < 1
 
 
 def test_guardrails_are_findings_by_their_level_without_accepted_violations(cast):
