@@ -17,7 +17,7 @@ from grants.journal_details import PeriodDetail, parse_detail
 from grants.journal_queries import journal_lines, lines_of_applied_plans
 from grants.models import JournalLine
 from grants.policies.policy import Generation
-from grants.policies.times import parse_time
+from grants.policies.times import TimeError, parse_time
 from grants.validity import Validity
 
 MAX_LINES = 8
@@ -162,4 +162,12 @@ def _in_words(detail: str) -> str:
 
 def with_reader_times(text: str) -> str:
     """Return the text with its times in the time zone of the reader."""
-    return _TIME.sub(lambda match: exact_time(parse_time(match[0])), text)
+    return _TIME.sub(_reader_time, text)
+
+
+def _reader_time(match: re.Match) -> str:
+    try:
+        return exact_time(parse_time(match[0]))
+    except (TimeError, OverflowError):
+        # a reason or a name may look like a time without being one
+        return match[0]

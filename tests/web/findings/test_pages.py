@@ -16,6 +16,7 @@ from authzconsole.findings.services import (
     reopen_findings,
 )
 from authzconsole.models import AcceptanceRule, Finding, FindingState
+from authzconsole.web.journal.rows import with_reader_times
 from entities.address import parse_address
 from grants.errors import NotAdministrator
 from grants.journal import Author
@@ -149,6 +150,15 @@ def test_findings_are_opened_again_and_assigned(browse, findings):
     assert Finding.objects.get(pk=number).owner is None
     history = client.html(f"/findings/{number}/")
     assert "reopened" in history and "to aud" in history and "to nobody" in history
+
+
+@pytest.mark.parametrize("text", ["2026-99-99T00:00:00Z", "9999-12-31T23:59:59Z", "0001-01-01T00:00:00Z"])
+def test_a_reason_that_looks_like_a_time_breaks_no_page(text, browse, findings):
+    number = findings["no-backup"].pk
+    accept_findings([number], until=LATER, author=Author("ada", reason=f"see {text}"))
+    with timezone.override("Asia/Tokyo" if text > "2" else "America/Lima"):
+        assert with_reader_times(text)
+        assert text[:4].lstrip("0") in browse("ada").html(f"/findings/{number}/")
 
 
 def test_only_administrators_decide(findings):
