@@ -413,11 +413,8 @@ class Effect(KnownEffect):
         """
         if self.affected is None or self.purpose is None or not self.tally.beyond:
             return self
-        users, strongest = self.purpose.attachment(self.affected, generation_by_name(self.generation))
-        needed, level_cells = (
-            LEVELS[LEVELS.index(strongest) :],
-            LevelCells(generation_by_name(self.generation)),
-        )
+        users, needed_level = self.purpose.attachment(self.affected, generation_by_name(self.generation))
+        level_cells = LevelCells(generation_by_name(self.generation))
         own: dict[Address, int] = defaultdict(int)
         shown: dict[Address, int] = defaultdict(int)
         before, after = self.affected.before, self.affected.after
@@ -426,12 +423,13 @@ class Effect(KnownEffect):
             own[address] |= mask
             for entity in (address, *address.ancestors):
                 shown[entity] |= mask
+        needed = {address: LEVELS[LEVELS.index(needed_level(address)) :] for address in own}
 
         def describe(cell: Cell) -> Cell:
             if not cell.gained_beyond | cell.lost_beyond:
                 return cell
             level = level_cells.level(cell)
-            mask = own.get(cell.address, 0) if level in needed else 0
+            mask = own.get(cell.address, 0) if level in needed.get(cell.address, ()) else 0
             mask |= shown.get(cell.address, 0) if level == Level.SEES else 0
             return cell._replace(
                 gained_for=cell.gained_for | cell.gained_beyond & mask,

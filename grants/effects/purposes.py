@@ -1,6 +1,6 @@
 """Decide which changes of decisions are the purpose of a change; all others are beyond it."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from entities.address import Address
@@ -15,6 +15,8 @@ from grants.policies.policy import Generation
 
 # the operations that delete an entity
 DELETING_OPERATIONS = ("delete", "drop")
+# of an entity with a changed grant: the strongest access level that a purpose needs there
+NeededLevel = Callable[[Address], Level]
 
 
 class Purpose:
@@ -30,11 +32,11 @@ class Purpose:
         """Return the mask of the users with an intended change of this decision."""
         raise NotImplementedError
 
-    def attachment(self, affected: AffectedUsers, generation: Generation) -> tuple[int, Level]:
-        """Return whom changed grants bring more permissions than the purpose: a mask of users, and the strongest access
-        level that the purpose needs on the entities of these grants.
+    def attachment(self, affected: AffectedUsers, generation: Generation) -> tuple[int, NeededLevel]:
+        """Return whom changed grants bring more permissions than the purpose: a mask of users, and the level that the
+        purpose needs on the entity of each grant.
         """
-        return 0, Level.SEES
+        return 0, lambda address: Level.SEES
 
 
 @dataclass
@@ -61,8 +63,8 @@ class NamedChanges(Purpose):
             self._masks = self._masks_by_address(affected)
         return self._masks.get(address, 0) | effect.personal
 
-    def attachment(self, affected: AffectedUsers, generation: Generation) -> tuple[int, Level]:
-        return affected.everyone, Level.SEES
+    def attachment(self, affected: AffectedUsers, generation: Generation) -> tuple[int, NeededLevel]:
+        return affected.everyone, lambda address: Level.SEES
 
     def _masks_by_address(self, affected: AffectedUsers) -> dict[Address, int]:
         masks: dict[Address, int] = {}
@@ -93,8 +95,8 @@ class AnswerQuestion(Purpose):
     ) -> int:
         return _bit(affected, self.user) if (address, operation) == (self.address, self.operation) else 0
 
-    def attachment(self, affected: AffectedUsers, generation: Generation) -> tuple[int, Level]:
-        return _bit(affected, self.user), _strongest_level(generation, [(self.address, self.operation)])
+    def attachment(self, affected: AffectedUsers, generation: Generation) -> tuple[int, NeededLevel]:
+        return _bit(affected, self.user), _needed_level(generation, [(self.address, self.operation)])
 
 
 @dataclass(frozen=True)
@@ -116,8 +118,8 @@ class AnswerQuestions(Purpose):
         )
         return effect.personal | (_bit(affected, self.user) if is_wanted else 0)
 
-    def attachment(self, affected: AffectedUsers, generation: Generation) -> tuple[int, Level]:
-        return _bit(affected, self.user), _strongest_level(generation, self.wanted)
+    def attachment(self, affected: AffectedUsers, generation: Generation) -> tuple[int, NeededLevel]:
+        return _bit(affected, self.user), _needed_level(generation, self.wanted)
 
 
 @dataclass(frozen=True)
@@ -133,8 +135,8 @@ class DeleteNamespace(Purpose):
         is_deletion = address.namespace == self.namespace and operation in DELETING_OPERATIONS
         return _bit(affected, self.user) if is_deletion else 0
 
-    def attachment(self, affected: AffectedUsers, generation: Generation) -> tuple[int, Level]:
-        return _bit(affected, self.user), Level.ADMINISTERS
+    def attachment(self, affected: AffectedUsers, generation: Generation) -> tuple[int, NeededLevel]:
+        return _bit(affected, self.user), lambda address: Level.ADMINISTERS
 
 
 @dataclass(frozen=True)
@@ -187,12 +189,28 @@ class RestorePermissions(Purpose):
         return self._masks[undone]
 
 
-def _strongest_level(generation: Generation, wanted: Iterable[tuple[Address, str]]) -> Level:
-    """Return the strongest level of the wanted operations. All operations of a wanted privilege are intended anyway."""
-    levels = (
-        level_of(generation, address.kind, operation) for address, operation in wanted if operation not in ANY
-    )
-    return min((level for level in levels if level), key=LEVELS.index, default=Level.SEES)
+def _needed_level(generation: Generation, wanted: Iterable[tuple[Address, str]]) -> NeededLevel:
+    """Return the strongest level of the wanted operations on an entity, its containers and its contents, where a grant can be
+    needed for them. All operations of a wanted privilege are intended anyway.
+    """
+    at: dict[Address, Level] = {}
+    inside: dict[Address, Level] = {}
+    for address, operation in wanted:
+        level = None if operation in ANY else level_of(generation, address.kind, operation)
+        if level:
+            at[address] = _stronger(level, at.get(address, level))
+            for container in address.ancestors:
+                inside[container] = _stronger(level, inside.get(container, level))
+
+    def needed(address: Address) -> Level:
+        levels = [inside.get(address), *(at.get(entity) for entity in (address, *address.ancestors))]
+        return min((level for level in levels if level), key=LEVELS.index, default=Level.SEES)
+
+    return needed
+
+
+def _stronger(one: Level, other: Level) -> Level:
+    return min(one, other, key=LEVELS.index)
 
 
 def _bit(affected: AffectedUsers, user: str) -> int:

@@ -5,11 +5,12 @@ from entities.vocabulary import ADMIN, READ, WRITE
 from grants.change_set import Activate, Deactivate, Grant, Join, Revoke
 from grants.effects.effect import EffectRow, RowFilter, effect_of
 from grants.effects.masks import BitCounter, bits_of
-from grants.effects.purposes import AnswerQuestion, DeleteNamespace, KeepPermissions
+from grants.effects.purposes import AnswerQuestion, AnswerQuestions, DeleteNamespace, KeepPermissions
 from grants.policies.catalogue import GENERATIONS
 from tests.support.changes import add_grant
 
 FINAL, EXISTING = GENERATIONS["final"], GENERATIONS["existing"]
+CUSTOMERS = parse_address("dataset:sales.customers")
 ORDERS, SALES = parse_address("dataset:sales.orders"), parse_address("namespace:sales")
 
 
@@ -172,3 +173,16 @@ def test_what_admin_gives_where_a_deletion_needs_it_is_no_side_effect(cast):
     program = parse_address("program:sales.shop.workflow.daily")
     effect = effect_of([Grant("user:dee", program, ADMIN)], FINAL, DeleteNamespace("dee", SALES))
     assert effect.attached_gains == effect.tally.gained_beyond > 0 == effect.max_side_effects
+
+
+def test_a_part_that_needs_more_does_not_cover_the_other_parts(cast):
+    wanted = frozenset({(ORDERS, "list"), (CUSTOMERS, "drop")})
+    changes = [Grant("user:out", ORDERS, ADMIN), Grant("user:out", CUSTOMERS, ADMIN)]
+    effect = effect_of(changes, FINAL, AnswerQuestions("out", wanted))
+    unneeded = {
+        (row.entity, row.operation)
+        for row in effect.rows()
+        if not row.intended and not effect.is_attached(row)
+    }
+    assert {entity for entity, _ in unneeded} == {str(ORDERS)}
+    assert (str(ORDERS), "drop") in unneeded and effect.max_side_effects == len(unneeded)
