@@ -333,7 +333,16 @@ def test_the_navigation_marks_the_current_area(url, area, browse):
 def test_the_navigation_lists_only_areas_that_the_account_can_open(browse):
     nav_items = browse("dee").get(f"/entities/{ORDERS}").context["nav_items"]
     titles = [item["title"] for item in nav_items]
-    assert titles == ["Overview", "Explorer", "Ask", "My access", "Requests", "Reviews", "Policies"]
+    assert titles == [
+        "Overview",
+        "Findings",
+        "Explorer",
+        "Ask",
+        "My access",
+        "Requests",
+        "Reviews",
+        "Policies",
+    ]
     assert [item["title"] for item in nav_items if item["is_current"]] == ["Explorer"]
     assert all(browse("dee").get(item["url"]).status_code == 200 for item in nav_items)
 
