@@ -5,7 +5,6 @@ import pytest
 from analytics.analyses import analysis_by_name
 from analytics.computation import Progress
 from analytics.results.read import result_batches
-from analytics.runs import execution
 from analytics.runs.execution import compute_report
 from analytics.spark.engine.rules import namespace_deletion_requirement
 from entities.models import State
@@ -75,7 +74,7 @@ def test_spark_sql_and_the_reference_agree_in_every_generation(spark, settings, 
     # the last tenants use the settings of a large tenant
     is_large = seed > 2
     if is_large:
-        monkeypatch.setattr(execution, "SMALL_SNAPSHOT_BYTES", LARGE)
+        monkeypatch.setattr("analytics.computation.SMALL_SNAPSHOT_BYTES", LARGE)
         lower_limits(monkeypatch)
     settings.SNAPSHOT_URI = str(tmp_path)
     tenant = random_tenant(seed)

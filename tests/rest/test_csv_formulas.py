@@ -72,6 +72,9 @@ def test_no_download_of_rest_has_a_formula(evil, ada, by_session, settings, tmp_
         check(content_of(ada.get(path)))
     # this account sees only its own name
     check(content_of(ada.get("/what-can.csv", principal=f"user:{FORMULA}")), named=False)
+    # nothing of this tenant is in them
+    for path in ("/figures.csv", "/findings.csv"):
+        check(content_of(ada.get(path)), named=False)
     for page in ("/journal.csv", "/journal/security-events.csv"):
         check(content_of(ada.client.get(page)), named="events" not in page)
 
@@ -102,6 +105,8 @@ def test_every_csv_download_of_rest_is_tested_here():
         # the rows of the effect of a plan, with the same writer
         "plans/<int:number>/kept-not/rows",
         "what-can",
+        "figures",
+        "findings",
         "reviews/<int:number>/items",
         # a report of Spark, which tests/rest/test_analyses.py covers
         "runs/<int:number>/tables/<slug:table>",

@@ -110,7 +110,12 @@ def wait_for_log(text, log):
 
 
 # in the demo tenant, no use is recorded, and every membership has an effect
-EMPTY = {*(f"unused.{name}.jsonl" for name in ("rows", "grants", "people")), "redundant.memberships.jsonl"}
+EMPTY = {
+    *(f"unused.{name}.jsonl" for name in ("rows", "grants", "people")),
+    "redundant.memberships.jsonl",
+    "guardrails.rows.jsonl",
+    "guardrails.guardrails.jsonl",
+}
 
 
 @pytest.fixture

@@ -15,10 +15,13 @@ pytestmark = pytest.mark.django_db
 
 BASELINE = {"sec": "out", "app": "aud", "ope": "out"}
 JOURNAL = ("/break-glass-uses", "/journal", "/journal/proof", "/webhooks", "/evidence", "/differences")
-REPORTS = ("/schedules", "/schedules/visibility", "/runs")
+FIGURES = ("/alerts", "/figures", "/figures.csv", "/figures.jsonl")
+REPORTS = ("/schedules", "/schedules/visibility", "/runs", *FIGURES)
 READABLE = {
     "sec": {"/users/ned": 200, "/security-events": 200},
-    "app": {path: 403 for path in READS if path.startswith((*JOURNAL, *REPORTS, "/security-events"))},
+    "app": {
+        path: 403 for path in READS if path.startswith((*JOURNAL, *REPORTS, "/security-events", "/finding"))
+    },
     "ope": dict.fromkeys(REPORTS, 200),
 }
 # it sees the user, and an account without a role does not

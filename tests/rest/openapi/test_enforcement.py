@@ -9,7 +9,7 @@ from django.test import Client
 from django.utils import timezone
 
 from authzconsole.common.request_body import MAX_BODY_BYTES, MAX_DOCUMENT_CHARACTERS, MAX_IMPORT_BYTES
-from authzconsole.models import Webhook
+from authzconsole.models import Finding, Severity, Webhook
 from authzconsole.rest.openapi import document
 from grants.models import AccessRequest, BreakGlassUse, Plan
 from grants.models.reviews import Campaign, CampaignState
@@ -114,6 +114,7 @@ def send(db):
     Campaign.objects.create(
         pk=number, title="x", state=CampaignState.OPEN, deadline=now + timedelta(days=1), created_by="ada"
     )
+    Finding.objects.create(pk=number, kind="no-backup", severity=Severity.WARNING, since=now)
     in_path = IN_PATH | {"number": str(number)}
 
     def send_request(path, method, *, body=None, query=None, **headers):
