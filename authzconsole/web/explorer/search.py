@@ -258,10 +258,9 @@ class SuggestionList:
     opens: bool = False
 
 
-# by the id of the list in the page
+# by the id of the list in the page; other lists suggest addresses of every kind
 SUGGESTION_LISTS = {
     "search-suggestions": SuggestionList("q", opens=True),
-    "entity-suggestions": SuggestionList("entity"),
     "review-namespace-suggestions": SuggestionList("namespace", "namespace"),
     "ask-artifact-suggestions": SuggestionList("artifact", "artifact"),
     "ask-dataset_type-suggestions": SuggestionList("dataset_type", "dataset_type"),
@@ -272,7 +271,7 @@ SUGGESTION_LISTS = {
 @require_safe
 def search_page(request: HttpRequest) -> HttpResponse:
     """Render the search results as a page, or the first of them as options of a suggestion list."""
-    suggestion_list = SUGGESTION_LISTS.get(requested_section(request))
+    suggestion_list = _requested_list(request)
     text = text_parameter(request, suggestion_list.field if suggestion_list else "q")
     groups, actions = [], None
     if suggestion_list is None or suggestion_list.opens:
@@ -301,6 +300,14 @@ def search_page(request: HttpRequest) -> HttpResponse:
             "is_cut": result.total > len(result.rows) or not result.is_all,
         },
     )
+
+
+def _requested_list(request: HttpRequest) -> SuggestionList | None:
+    """Return the suggestion list that the request updates; None for a page. A field sends only its own value."""
+    list_id = requested_section(request)
+    if list_id in SUGGESTION_LISTS or not list_id.endswith("-suggestions"):
+        return SUGGESTION_LISTS.get(list_id)
+    return SuggestionList(next(iter(request.GET), ""))
 
 
 @require_safe

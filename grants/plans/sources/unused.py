@@ -31,10 +31,14 @@ def unused_plan(*, since: int, namespace: Address | str | None = None) -> PlanDr
     namespace = read_address(namespace)
     condition = namespace_condition(namespace)
     today, first_day = timezone.now().date(), first_day_of_use()
-    if since < 1 or first_day is None or since > (today - first_day).days:
-        covered = f"only since {first_day}" if first_day else "not at all"
+    if first_day is None:
         raise PlanError(
-            f"uses are recorded {covered}, so nothing is known to be unused for {quantity(since, 'day', 'days')}"
+            "no use is recorded, so nothing is known to be unused: import uses with manage.py import_usage"
+        )
+    if not 1 <= since <= (today - first_day).days:
+        raise PlanError(
+            f"uses are recorded only since {first_day}, so nothing is known to be unused for "
+            f"{quantity(since, 'day', 'days')}"
         )
     window_since = today - timedelta(days=since)
     where = f" in {namespace}" if namespace else ""

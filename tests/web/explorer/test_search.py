@@ -278,3 +278,10 @@ def test_a_page_is_in_the_registry_once_and_not_in_the_navigation_of_those_who_f
     assert events.is_for(auditor) and not events.is_in_navigation_of(auditor)
     security = create_role_accounts()["sec"]
     assert events.is_in_navigation_of(security) is not security.can(Capability.READ_JOURNAL)
+
+
+@pytest.mark.parametrize("name", ["within", "entity", "any_name"])
+def test_every_address_field_gets_suggestions_and_no_page(browse, htmx, name):
+    url, headers = f"/search?{name}=legacy", htmx(f"some-form-{name}-suggestions")
+    listed = page_html(browse("ada").get(url, headers=headers))
+    assert 'data-value="dataset:sales.legacy"' in listed and "<html" not in listed and "<nav" not in listed
