@@ -195,7 +195,7 @@ class Analysis:
     has_sets: whether a job can write the detail as sets of entities too.
     extra_tables: of the snapshot, which only some analyses read.
     figures: the figures at the head of the report: by name, the output table and an SQL aggregate over it.
-    figures_by_namespace: likewise, for each value of the column `namespace` of the table.
+    figures_by_namespace: the same, with one value for each namespace in the column `namespace` of the table.
     """
 
     name: AnalysisName | str
@@ -568,7 +568,7 @@ ANALYSES: dict[str, Analysis] = {
                 Output(
                     DRIFT_PEOPLE,
                     "analytics.spark.analyses.drift:people",
-                    "Whose privileges changed the most?",
+                    "Which users gained or lost the most privileges?",
                     first_sort="-gained",
                 ),
             ),

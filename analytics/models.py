@@ -91,7 +91,7 @@ class FigureAlert(models.Model):
 
 
 class FigureCrossing(models.Model):
-    """A run whose figure crossed the value of an alert for the first time. notified_at: when the e-mail was sent."""
+    """A run that made an alert fire. notified_at: the time at which the e-mail was sent."""
 
     alert = models.ForeignKey(FigureAlert, models.CASCADE, related_name="crossings")
     run = models.ForeignKey(Job, models.SET_NULL, null=True, related_name="+", db_index=False)

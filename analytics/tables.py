@@ -64,7 +64,7 @@ def changes_table(rows: Table) -> Table:
 # What the values of a column mean, unless its table says something else.
 _MEANINGS = {
     "action": "what the journal line records",
-    "admin": "the active user who holds ADMIN on it alone; empty if nobody does",
+    "admin": "the only active user who holds ADMIN on it; empty if there is not exactly one",
     "admins": "the number of active users who hold ADMIN on it, directly or through a group",
     "after": "whether the generation to compare with permits the operation",
     "application_id": "the id of the application that contains the entity",
@@ -107,7 +107,7 @@ _MEANINGS = {
     "namespace_id": "the id of the namespace that contains the entity",
     "namespaces": "the number of namespaces",
     "nearest_user": "the user who lacks the fewest grants, the first by name; null without users",
-    "nobody": "how many of them nobody administers",
+    "nobody": "how many of them have no user who administers them",
     "nobody_can_delete": "whether no active user can delete the namespace",
     "one": "how many of them only one active user administers",
     "operation": "the operation",
@@ -204,7 +204,7 @@ GUARDRAILS = Table(
         _text("privilege", meaning="READ, WRITE, EXECUTE or ADMIN; empty for an expected decision"),
         _text("kind", meaning="the kind of the place"),
         _text("key", meaning="the address of the place without its kind; empty for all entities of the kind"),
-        _long("group_id", True, "the id of the group whose members it is about; null for everybody"),
+        _long("group_id", True, "the id of the group whose members it is about; null for all users"),
         _long("at_least"),
     ),
     ("guardrail", "side", "privilege"),

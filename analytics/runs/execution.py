@@ -200,7 +200,7 @@ def _processes() -> dict[str, int]:
 
 
 def _reset_peak_memory() -> None:
-    """Let Linux measure the peaks anew, if this process may do that: the worker and Java live longer than a run."""
+    """Reset the peak memory that Linux reports, if permitted. The worker and Java run longer than one run."""
     for process in _processes().values():
         with suppress(OSError):
             Path(f"/proc/{process}/clear_refs").write_text("5")

@@ -296,8 +296,8 @@ def _defaults(master: str, memory: str, scratch: str) -> dict[str, str]:
         "spark.driver.memory": memory,
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        # Spark records jobs and plans for its web interface, even without one. By default it keeps 1,000, whose plans
-        # fill the memory of a session that runs many analyses.
+        # Spark records jobs and plans for its web interface, even if the interface is off. The 1,000 plans that it
+        # keeps by default fill the memory of a session that runs many analyses.
         "spark.ui.retainedJobs": "50",
         "spark.ui.retainedStages": "100",
         "spark.ui.retainedTasks": "2000",

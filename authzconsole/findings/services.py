@@ -92,7 +92,7 @@ def reopen_findings(numbers: Collection[int], *, author: Author) -> Outcome:
 
 
 def assign_findings(numbers: Collection[int], *, owner: str, author: Author) -> Outcome:
-    """Assign findings to an account that can read them. owner: its name; empty to assign them to nobody.
+    """Assign findings to an account that can read them. owner: its name; empty to remove the owner.
 
     Raise FindingError if the account cannot read findings, UnknownFinding, or FindingResolved.
     """

@@ -202,11 +202,11 @@ def _needed_level(generation: Generation, wanted: Iterable[tuple[Address, str]])
             for container in address.ancestors:
                 inside[container] = _stronger(level, inside.get(container, level))
 
-    def needed(address: Address) -> Level:
+    def needed_level(address: Address) -> Level:
         levels = [inside.get(address), *(at.get(entity) for entity in (address, *address.ancestors))]
         return min((level for level in levels if level), key=LEVELS.index, default=Level.SEES)
 
-    return needed
+    return needed_level
 
 
 def _stronger(one: Level, other: Level) -> Level:

@@ -23,7 +23,7 @@ def rows(analysis_input: AnalysisInput) -> DataFrame:
     unexpected = tables.extra["unexpected"].select(
         "guardrail", "principal", "entity", F.col("operation").alias("privilege"), F.lit("").alias("through")
     )
-    return _forbidden(tables).unionByName(_too_few(tables)).unionByName(unexpected)
+    return _forbidden_privileges(tables).unionByName(_too_few(tables)).unionByName(unexpected)
 
 
 def totals(analysis_input: AnalysisInput) -> DataFrame:
@@ -42,7 +42,7 @@ def totals(analysis_input: AnalysisInput) -> DataFrame:
     return guardrails.join(counts, on="guardrail", how="left").fillna(0, subset=list(numbers))
 
 
-def _forbidden(tables: Tables) -> DataFrame:
+def _forbidden_privileges(tables: Tables) -> DataFrame:
     """Return the privileges that active users hold and guardrails forbid."""
     hits = _grants_in_places(tables).join(users_of_principals(tables), on=["principal_type", "principal_id"])
     members = tables.memberships.select("user_id", "group_id")
