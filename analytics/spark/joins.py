@@ -44,6 +44,11 @@ def principal_names(tables: Tables) -> DataFrame:
     return names_of(tables.users, "user").unionByName(names_of(tables.groups, "group"))
 
 
+def user_names(tables: Tables) -> DataFrame:
+    """Return user_id and user (the name) of the active users."""
+    return tables.users.select(F.col("id").alias("user_id"), F.col("name").alias("user"))
+
+
 def users_of_principals(tables: Tables) -> DataFrame:
     """Return principal_type, principal_id and user_id: for each principal, the active users who get its grants."""
     active = tables.users.select(F.col("id").alias("user_id"))

@@ -9,7 +9,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from analytics.spark.analysis_input import AnalysisInput
-from analytics.spark.joins import live_addresses, live_entities, users_of_principals
+from analytics.spark.joins import live_addresses, live_entities, user_names, users_of_principals
 from analytics.spark.schemas import Tables
 
 # in smaller groups, a single member is a large share
@@ -54,7 +54,7 @@ def rows(analysis_input: AnalysisInput) -> DataFrame:
     return (
         granted.join(holders, on="principals")
         .join(live_addresses(tables).hint("merge"), on="entity_id")
-        .join(tables.users.select(F.col("id").alias("user_id"), F.col("name").alias("user")), on="user_id")
+        .join(user_names(tables), on="user_id")
         .join(
             tables.groups.select(F.col("id").alias("group_id"), F.col("name").alias("group")), on="group_id"
         )

@@ -9,7 +9,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from analytics.spark.analysis_input import AnalysisInput
-from analytics.spark.joins import live_addresses
+from analytics.spark.joins import live_addresses, user_names
 from analytics.spark.schemas import Tables
 
 # later than the end of every period
@@ -49,11 +49,7 @@ def memberships(analysis_input: AnalysisInput) -> DataFrame:
     """
     tables = analysis_input.tables
     names = tables.groups.select(F.col("id").alias("group_id"), F.col("name").alias("group"))
-    members = (
-        _memberships(tables)
-        .join(tables.users.select(F.col("id").alias("user_id"), F.col("name").alias("user")), on="user_id")
-        .join(names, on="group_id")
-    )
+    members = _memberships(tables).join(user_names(tables), on="user_id").join(names, on="group_id")
     gives = _grants_of(tables, "group").join(
         _existing_entities(tables).hint("merge"), on="entity_id", how="left_semi"
     )

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from analytics.analyses import AnalysisError
 from analytics.spark.analysis_input import AnalysisInput
-from analytics.spark.joins import live_addresses, live_entities
+from analytics.spark.joins import live_addresses, live_entities, user_names
 from analytics.spark.role_cover import fewest_roles
 from entities.vocabulary import Privilege
 
@@ -38,8 +38,8 @@ def members(analysis_input: AnalysisInput) -> DataFrame:
             "user_id": pa.array([user for _, users in roles for user in users], pa.int64()),
         }
     )
-    names = analysis_input.tables.users.select(F.col("id").alias("user_id"), F.col("name").alias("user"))
-    return direct.sparkSession.createDataFrame(rows).join(names, on="user_id").select("role", "user")
+    created = direct.sparkSession.createDataFrame(rows)
+    return created.join(user_names(analysis_input.tables), on="user_id").select("role", "user")
 
 
 def permissions(analysis_input: AnalysisInput) -> DataFrame:
@@ -47,7 +47,7 @@ def permissions(analysis_input: AnalysisInput) -> DataFrame:
 
     The permissions of a role are those that all of its users have.
     """
-    users = analysis_input.tables.users.select(F.col("id").alias("user_id"), F.col("name").alias("user"))
+    users = user_names(analysis_input.tables)
     roles = analysis_input.earlier["members"]
     sizes = roles.groupBy("role").agg(F.count("*").alias("users"))
     return (

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from analytics.analyses import DEFAULT_SINCE_DAYS
 from analytics.spark.analysis_input import AnalysisInput
-from analytics.spark.joins import live_addresses, principal_names, users_of_principals
+from analytics.spark.joins import live_addresses, principal_names, user_names, users_of_principals
 from analytics.spark.schemas import Tables, schema_of
 from analytics.tables import UNUSED_COVERAGE
 
@@ -30,9 +30,7 @@ def rows(analysis_input: AnalysisInput) -> DataFrame:
         .where(_Window.of(analysis_input).is_unused)
     )
     return (
-        held.join(
-            tables.users.select(F.col("id").alias("user_id"), F.col("name").alias("user")), on="user_id"
-        )
+        held.join(user_names(tables), on="user_id")
         .join(principal_names(tables), on=["principal_type", "principal_id"])
         .select("user", "entity", "privilege", F.col("principal").alias("through"), "granted_at", _last_use())
     )
