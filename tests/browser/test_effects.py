@@ -47,6 +47,22 @@ def test_the_button_is_enabled_when_the_effect_arrives(page):
     assert not entity_at(NAMESPACE).is_live
 
 
+def test_a_section_whose_numbers_are_still_loading_stays_readable(cast, page_of, monkeypatch):
+    monkeypatch.setattr("grants.access.what_can.MAX_GRANTS_TO_COUNT_AT_ONCE", 1)
+    monkeypatch.setattr("authzconsole.web.people.access.ROWS_PER_PAGE", 1)
+    page = page_of("ada")
+    held = delay_effects(page)
+    page.goto("/people/user:dee")
+    section = page.locator("#access[aria-busy]")
+    expect(section.get_by_text("The entities are being counted.")).to_be_visible()
+    # an outdated section fades after 400 ms
+    page.wait_for_timeout(700)
+    expect(section).to_have_css("opacity", "1")
+    held.pop().continue_()
+    expect(section).to_have_count(0)
+    expect(page.get_by_text("The entities are being counted.")).to_have_count(0)
+
+
 def test_a_changed_field_loads_the_effect_again(page):
     page.goto("/grant/dataset:sales.orders?principal=user:out&privilege=READ")
     expect(page.get_by_role("button", name=re.compile(r"^Grant: \d+ permissions gained"))).to_be_enabled()
