@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from django.conf import settings
-from django.db import DatabaseError, connection, transaction
+from django.db import DatabaseError, connection
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
@@ -84,7 +84,6 @@ def execute_run(context: JobContext) -> JobResult:
             context.check()
             manifest_hash = write_report_manifest(run, folder, report.revision, check=context.check)
             run_figures = report_figures(run, summary) | report.figures | progress.figures_of_work()
-            retry_database(lambda: _record_figures(context, run_figures), check=context.check)
     except Exception as error:
         discard_folder(folder)
         if isinstance(error, JobLost):
@@ -94,15 +93,20 @@ def execute_run(context: JobContext) -> JobResult:
         if message := interruption_message(error, run.attempt):
             raise JobInterrupted(message) from error
         raise JobFailed(failure_message(error)) from error
-    return JobResult(summary, report.revision, folder, manifest_hash)
+    return JobResult(
+        summary,
+        report.revision,
+        folder,
+        manifest_hash,
+        store=lambda: _record_figures(context, run_figures),
+    )
 
 
 def _record_figures(context: JobContext, run_figures: Mapping[tuple[str, str], int]) -> None:
-    with transaction.atomic():
-        alerts = RunAlerts(context.job, run_figures)
-        context.confirm_claim()
-        record_figures(context.job, run_figures)
-        alerts.fire()
+    alerts = RunAlerts(context.job, run_figures)
+    context.confirm_claim()
+    record_figures(context.job, run_figures)
+    alerts.fire()
 
 
 class RunProgress(Progress):

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict
 
-from django.db import connection, connections
+from django.db import connection, connections, transaction
 from django.utils import timezone
 
 from grants.jobs.database_retry import DATABASE_ERRORS, retry_database
@@ -147,13 +147,20 @@ def run_job(job_id: int) -> None:
     with JobContext(job) as context:
         try:
             result = type_of(job).run(context) or JobResult()
-            total = context.steps_total
-            retry_database(
-                lambda: close_job(job, JobState.DONE, steps_done=total, steps_total=total, **asdict(result))
-            )
+            retry_database(lambda: _close_as_done(context, result))
         except Exception as error:
             failure = context.ending or error
             retry_database(lambda: _record_failure(job, failure))
+
+
+def _close_as_done(context: JobContext, result: JobResult) -> None:
+    job, total = context.job, context.steps_total
+    columns = asdict(result)
+    columns.pop("store")
+    with transaction.atomic():
+        result.store()
+        if not close_job(job, JobState.DONE, steps_done=total, steps_total=total, **columns):
+            raise JobLost(f"{job} was claimed by another process")
 
 
 def _record_failure(job: Job, error: Exception) -> None:

@@ -23,12 +23,16 @@ class JobInterrupted(Exception):
 
 @dataclass(frozen=True, slots=True)
 class JobResult:
-    """The result of a job, stored in the columns of its row with these names."""
+    """The result of a job, stored in the columns of its row with these names.
+
+    store: writes other rows of the job, in the transaction that closes it.
+    """
 
     summary: Mapping[str, Any] = field(default_factory=dict)
     revision: int | None = None
     result_path: str = ""
     result_hash: str = ""
+    store: Callable[[], None] = lambda: None
 
 
 # its argument is a `grants.jobs.execution.JobContext`

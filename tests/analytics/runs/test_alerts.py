@@ -6,11 +6,12 @@ import pytest
 from django.core import mail
 from django.utils import timezone
 
-from analytics.models import AnalysisRun, FigureAlert, FigureCrossing
+from analytics.models import AnalysisRun, Figure, FigureAlert, FigureCrossing
 from analytics.runs.alerts import AlertError, UnknownAlert, add_alert, delete_alert
 from analytics.runs.execution import ComputedReport
 from authzconsole.mail import send_alert_mail
-from grants.jobs import run_job
+from grants.jobs import execution, run_job
+from grants.jobs.lifecycle import requeue_job
 from grants.journal import Author, first_break
 from grants.models import JobState, JournalLine
 from tests.support.authors import COMMAND
@@ -23,7 +24,7 @@ STRANDED, NOBODY = "stranded", "entities_nobody_administers"
 def run_with(monkeypatch):
     """Return a function that executes a run whose figure has this value."""
 
-    def execute(value: int, *, analysis=STRANDED, figure=NOBODY, **fields):
+    def execute(value: int, *, analysis=STRANDED, figure=NOBODY, expected=JobState.DONE, **fields):
         monkeypatch.setattr(
             "analytics.runs.execution.compute_report",
             lambda **arguments: ComputedReport(7, {figure: value}),
@@ -32,7 +33,7 @@ def run_with(monkeypatch):
         run = AnalysisRun.objects.create(type=analysis, **fields)
         run_job(run.pk)
         run.refresh_from_db()
-        assert run.state == JobState.DONE, run.error
+        assert run.state == expected, run.error
         return run
 
     return execute
@@ -61,6 +62,17 @@ def test_an_alert_fires_once_for_each_crossing(run_with):
     assert fired()[-1] == f"alert {alert.pk}: {NOBODY} of stranded above 4: 6 in run {run.pk}"
     assert list(FigureCrossing.objects.order_by("pk").values_list("value", flat=True)) == [5, 6]
     assert first_break() is None
+
+
+def test_a_run_that_does_not_reach_its_end_fires_no_alert_and_stores_no_figures(run_with, monkeypatch):
+    add()
+    with monkeypatch.context() as patch:
+        patch.setattr(execution, "close_job", lambda *arguments, **values: False)
+        run = run_with(9, expected=JobState.RUNNING)
+    assert not fired() and not Figure.objects.exists() and not FigureAlert.objects.get().is_crossed
+    requeue_job(run)
+    run_job(run.pk)
+    assert len(fired()) == 1 and Figure.objects.filter(run_id=run.pk).exists()
 
 
 def test_an_alert_below_a_value_fires_when_the_figure_falls(run_with):
