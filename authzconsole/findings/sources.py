@@ -114,10 +114,11 @@ class ReportFigure:
 
     def find(self, situation: Situation) -> Iterable[Found] | None:
         run = situation.reports.get(self.analysis)
-        if run is None or not situation.reads_reports or situation.stored.get(self.kind) == run.pk:
+        if not situation.reads_reports or (run and situation.stored.get(self.kind) == run.pk):
             return None
-        total = run.summary.get(self.figure, 0)
-        return self._by_namespace(run, total) if total else ()
+        # without a report about the active generation, an earlier one says nothing
+        total = run.summary.get(self.figure, 0) if run else 0
+        return self._by_namespace(run, total) if run and total else ()
 
     def _by_namespace(self, run: AnalysisRun, total: int) -> Iterator[Found]:
         counts: dict[str, int] = {}

@@ -29,6 +29,7 @@ from grants.journal import Author
 from grants.models import Job, JobState, JournalHead, JournalLine
 from grants.plans.apply import apply_plan
 from tests.support.authors import author_named
+from tests.support.changes import activate_generation
 from tests.support.guardrails import add_exception, add_guardrail
 from tests.support.reports import create_report
 
@@ -77,6 +78,15 @@ def test_a_report_has_one_finding_for_each_namespace_and_one_for_the_rest(report
     stranded_report(report)
     assert found("no-admin-holder") == {"namespace:hr": 2, "namespace:sales": 1, "": 1}
     assert found("one-admin-holder") == {"namespace:sales": 1}
+
+
+def test_the_findings_of_a_report_about_another_generation_are_resolved(report):
+    activate_generation("core")
+    summary = {"namespaces_nobody_can_delete": 1}
+    report({"rows": [], "namespaces": []}, options={"generation": "core", "namespace": ""}, summary=summary)
+    assert found("undeletable") == {"": 1}
+    activate_generation("final")
+    assert found("undeletable") == {}
 
 
 def test_the_number_of_findings_does_not_grow_with_the_namespaces(report, monkeypatch):
