@@ -17,7 +17,8 @@ from django.db.migrations.loader import MigrationLoader
 
 from tests.deploy.conftest import ROOT, clean_environment
 
-RELEASED = "437b14c"
+# version 1.1.0
+RELEASED = "b258694d"
 ENTITIES = int(os.environ.get("UPGRADE_ENTITIES", "10000"))
 OWN_APPS = ("analytics", "authzconsole", "entities", "grants")
 
