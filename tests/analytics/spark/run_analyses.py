@@ -1,9 +1,8 @@
 """Run every analysis with SPARK_MASTER, write each table as JSON Lines, and print a description of the Python
 workers.
 
-Run as `python -m tests.analytics.spark.run_analyses FOLDER SIZE [SIZE]` in a separate process, because a
-process has only one Spark session. SIZE is `small` or `large`: the tenant is processed as a small or as a
-large one. The tables of each size are written to the folder of that name in FOLDER.
+Run as `python -m tests.analytics.spark.run_analyses FOLDER` in a separate process, because a process has only one Spark
+session. The tenant is processed as a large one, whatever its size.
 """
 
 import json
@@ -52,18 +51,16 @@ def write_tables(folder: Path, results_folder: str) -> None:
             export_table(output.table, report_folder, folder / f"{name}.{output.table.name}.jsonl")
 
 
-def main(folder: Path, sizes: list[str]) -> None:
+def main(folder: Path) -> None:
     django.setup()
     from django.conf import settings
 
     from analytics import computation
     from analytics.spark.session import spark_session, stop_spark
 
-    max_small_bytes = {"small": computation.SMALL_SNAPSHOT_BYTES, "large": 0}
+    computation.SMALL_SNAPSHOT_BYTES = 0
     try:
-        for size in sizes:
-            computation.SMALL_SNAPSHOT_BYTES = max_small_bytes[size]
-            write_tables(folder / size, f"results/{folder.name}/{size}")
+        write_tables(folder, f"results/{folder.name}")
         context = spark_session(
             master=settings.SPARK_MASTER, memory=settings.SPARK_DRIVER_MEMORY
         ).sparkContext
@@ -74,4 +71,4 @@ def main(folder: Path, sizes: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2:])
+    main(Path(sys.argv[1]))

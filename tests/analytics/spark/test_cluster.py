@@ -169,8 +169,8 @@ def read_tables(folder):
     return {path.name: path.read_text() for path in folder.iterdir()}
 
 
-def run_on_cluster(master, folder, *sizes):
-    """Return (for each size the tables of all analyses by file name, the descriptions of the Python workers)."""
+def run_on_cluster(master, folder):
+    """Return (the tables of all analyses by file name, the descriptions of the Python workers)."""
     environment = (
         os.environ
         | FAST_COMPILER
@@ -183,8 +183,7 @@ def run_on_cluster(master, folder, *sizes):
             "SNAPSHOT_URI": settings.SNAPSHOT_URI,
         }
     )
-    folder.mkdir()
-    command = [sys.executable, "-m", "tests.analytics.spark.run_analyses", str(folder), *sizes]
+    command = [sys.executable, "-m", "tests.analytics.spark.run_analyses", str(folder)]
     # a new session, so that its Java process can be killed with it
     process = subprocess.Popen(
         command,
@@ -202,7 +201,7 @@ def run_on_cluster(master, folder, *sizes):
         process.communicate()
         raise
     assert process.returncode == 0, errors[-5_000:]
-    return [read_tables(folder / size) for size in sizes], json.loads(output.splitlines()[-1])
+    return read_tables(folder), json.loads(output.splitlines()[-1])
 
 
 def test_analyses_give_the_same_tables_on_a_cluster_without_the_code_of_the_console(
@@ -210,13 +209,13 @@ def test_analyses_give_the_same_tables_on_a_cluster_without_the_code_of_the_cons
 ):
     address, worker_folders = cluster
     call_command("import_tenant", str(ROOT / "authzconsole/demo/tenant.jsonl"), verbosity=0)
-    # the session of the tests is local
+    # the session of the tests is local, and computes a small tenant
     write_tables(tmp_path / "local", "results/local")
     local_tables = read_tables(tmp_path / "local")
-    [small_tables, large_tables], workers = run_on_cluster(address, tmp_path / "cluster", "small", "large")
+    tables, workers = run_on_cluster(address, tmp_path / "cluster")
     assert len(local_tables) == sum(len(analysis.written_outputs) for analysis in ANALYSES.values())
     assert {name for name, text in local_tables.items() if not text} == EMPTY
-    assert small_tables == local_tables and large_tables == local_tables
+    assert tables == local_tables
     assert {Path(folder).parents[1] for folder, _, _ in workers} == set(worker_folders)
     assert {(tuple(packages), has_settings) for _, packages, has_settings in workers} == {((), False)}
 
