@@ -3,13 +3,17 @@
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from datetime import datetime
+from functools import reduce
+from operator import or_
 
 from django.db import connection, transaction
-from django.db.models import F, QuerySet
+from django.db.models import F, Q, QuerySet
 from django.db.models.expressions import RawSQL
 from django.db.models.functions import Abs
 
+from entities.address import Address, ancestor_kinds
 from entities.models import Entity
+from entities.vocabulary import KINDS
 from grants.journal import (
     BREAK_GLASS_ACTIONS,
     GUARDRAIL_ACTIONS,
@@ -18,6 +22,7 @@ from grants.journal import (
     REVIEW_ACTIONS,
 )
 from grants.models import JOURNAL_REQUEST_FILTERS, JournalHead, JournalLine
+from grants.models.journal import NamespaceName
 
 # The actions name an entity and change its state or description. On PostgreSQL, the journal sorts texts by
 # language, and entities by bytes.
@@ -33,6 +38,7 @@ def journal_lines(
     *,
     principal: str = "",
     entity: str = "",
+    contents_of: Address | None = None,
     actor: str = "",
     action: str = "",
     request_id: str = "",
@@ -42,8 +48,9 @@ def journal_lines(
 ) -> QuerySet[JournalLine]:
     """Return the lines that match all filters, newest first.
 
-    since: only lines at or after this time. until: only lines before this time. Each of the two takes one
-    query. The annotation `place` is the sort key for keyset pages. It equals the revision, and is written as
+    contents_of: only lines about this address or what it contains; an index serves namespaces, see
+    `has_contents_index`. since: only lines at or after this time. until: only lines before this time. Each of
+    the two takes one query. The annotation `place` is the sort key for keyset pages. It equals the revision, and is written as
     an expression that makes PostgreSQL use the index of the filter (see `JournalLine`).
     """
     conditions: dict[str, str | int] = {
@@ -54,9 +61,12 @@ def journal_lines(
         "request_id": request_id,
         "caller_request_id": caller_request_id,
     }
-    lines = JournalLine.objects.annotate(
-        place=Abs("revision") if any(conditions.values()) else F("revision")
-    ).order_by("-place")
+    is_indexed = any(conditions.values()) or contents_of is not None and has_contents_index(contents_of)
+    lines = JournalLine.objects.annotate(place=Abs("revision") if is_indexed else F("revision")).order_by(
+        "-place"
+    )
+    if contents_of is not None:
+        lines = _on_or_inside(lines, contents_of)
     for name in JOURNAL_REQUEST_FILTERS:
         # the condition of the partial index, so that PostgreSQL can use it
         lines = lines.exclude(**{name: ""}) if conditions[name] else lines
@@ -68,6 +78,28 @@ def journal_lines(
     if (since and not conditions["place__gte"]) or (until and not conditions["place__lte"]):
         return lines.none()
     return lines.filter(**{name: value for name, value in conditions.items() if value})
+
+
+def has_contents_index(address: Address) -> bool:
+    """Return whether an index finds the lines about the address and what it contains.
+
+    Lines about an application are found among those of its namespace, and lines about the instance among all.
+    """
+    return address.kind not in ("instance", "application")
+
+
+def _on_or_inside(lines: QuerySet[JournalLine], address: Address) -> QuerySet[JournalLine]:
+    """Return the lines about an address or its contents."""
+    # the condition of the partial index, so that PostgreSQL can use it
+    lines = lines.exclude(entity="")
+    if address.kind == "instance":
+        return lines
+    inside = [f"{kind}:{address.key}." for kind in KINDS if address.kind in ancestor_kinds(kind)]
+    if not inside:
+        return lines.filter(entity=str(address))
+    is_inside = reduce(or_, (Q(entity__startswith=start) for start in inside), Q(entity=str(address)))
+    namespace = address.key.partition(".")[0]
+    return lines.alias(namespace=NamespaceName("entity")).filter(is_inside, namespace=namespace)
 
 
 def lines_of_applied_plans(request_ids: Collection[str]) -> QuerySet[JournalLine]:

@@ -3,8 +3,6 @@ letters of webhooks.
 """
 
 from collections.abc import Iterator
-from functools import reduce
-from operator import or_
 
 from django.db.models import Q, QuerySet
 from rest_framework import serializers
@@ -25,8 +23,6 @@ from authzconsole.common.security_events.record import EventKind
 from authzconsole.common.security_events.shipping import SecurityEventSerializer
 from authzconsole.lists.base import List
 from authzconsole.models import DeadLetter, Evidence, SecurityEvent
-from entities.address import Address, ancestor_kinds
-from entities.vocabulary import KINDS
 from grants.history import GAINED, LOST, Span, all_differences, as_differences, difference_parts
 from grants.journal import ACTIONS, LINES_PER_BATCH, current_revision
 from grants.journal_queries import custom_query_plan, journal_lines
@@ -90,7 +86,7 @@ class LineFilters(StrictSerializer):
 class JournalLines(List):
     """The lines, newest first, or with the filter `after` oldest first.
 
-    The page also has the filters `text` and `contents_of`, an address with its contents, for which there is no index.
+    The page also has the filters `text`, for which there is no index, and `contents_of`, an address with its contents.
     """
 
     name = "journal"
@@ -106,11 +102,11 @@ class JournalLines(List):
     def select(self) -> QuerySet[JournalLine]:
         names = ("principal", "actor", "action", "request_id", "caller_request_id", "since", "until")
         entity, text = (str(self.filters.get(name, "")) for name in ("entity", "text"))
-        rows = journal_lines(**self.equal(**{name: name for name in names}), entity=entity).filter(
-            **self.equal(from_revision="place__gte", to_revision="place__lte", after="place__gt")
-        )
-        if contents := self.filters.get("contents_of"):
-            rows = rows.filter(_on_or_inside(contents))
+        rows = journal_lines(
+            **self.equal(**{name: name for name in names}),
+            entity=entity,
+            contents_of=self.filters.get("contents_of"),
+        ).filter(**self.equal(from_revision="place__gte", to_revision="place__lte", after="place__gt"))
         return rows.filter(Q(detail__icontains=text) | Q(reason__icontains=text)) if text else rows
 
     def parts(self):
@@ -122,14 +118,6 @@ class JournalLines(List):
                 "at": line.at.isoformat(),
                 "token": "" if line.token is None else str(line.token),
             }
-
-
-def _on_or_inside(address: Address) -> Q:
-    """Return the condition that a line is about an address or its contents."""
-    if address.kind == "instance":
-        return ~Q(entity="")
-    inside = [f"{kind}:{address.key}." for kind in KINDS if address.kind in ancestor_kinds(kind)]
-    return reduce(or_, (Q(entity__startswith=start) for start in inside), Q(entity=str(address)))
 
 
 class DifferenceSerializer(output.Output):

@@ -26,6 +26,21 @@ def line_hash(previous_hash: str, values: Sequence) -> str:
     return hashlib.sha256(_encode_canonical_json(content).encode()).hexdigest()
 
 
+class NamespaceName(models.Func):
+    """The name of the namespace of an address; another text for an address in no namespace."""
+
+    output_field = models.CharField()
+
+    def as_postgresql(self, compiler, connection, **context):
+        template = "split_part(split_part(%(expressions)s, ':', 2), '.', 1)"
+        return self.as_sql(compiler, connection, template=template, **context)
+
+    def as_sqlite(self, compiler, connection, **context):
+        key = "substr(%(expressions)s, instr(%(expressions)s, ':') + 1)"
+        template = f"substr({key}, 1, instr({key} || '.', '.') - 1)"
+        return self.as_sql(compiler, connection, template=template, **context)
+
+
 class JournalLine(models.Model):
     """One change. Lines are numbered without gaps, and never updated or deleted.
 
@@ -70,6 +85,13 @@ class JournalLine(models.Model):
             *(
                 models.Index(name, Abs("revision").desc(), name=f"journal_{name}", condition=~Q(**{name: ""}))
                 for name in JOURNAL_REQUEST_FILTERS
+            ),
+            # the lines about a namespace and its contents
+            models.Index(
+                NamespaceName("entity"),
+                Abs("revision").desc(),
+                name="journal_namespace",
+                condition=~Q(entity=""),
             ),
             models.Index(fields=["at", "revision"], name="journal_time"),
         ]

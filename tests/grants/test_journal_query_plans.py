@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from django.db import connection
 
+from entities.address import parse_address
 from grants.journal_queries import journal_lines
 from grants.models import JournalLine, Role, User
 
@@ -22,7 +23,7 @@ INSERT_STATEMENTS = (
           CASE WHEN n % 100000 = 7 THEN 'rare' ELSE 'admin' || n % 3 END,
           CASE WHEN n <= 60 THEN 'plan' WHEN n > {LINES} - 60 THEN 'delete' WHEN n % 3 = 0 THEN 'revoke' ELSE 'grant' END,
           CASE WHEN n BETWEEN 1000 AND 130000 THEN 'user:early' ELSE 'user:u' || n % 10000 END,
-          'dataset:ns.d' || n % 200000, 'READ', '', '', '', ''
+          CASE WHEN n % 20000 = 7 THEN 'dataset:small.d7' ELSE 'dataset:ns.d' || n % 200000 END, 'READ', '', '', '', ''
         FROM generate_series(1, {LINES}) n""",
     "ANALYZE grants_journalline",
 )
@@ -57,6 +58,11 @@ FILTERS = [
     {"principal": "user:u7", "until": EARLY},
     {"principal": "user:u7", "action": "grant", "actor": "rare"},
     {"entity": "dataset:ns.d7", "action": "revoke"},
+    {"contents_of": parse_address("namespace:ns")},
+    {"contents_of": parse_address("namespace:small")},
+    {"contents_of": parse_address("namespace:none")},
+    {"contents_of": parse_address("namespace:small"), "since": EARLY, "until": LATE},
+    {"contents_of": parse_address("dataset:small.d7")},
 ]
 
 

@@ -30,6 +30,7 @@ from authzconsole.web.shared.rendering import render_page
 from authzconsole.web.shared.times import moment_input
 from grants.journal import ACTIONS, current_head, read_only_reason, verify_part
 from grants.journal_keys import journal_keys
+from grants.journal_queries import has_contents_index
 from grants.models import JournalLine, Plan, User
 from grants.plans.counts import change_count, plan_counts
 
@@ -106,11 +107,13 @@ class JournalForm(ListForm):
         return super().filtered_list(account, **filters)
 
     @property
-    def has_search(self) -> bool:
-        """Whether a filter has no index, so that only a part of the journal is searched for one page."""
-        return self.is_valid() and bool(
-            "text" in self.texts or self.cleaned_data["contents"] and self.cleaned_data["entity"]
-        )
+    def unindexed(self) -> list[str]:
+        """The filters without an index, for which only a part of the journal is searched for one page."""
+        if not self.is_valid():
+            return []
+        entity = self.cleaned_data["contents"] and self.cleaned_data["entity"]
+        contents = ["contents_of"] if entity and not has_contents_index(entity) else []
+        return [*(["text"] if "text" in self.texts else []), *contents]
 
     @property
     def time_inputs(self) -> dict[str, str]:
@@ -158,7 +161,7 @@ class JournalPage(ListPage):
     @cached_property
     def search(self) -> SearchWindow | None:
         """The lines that are searched without an index; None without such a filter, or with an invalid one."""
-        if not self.form.has_search:
+        if not self.form.unindexed:
             return None
         return _search_window(self.request, self.form, self.form.filtered_list(self.request.user).rows())
 
@@ -198,14 +201,14 @@ def _search_window(request: HttpRequest, form: JournalForm, rows: QuerySet[Journ
     """Return the lines that a search for text reads for one page: at most MAX_LINES_SEARCHED revisions. Runs
     one query.
 
-    There is no index for texts. The window starts at the newest line of the other filters, or where the
+    The window starts at the newest line of the other filters, or where the
     previous page ended.
     """
     before, after = (number_parameter(request, name) for name in ("before", "after"))
     if before is None and after is not None:
         first, last = after + 1, after + MAX_LINES_SEARCHED
     else:
-        newest = form.filtered_list(request.user, text="", contents_of="").rows()
+        newest = form.filtered_list(request.user, **dict.fromkeys(form.unindexed, "")).rows()
         newest = newest if before is None else newest.filter(place__lt=before)
         last = newest.values_list("place", flat=True).first() or 0
         first = max(1, last - MAX_LINES_SEARCHED + 1)

@@ -14,6 +14,7 @@ from authzconsole.web.journal import page as journal
 from authzconsole.web.journal.rows import journal_rows
 from entities.address import parse_address
 from entities.services import ensure_entities
+from entities.vocabulary import KINDS
 from grants.change_set import Join
 from grants.journal import Author, JournalEntry, append_to_journal, current_revision, lock_journal
 from grants.models import JournalHead, JournalLine
@@ -313,21 +314,46 @@ def test_the_hash_of_the_head_is_shown_on_the_page_and_after_a_complete_verifica
     assert head.hash not in page_html(browse("aud").get("/journal/proof"))
 
 
-def test_the_contents_of_an_entity_are_searched_with_it(browse):
-    client = browse("aud")
-    client.get("/journal/?entity=namespace:sales&contents=yes")
-    for address, starts in (
-        ("namespace:sales", ("dataset:sales.", "application:sales.", "program:sales.", "artifact:sales.")),
-        ("application:sales.shop", ("program:sales.shop.",)),
-    ):
-        expected = [
-            line.revision
-            for line in JournalLine.objects.order_by("-revision")
-            if line.entity == address or line.entity.startswith(starts)
-        ]
-        page = client.get(f"/journal/?entity={address}&contents=yes")
-        assert revisions(page) == expected and len(expected) > 1
-        assert "Searched lines 1 to" in page_html(page)
+@pytest.mark.parametrize(
+    ("address", "starts", "is_searched"),
+    [
+        (
+            "namespace:sales",
+            ("dataset:sales.", "application:sales.", "program:sales.", "artifact:sales."),
+            False,
+        ),
+        ("application:sales.shop", ("program:sales.shop.",), True),
+        ("dataset:sales.orders", (), False),
+        ("instance:cdap", tuple(f"{kind}:" for kind in KINDS), True),
+    ],
+)
+def test_lines_about_the_contents_of_an_entity_are_shown_with_its_own(address, starts, is_searched, browse):
+    """An index finds those of a namespace. Those of an application and of the instance are searched."""
+    expected = [
+        line.revision
+        for line in JournalLine.objects.order_by("-revision")
+        if line.entity == address or line.entity.startswith(starts or "-")
+    ]
+    page = browse("aud").get(f"/journal/?entity={address}&contents=yes")
+    assert revisions(page) == expected[:50] and len(expected) > 1
+    assert ("Searched lines 1 to" in page_html(page)) == is_searched
+
+
+def test_a_namespace_does_not_contain_entities_that_only_share_the_start_of_its_name(browse):
+    others = (
+        "dataset:sales_eu.orders",
+        "namespace:sales_eu",
+        "profile:sales.fast",
+        "dataset:eu.sales.orders",
+    )
+    with transaction.atomic():
+        append_to_journal(
+            lock_journal(),
+            [JournalEntry("register", entity=text) for text in others],
+            author=Author("a test"),
+        )
+    page = browse("aud").get("/journal/?entity=namespace:sales&contents=yes")
+    assert not {row["line"].entity for row in page.context["rows"]} & {*others}
 
 
 def test_details_are_sentences_with_local_times_and_without_counts_of_nothing(browse):
