@@ -33,6 +33,9 @@ SELECT changed.id FROM {Entity._meta.db_table} changed WHERE (changed.kind, chan
   FROM {JournalLine._meta.db_table}
   WHERE revision > %s AND action IN ('plan', 'register', 'delete', 'recreate', 'describe'))"""
 
+# how many lines one page of a search without an index reads
+MAX_LINES_SEARCHED = 100_000
+
 
 def journal_lines(
     *,
@@ -62,11 +65,8 @@ def journal_lines(
         "caller_request_id": caller_request_id,
     }
     is_indexed = any(conditions.values()) or contents_of is not None and has_contents_index(contents_of)
-    lines = JournalLine.objects.annotate(place=Abs("revision") if is_indexed else F("revision")).order_by(
-        "-place"
-    )
-    if contents_of is not None:
-        lines = _on_or_inside(lines, contents_of)
+    about = JournalLine.objects.all() if contents_of is None else _on_or_inside(contents_of)
+    lines = about.annotate(place=Abs("revision") if is_indexed else F("revision")).order_by("-place")
     for name in JOURNAL_REQUEST_FILTERS:
         # the condition of the partial index, so that PostgreSQL can use it
         lines = lines.exclude(**{name: ""}) if conditions[name] else lines
@@ -88,10 +88,10 @@ def has_contents_index(address: Address) -> bool:
     return address.kind not in ("instance", "application")
 
 
-def _on_or_inside(lines: QuerySet[JournalLine], address: Address) -> QuerySet[JournalLine]:
+def _on_or_inside(address: Address) -> QuerySet[JournalLine]:
     """Return the lines about an address or its contents."""
     # the condition of the partial index, so that PostgreSQL can use it
-    lines = lines.exclude(entity="")
+    lines = JournalLine.objects.exclude(entity="")
     if address.kind == "instance":
         return lines
     inside = [f"{kind}:{address.key}." for kind in KINDS if address.kind in ancestor_kinds(kind)]

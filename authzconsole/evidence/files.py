@@ -3,7 +3,7 @@
 import csv
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from shutil import copyfileobj
@@ -24,12 +24,14 @@ from grants.evidence import (
     HeldPeriod,
     active_generations,
 )
+from grants.journal import ACTIONS
+from grants.journal_queries import journal_lines
 from grants.models import JournalLine
 from grants.policies.catalogue import generation_by_name
 from grants.policies.levels import LEVELS, Level, level_of
 from grants.validity import format_time
 
-CSV_NAME, JSON_NAME, PAGE_NAME = "access.csv", "access.json", "report.html"
+CSV_NAME, JSON_NAME, PAGE_NAME, CHANGES_NAME = "access.csv", "access.json", "report.html", "changes.csv"
 # the page refers to it
 STYLE = Path(__file__).parent / "report.css"
 CSV_COLUMNS = (
@@ -57,10 +59,22 @@ CSV_COLUMNS = (
     "member_valid_from",
     "member_valid_until",
 )
+CHANGE_COLUMNS = (
+    "revision",
+    "at",
+    "actor",
+    "action",
+    "principal",
+    "privilege",
+    "entity",
+    "detail",
+    "reason",
+)
 # columns of a path that have the same names in JSON as columns of a row
 PATH_COLUMNS = {"through": "principal", "granted_on": "entity"}
 # a page with more users is slow in a browser; the other files have all of them
-MAX_USERS_ON_PAGE = 2_000
+MAX_USERS_ON_PAGE = MAX_CHANGES_ON_PAGE = 2_000
+LINES_PER_READ = 2_000
 # the sections of more users are kept in a temporary file until the summary is written
 MAX_SECTIONS_IN_MEMORY = 1_000_000
 # times of revisions are read together, and kept up to a limit
@@ -74,15 +88,15 @@ def write_files(
     users_checked: int,
     progress: Callable[[int], None],
 ) -> tuple[dict[str, Path], dict[str, int]]:
-    """Write all files of the bundle in one pass: entity by entity, and user by user.
+    """Write all files of the bundle: the access in one pass, entity by entity, and user by user; then the changes.
 
-    Return the files by their names in the bundle, and the figures: the numbers of users, rows and checked
-    users; with contents, also of entities with rows and of checked entities.
+    Return the files by their names in the bundle, and the figures: the numbers of users, rows, lines of access.csv, changes and
+    checked users; with contents, also of entities with rows and of checked entities.
 
     periods: of each entity. progress: called with the number of users that are done, or, with
     contents, the number of entities.
     """
-    paths = {name: folder / name for name in (CSV_NAME, JSON_NAME, PAGE_NAME)}
+    paths = {name: folder / name for name in (CSV_NAME, JSON_NAME, PAGE_NAME, CHANGES_NAME)}
     times = RevisionTimes(evidence.to_revision + 1)
     users: set[str] = set()
     entity_count = entities_checked = row_count = 0
@@ -96,11 +110,8 @@ def write_files(
                 (evidence.from_revision, evidence.to_revision + 1), settings.DEFAULT_GENERATION
             )
         )
-        outputs = [
-            CsvOutput(files[CSV_NAME]),
-            JsonOutput(files[JSON_NAME], evidence),
-            PageOutput(files[PAGE_NAME], evidence, generations),
-        ]
+        table, page = CsvOutput(files[CSV_NAME]), PageOutput(files[PAGE_NAME], evidence, generations)
+        outputs = [table, JsonOutput(files[JSON_NAME], evidence), page]
         for of_entity in periods:
             rows_before = row_count
             if evidence.contents:
@@ -117,12 +128,46 @@ def write_files(
                         output.write_user(described)
             entities_checked += 1
             entity_count += row_count > rows_before
-        figures = {"users": len(users), "rows": row_count, "users_checked": users_checked}
+        figures = {
+            "users": len(users),
+            "rows": row_count,
+            "lines": table.line_count,
+            "changes": _write_changes(files[CHANGES_NAME], evidence, page.changes),
+            "users_checked": users_checked,
+        }
         if evidence.contents:
             figures |= {"entities": entity_count, "entities_checked": entities_checked}
         for output in outputs:
             output.finish(figures)
     return paths | {STYLE.name: STYLE}, figures
+
+
+def changes_in_period(evidence: Evidence) -> Iterator[JournalLine]:
+    """Yield the journal lines about the entity, and about its contents if the evidence is about them, oldest first. Runs one
+    query.
+
+    A line at the first revision of the period is before it: it made the state with which the period begins.
+    """
+    address = parse_address(evidence.entity)
+    lines = journal_lines(contents_of=address) if evidence.contents else journal_lines(entity=str(address))
+    if evidence.kind:
+        lines = lines.filter(entity__startswith=f"{evidence.kind}:")
+    lines = lines.filter(place__gt=evidence.from_revision, place__lte=evidence.to_revision)
+    return lines.order_by("place").iterator(chunk_size=LINES_PER_READ)
+
+
+def _write_changes(file: TextIO, evidence: Evidence, first: list[JournalLine]) -> int:
+    """Write the changes as CSV, and append the first ones to the list. Return their number."""
+    writer, count = csv.writer(file), 0
+    writer.writerow(CHANGE_COLUMNS)
+    for line in changes_in_period(evidence):
+        count += 1
+        if count <= MAX_CHANGES_ON_PAGE:
+            first.append(line)
+        values = [getattr(line, name) for name in CHANGE_COLUMNS]
+        values[CHANGE_COLUMNS.index("at")] = format_time(line.at)
+        writer.writerow(map(_csv_cell, values))
+    return count
 
 
 class RevisionTimes:
@@ -220,7 +265,7 @@ class CsvOutput:
     """One line for each row and path."""
 
     def __init__(self, file: TextIO):
-        self._writer = csv.writer(file)
+        self._writer, self.line_count = csv.writer(file), 0
         self._writer.writerow(CSV_COLUMNS)
 
     def write_user(self, rows: Sequence[dict]) -> None:
@@ -232,6 +277,7 @@ class CsvOutput:
                     | {name: value for name, value in path.items() if name not in PATH_COLUMNS.values()}
                 )
                 self._writer.writerow([_csv_cell(values.get(name)) for name in CSV_COLUMNS])
+                self.line_count += 1
 
     def finish(self, figures: Mapping) -> None:
         """Do nothing: the file is complete."""
@@ -262,7 +308,10 @@ class JsonOutput:
 
 
 class PageOutput:
-    """A page without scripts and without other files: a summary by user and access level, then the rows of each user."""
+    """A page without scripts and without other files: a summary by user and access level, the changes, then the rows of each user.
+
+    changes: the first MAX_CHANGES_ON_PAGE changes, which are known at the end.
+    """
 
     def __init__(self, file: TextIO, evidence: Evidence, generations: list[str]):
         self._file, self._users, self._entity = file, 0, ""
@@ -272,6 +321,7 @@ class PageOutput:
         # the summary, which is known at the end, precedes the sections
         self._sections = SpooledTemporaryFile(MAX_SECTIONS_IN_MEMORY, "w+", encoding="utf-8")
         self._summary: dict[str, Counter[Level]] = {}
+        self.changes: list[JournalLine] = []
 
     def write_user(self, rows: Sequence[dict]) -> None:
         self._users += 1
@@ -305,7 +355,20 @@ class PageOutput:
             (user, [counts[level] for level in LEVELS]) for user, counts in sorted(self._summary.items())
         ]
         self._file.write(
-            render_to_string("journal/evidence/report_head.html", self._context | {"summary": summary})
+            render_to_string(
+                "journal/evidence/report_head.html",
+                self._context
+                | {
+                    "summary": summary,
+                    "figures": figures,
+                    "changes": [
+                        {"line": line, "action": ACTIONS.get(line.action, line.action)}
+                        for line in self.changes
+                    ],
+                    "left_out": figures["changes"] - len(self.changes),
+                    "changes_name": CHANGES_NAME,
+                },
+            )
         )
         self._sections.seek(0)
         copyfileobj(self._sections, self._file)

@@ -255,8 +255,8 @@ class EvidenceSerializer(output.Output):
     error = output.Text(source="job.error")
     figures = output.Record(
         source="job.summary",
-        help_text="The numbers of users with access, of rows, and of checked users; with "
-        "contents, also of entities.",
+        help_text="The numbers of users with access, of rows, of lines in access.csv, of changes in the period, and of "
+        "checked users; with contents, also of entities.",
     )
     has_file = output.Boolean(source="job.result_path", help_text="Whether the bundle can be downloaded.")
     sha256 = output.Text(

@@ -12,6 +12,7 @@ from authzconsole.common.messages import as_sentence
 from authzconsole.lists.files import download_links
 from authzconsole.lists.journal import Differences
 from authzconsole.web.forms import ConsoleForm, NameInput, TextField
+from authzconsole.web.journal.periods import period_by_key, recent_periods
 from authzconsole.web.shared.guard import capability_required
 from authzconsole.web.shared.parameters import text_parameter
 from authzconsole.web.shared.past import revision_from_input
@@ -71,6 +72,11 @@ class DifferencesForm(ConsoleForm):
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
+        # the button of a period replaces both ends
+        if period := period_by_key(self.data.get("period", "")):
+            self.data = self.data.copy()
+            for name, text in period.ends.items():
+                self.data[name] = text
         self.fields[
             "until"
         ].help_text = f"A date such as 2026-01-31 (its end), a time in {zone_name()} such as 2026-01-31 12:00, or a revision."
@@ -92,13 +98,15 @@ def differences_page(request: HttpRequest) -> HttpResponse:
     form = DifferencesForm(request.GET)
     context: dict = {"url": reverse("journal-differences")}
     if not form.is_sent:
-        form = DifferencesForm(initial=DifferencesForm.initial_from(request.GET))
+        form = DifferencesForm(initial={"contents": True} | DifferencesForm.initial_from(request.GET))
     elif form.is_valid():
         try:
             context |= _result(request, form.cleaned_data)
         except HistoryError as error:
             form.add_error("since", as_sentence(error))
-    return render_page(request, "journal/differences.html", context | {"form": form})
+    return render_page(
+        request, "journal/differences.html", context | {"form": form, "periods": recent_periods()}
+    )
 
 
 def _result(request: HttpRequest, values: dict) -> dict:

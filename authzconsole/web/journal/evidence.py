@@ -18,17 +18,18 @@ from authzconsole.evidence.bundles import bundle_response
 from authzconsole.evidence.services import EvidenceError, request_evidence
 from authzconsole.models import Evidence
 from authzconsole.web.forms import AddressField, ConsoleForm, FlagField, FormPage, TextField, TimeFilterField
+from authzconsole.web.journal.periods import Period, first_day, first_of_quarter
 from authzconsole.web.shared.guard import capability_required
 from authzconsole.web.shared.paging import paginate_sequence
 from authzconsole.web.shared.rendering import render_page, requested_section, see_other
-from authzconsole.web.shared.times import reader_localtime, zone_name
+from authzconsole.web.shared.times import zone_name
 from entities.address import ancestor_kinds
 from entities.models import Entity
 from entities.vocabulary import KINDS
 from grants.evidence import CONTAINERS, public_key
 from grants.history import AsOfError, parse_as_of
 from grants.journal import read_only_reason
-from grants.models import JobState, JournalLine
+from grants.models import JobState
 from grants.roles.capabilities import Capability
 
 ROWS_PER_PAGE = 20
@@ -73,14 +74,12 @@ def quarters() -> dict[str, tuple[str, str]]:
 
     A quarter in which the journal begins starts with its first line; earlier quarters are left out. Runs one query.
     """
-    today = localtime().date()
-    first_line = JournalLine.objects.filter(revision=1).values_list("at", flat=True).first()
-    first_day = reader_localtime(first_line).date() if first_line else today
+    today, first = localtime().date(), first_day()
     start, end, periods = first_of_quarter(today), today, {}
     for _ in range(MAX_QUARTERS):
-        if end >= first_day:
-            since = "1" if start <= first_day else str(start)
-            periods[f"Quarter {start.month // 3 + 1} of {start.year}, {start} to {end}"] = since, str(end)
+        if end >= first:
+            label = f"Quarter {start.month // 3 + 1} of {start.year}, {start} to {end}"
+            periods[label] = _since_text(start, first), str(end)
         start, end = first_of_quarter(start - timedelta(days=1)), start - timedelta(days=1)
     return periods
 
@@ -95,13 +94,20 @@ def evidence_url(entity: Entity) -> str:
     return reverse("evidence-list", query=evidence_fields(entity))
 
 
+def _since_text(start: date, first: date) -> str:
+    """Return the text of a start; that of the first line if it is before the day of this line."""
+    return "1" if start <= first else str(start)
+
+
+def evidence_ends(period: Period) -> dict[str, str]:
+    """Return the fields of the form for a period; empty if the journal begins after it. Runs one query."""
+    first, end = first_day(), period.until or localtime().date()
+    return {"since": _since_text(period.since, first), "until": str(end)} if end >= first else {}
+
+
 def current_quarter() -> str:
     """Return the value of the field `period` for the current quarter; empty without a journal. Runs one query."""
     return next(iter(quarters()), "")
-
-
-def first_of_quarter(day: date) -> date:
-    return day.replace(month=day.month - (day.month - 1) % 3, day=1)
 
 
 class EvidenceForm(ConsoleForm):

@@ -20,6 +20,7 @@ from authzconsole.web.forms import (
     TextField,
     TimeFilterField,
 )
+from authzconsole.web.journal.periods import Period, recent_periods
 from authzconsole.web.journal.rows import journal_row, journal_rows, plan_number
 from authzconsole.web.lists import ListPage
 from authzconsole.web.shared.guard import capability_required
@@ -30,7 +31,7 @@ from authzconsole.web.shared.rendering import render_page
 from authzconsole.web.shared.times import moment_input
 from grants.journal import ACTIONS, current_head, read_only_reason, verify_part
 from grants.journal_keys import journal_keys
-from grants.journal_queries import has_contents_index
+from grants.journal_queries import MAX_LINES_SEARCHED, has_contents_index
 from grants.models import JournalLine, Plan, User
 from grants.plans.counts import change_count, plan_counts
 
@@ -71,9 +72,6 @@ def _rows(stored: dict[int, JournalLine], revision: int, number: int) -> Iterato
         line = stored.get(before)
         if line is not None and plan_number(line) == number:
             yield journal_row(line)
-
-
-MAX_LINES_SEARCHED = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +146,10 @@ class JournalPage(ListPage):
             "has_folded": bool(plans),
             # the pager leads to the other lines that were searched
             "has_older": self.search is not None and self.search.first > 1 and not page.next_url,
-            "presets": [(f"Last {days} days", localtime().date() - timedelta(days=days)) for days in (7, 30)],
+            "presets": [
+                Period("7-days", "Last 7 days", localtime().date() - timedelta(days=7)),
+                *recent_periods(),
+            ],
             "actions": sorted(ACTIONS.items(), key=lambda item: item[1]),
             "head": head,
             "revision": head.revision,

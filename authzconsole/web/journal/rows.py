@@ -3,43 +3,110 @@ entity or principal, for accounts that can read the journal.
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterable
+from datetime import timedelta
 
+from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.urls import reverse
 
-from authzconsole.web.journal.evidence import current_quarter, evidence_fields, evidence_url
-from authzconsole.web.shared.times import exact_time, period_words
+from authzconsole.web.journal.evidence import evidence_ends, evidence_fields, evidence_url
+from authzconsole.web.journal.periods import Period, period_by_key, recent_periods
+from authzconsole.web.shared.paging import keyset_page, url_with_query
+from authzconsole.web.shared.parameters import text_parameter
+from authzconsole.web.shared.times import exact_time, period_words, start_of_day
 from entities.models import Entity
 from grants.authority.rights import can_read_history
-from grants.journal import ACTIONS
+from grants.evidence import CONTAINERS
+from grants.journal import ACTIONS, current_revision
 from grants.journal_details import PeriodDetail, parse_detail
-from grants.journal_queries import journal_lines, lines_of_applied_plans
+from grants.journal_queries import (
+    MAX_LINES_SEARCHED,
+    has_contents_index,
+    journal_lines,
+    lines_of_applied_plans,
+)
 from grants.models import JournalLine
 from grants.policies.policy import Generation
 from grants.policies.times import TimeError, parse_time
 from grants.validity import Validity
 
 MAX_LINES = 8
+LINES_PER_PAGE = 20
+MAX_LINES_COUNTED = 1_000
+# the value of the parameter `period` for all lines
+ANY_TIME = "all"
 
 
 def history_section(request: HttpRequest, entity: Entity, generation: Generation) -> dict | None:
-    """Return the section of an entity's page; None for accounts that cannot read the journal."""
+    """Return the section of an entity's page; None for accounts that cannot read the journal.
+
+    For a namespace or an application, the lines about its contents are included, and only this quarter is listed, unless
+    the URL says otherwise. Runs up to ten queries, whatever the number of lines.
+    """
     if not can_read_history(request.user, entity):
         return None
-    section = latest_journal_lines(request, entity=str(entity))
+    past = getattr(request, "past", None)
+    is_container = entity.kind in CONTAINERS
+    has_contents = is_container and text_parameter(request, "scope") != "own"
+    key = text_parameter(request, "period") or ("quarter" if is_container and not past else ANY_TIME)
+    period = period_by_key(key)
+    filters = {"entity": str(entity)} | (period.days if period else {})
+    lines, is_partial = _lines_about(entity, period, has_contents=has_contents)
+    if past:
+        lines = lines.filter(place__lte=past.revision)
+    page = keyset_page(request, lines, "-place", max_rows=LINES_PER_PAGE, prefix="line-")
+    actions = Counter(lines.values_list("action", flat=True)[: MAX_LINES_COUNTED + 1])
+    section = {
+        "page": page,
+        "lines": journal_rows(page.rows),
+        "total": actions.total(),
+        "max_counted": MAX_LINES_COUNTED,
+        "actions": [(action_label(action), count) for action, count in actions.most_common()],
+        "is_container": is_container,
+        "has_contents": has_contents,
+        "hides_entity": not has_contents,
+        "is_partial": is_partial,
+        "max_searched": MAX_LINES_SEARCHED,
+        "period": period,
+        "periods": recent_periods(),
+        "any_time": ANY_TIME,
+    }
     if request.user.can_read_journal:
+        # a page about the past changes nothing; evidence of all times is rarely meant, so it is of this quarter then
+        of_evidence = None if past else period or recent_periods()[0]
+        filters |= {"contents": "yes"} if has_contents else {}
+        ends = {"of": str(entity), "contents": "yes"} | (period.ends if period else {})
         return section | {
+            "url": url_with_query("journal", filters),
+            "differences_url": url_with_query("journal-differences", ends),
             "has_pages": True,
-            "evidence": evidence_fields(entity),
+            "evidence": (of_evidence and evidence_ends(of_evidence) or {}) | evidence_fields(entity),
+            "evidence_period": of_evidence,
             "evidence_url": evidence_url(entity),
-            # a page about the past changes nothing
-            "quarter": "" if getattr(request, "past", None) else current_quarter(),
         }
     # a data steward cannot open the pages of the journal and of principals
     for row in section["lines"]:
         row["plan_url"] = ""
     return section | {"is_plain": True}
+
+
+def _lines_about(
+    entity: Entity, period: Period | None, *, has_contents: bool
+) -> tuple[QuerySet[JournalLine], bool]:
+    """Return the lines about an entity in a period, and whether they are only those of the newest lines of the journal,
+    because no index finds them.
+    """
+    times = {
+        "since": start_of_day(period.since) if period else None,
+        "until": start_of_day(period.until + timedelta(days=1)) if period and period.until else None,
+    }
+    if not has_contents:
+        return journal_lines(entity=str(entity), **times), False
+    lines = journal_lines(contents_of=entity.address, **times)
+    first = 0 if has_contents_index(entity.address) else current_revision() - MAX_LINES_SEARCHED
+    return (lines.filter(place__gt=first), True) if first > 0 else (lines, False)
 
 
 def latest_journal_lines(request: HttpRequest, **filters: str) -> dict:

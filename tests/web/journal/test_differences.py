@@ -8,6 +8,7 @@ import pytest
 
 from entities.address import parse_address
 from entities.vocabulary import Privilege
+from grants.history import Span
 from grants.journal import Author, current_revision
 from grants.principals.services import add_group, add_user
 from grants.tenant.import_document import import_tenant
@@ -159,3 +160,11 @@ def test_the_pages_of_entities_and_people_link_to_their_differences(browse, befo
 def test_a_link_to_the_page_opens_the_form_without_an_error(browse):
     response, text = page(browse("ada"), "of=dataset:lab.orders")
     assert 'value="dataset:lab.orders"' in text and 'role="alert"' not in text
+
+
+def test_a_button_of_a_period_shows_its_differences(browse, before):
+    response, text = page(browse("aud"), "of=namespace:lab&contents=on&since=&until=&period=quarter")
+    # the journal begins in this quarter
+    assert response.context["span"] == Span(1, current_revision())
+    assert response.context["rows"] and 'value="1"' in text
+    assert 'name="contents" checked' in page(browse("aud"), "")[1]

@@ -12,6 +12,7 @@ from django.core.management import CommandError, call_command
 from django.utils import timezone
 from pytest_django.asserts import assertContains, assertNotContains
 
+from authzconsole.evidence.files import changes_in_period
 from authzconsole.evidence.services import delete_old_evidence
 from authzconsole.models import Evidence, SecurityEvent
 from authzconsole.web.journal.evidence import quarters
@@ -61,8 +62,9 @@ def test_an_entity_leads_to_its_evidence_in_the_menu_and_creates_that_of_the_qua
     form = auditor.get(link.replace("&amp;", "&")).context["form"]
     assert form["period"].value() == next(iter(quarters())) and form["contents"].value()
     history = page_html(auditor.get(f"/entities/{ORDERS}?tab=history"))
-    (period,) = re.findall(r'name="period" value="([^"]*)"', history)
-    assert auditor.post(URL, {"entity": ORDERS, "period": period}).status_code == 303
+    fields = dict(re.findall(r'type="hidden" name="(entity|since|until)" value="([^"]*)"', history))
+    assert fields["since"] == "1", "the journal begins in this quarter"
+    assert auditor.post(URL, fields).status_code == 303
     evidence = Evidence.objects.get()
     assert (str(evidence.entity), evidence.to_revision) == (ORDERS, current_revision())
     assert "Evidence for an auditor" not in page_html(browse("ned").get(f"/entities/{ORDERS}"))
@@ -401,3 +403,42 @@ def test_the_page_of_a_namespace_leads_to_evidence_with_its_contents(browse, his
     assertContains(
         browse("aud").get(f"{URL}?entity=namespace:sales&contents=yes&kind=dataset"), 'value="yes" checked'
     )
+
+
+def test_a_bundle_lists_the_changes_in_its_period(
+    browse, history, sent_numbers, tmp_path, django_capture_on_commit_callbacks
+):
+    start = current_revision()
+    add_grant("user:max", ORDERS, "ADMIN", author=OWNER)
+    add_grant("user:max", "stream:sales.clicks", "READ", author=OWNER)
+    end = current_revision()
+    add_grant("user:eve", ORDERS, "WRITE", author=OWNER)
+    kinds = ({}, {"entity": SALES, "contents": "yes"}, {"entity": SALES, "contents": "yes", "kind": "stream"})
+    expected = ([ORDERS], [ORDERS, "stream:sales.clicks"], ["stream:sales.clicks"])
+    for number, (of, entities) in enumerate(zip(kinds, expected, strict=True)):
+        request(
+            browse("aud"), django_capture_on_commit_callbacks, **{"since": str(start), "until": str(end)} | of
+        )
+        execute_evidence(number=sent_numbers[number])
+        evidence = Evidence.objects.get(pk=sent_numbers[number])
+        path = tmp_path / f"{number}.zip"
+        path.write_bytes(b"".join(browse("aud").get(f"{URL}/{evidence.pk}.zip").streaming_content))
+        with zipfile.ZipFile(path) as archive:
+            rows = list(csv.DictReader(io.StringIO(archive.read("changes.csv").decode())))
+            lines = list(csv.reader(io.StringIO(archive.read("access.csv").decode())))
+            page = archive.read("report.html").decode()
+        changes = [row for row in rows if row["action"] == "grant"]
+        assert [row["entity"] for row in changes] == entities
+        assert {row["reason"] for row in changes} == {"quarter end"}
+        assert all(start < int(row["revision"]) <= end for row in rows)
+        figures = evidence.job.summary
+        assert (figures["changes"], figures["lines"]) == (len(rows), len(lines) - 1)
+        assert "Changes in the period" in page and page.count("<td>Granted ") == len(entities)
+        text = page_html(browse("aud").get(f"{URL}/{evidence.pk}/"))
+        assert f"{figures['lines']} lines in access.csv" in text
+
+
+def test_evidence_reads_its_changes_with_one_query(history, django_assert_num_queries, browse, sent_numbers):
+    evidence = Evidence(entity=SALES, contents=True, from_revision=1, to_revision=current_revision())
+    with django_assert_num_queries(1):
+        assert list(changes_in_period(evidence))

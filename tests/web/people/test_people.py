@@ -197,7 +197,7 @@ def test_latest_changes_link_to_the_filtered_journal(browse):
     for page, journal in (
         ("/people/user:dee", "/journal/?principal=user%3Adee"),
         ("/people/group:operators", "/journal/?principal=group%3Aoperators"),
-        ("/entities/dataset:sales.orders?tab=history", "/journal/?entity=dataset%3Asales.orders"),
+        ("/entities/dataset:sales.orders?tab=history", "/journal/?entity=dataset:sales.orders"),
     ):
         assert f'href="{journal}">View in journal' in page_html(browse("aud").get(page))
         lines = [row["line"] for row in browse("aud").get(journal).context["rows"]]
