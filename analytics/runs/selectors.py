@@ -1,5 +1,7 @@
 """Find runs, describe the progress of a run, and explain why a run does not start."""
 
+from collections.abc import Iterable
+
 import redis
 from django.conf import settings
 from django.db.models import Max, Q
@@ -60,6 +62,14 @@ def changes_since(run: AnalysisRun | None) -> int:
         return 0
     changes, at = decision_changes_after(run.revision), run.summary.get("at")
     return changes or int(bool(at) and has_change_of_time(parse_time(at), timezone.now()))
+
+
+def changes_since_each(runs: Iterable[AnalysisRun]) -> dict[int, int]:
+    """Return `changes_since` of each run, by its primary key. Runs at the same revision share their queries."""
+    runs = list(runs)
+    states = {(run.revision, run.summary.get("at")): run for run in runs}
+    changes = {state: changes_since(run) for state, run in states.items()}
+    return {run.pk: changes[run.revision, run.summary.get("at")] for run in runs}
 
 
 def run_silent_seconds(run: AnalysisRun) -> int | None:

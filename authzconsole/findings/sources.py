@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from functools import partial
 
 from django.db.models import Case, Count, F, Max, Q, When
 from django.utils import timezone
@@ -11,7 +12,8 @@ from django.utils import timezone
 from analytics.analyses import ANALYSES, AnalysisError, AnalysisName
 from analytics.models import AnalysisRun
 from analytics.results.query import EVERYTHING, ResultFilter
-from analytics.results.read import namespace_counts
+from analytics.results.read import namespace_counts, result_page
+from analytics.results.recheck import current_administrators, fixed_rows
 from analytics.runs.selectors import latest_run, latest_runs
 from analytics.storage import StorageError
 from authzconsole.common.limited_access import counted_rows
@@ -19,6 +21,7 @@ from authzconsole.common.monitoring.maintenance import maintenance_records
 from authzconsole.common.row_estimates import estimated_rows
 from authzconsole.findings.kinds import PLANNED_TOO_LONG_DAYS
 from authzconsole.models import MaintenanceTask
+from entities.address import address_or_none
 from entities.models import Entity, State
 from entities.vocabulary import quantity
 from grants.active_generation import active_generation
@@ -45,6 +48,8 @@ from grants.validity import question_time
 
 # findings of one kind about single namespaces; further ones are one finding
 MAX_NAMESPACES = 100
+# rows of a report that are checked again after a change
+MAX_ROWS_CHECKED = 500
 MAX_PLANS_CHECKED = 10
 FAILED_JOBS_SINCE = timedelta(days=7)
 GUARDRAIL_KINDS = ("guardrail-violations", "guardrail-warnings")
@@ -67,7 +72,7 @@ class Situation:
 
     is_large: whether counts that scan all grants are left out. reports: the newest run of each analysis; of delete readiness,
     that over all namespaces in the active generation. reads_reports: whether new reports are read. stored: by kind, the run of the
-    stored findings, so that its report is not read again.
+    stored findings, so that its report is not read again. changes: by primary key of a report, the number of changes since.
     """
 
     generation: Generation
@@ -75,6 +80,7 @@ class Situation:
     reports: Mapping[str, AnalysisRun]
     reads_reports: bool = True
     stored: Mapping[str, int | None] = field(default_factory=dict)
+    changes: Mapping[int, int] = field(default_factory=dict)
 
     @classmethod
     def now(cls, *, generation: Generation | None = None, is_large: bool | None = None) -> "Situation":
@@ -103,7 +109,11 @@ class ReportFigure:
     """A kind of finding that the newest report of an analysis has, for each namespace.
 
     figure: the total, in the summary of the run. table: its rows, or `where` of them, are counted by namespace; empty if the
-    report has no such table.
+    report has no such table. still: whether each of these rows has the problem now, with a fixed number of queries for all rows;
+    None if this takes an analysis. checked: the figures of all rows of the table, if all are checked instead of `where`.
+
+    After a change, at most MAX_ROWS_CHECKED rows are checked again, so that a solved problem is not found any more. A new problem
+    is found by the next analysis.
     """
 
     kind: str
@@ -111,14 +121,38 @@ class ReportFigure:
     figure: str
     table: str = "rows"
     where: ResultFilter = EVERYTHING
+    still: Callable[[AnalysisRun, list[dict]], list[bool]] | None = None
+    checked: tuple[str, ...] = ()
 
     def find(self, situation: Situation) -> Iterable[Found] | None:
         run = situation.reports.get(self.analysis)
-        if not situation.reads_reports or (run and situation.stored.get(self.kind) == run.pk):
+        if not situation.reads_reports:
             return None
         # without a report about the active generation, an earlier one says nothing
         total = run.summary.get(self.figure, 0) if run else 0
+        if run and total and situation.changes.get(run.pk) and self._can_check(run):
+            name = f"findings:{self.kind}:{run.pk}"
+            try:
+                counts = cached_count(name, partial(self._counts_now, run), at=question_time())
+                return _of_namespaces(self.kind, counts, counts.total(), run=run)
+            except (AnalysisError, StorageError):
+                # the stored findings remain
+                pass
+        if run and situation.stored.get(self.kind) == run.pk:
+            return None
         return self._by_namespace(run, total) if run and total else ()
+
+    def _can_check(self, run: AnalysisRun) -> bool:
+        rows = sum(run.summary.get(figure, 0) for figure in self.checked or (self.figure,))
+        return self.still is not None and rows <= MAX_ROWS_CHECKED
+
+    def _counts_now(self, run: AnalysisRun) -> Counter[str]:
+        """Return how many of the rows have the problem now, by namespace, the largest first."""
+        where = EVERYTHING if self.checked else self.where
+        rows = result_page(run, self.table, where=where, max_rows=MAX_ROWS_CHECKED).rows
+        has_problem = self.still(run, rows) if self.still else []
+        counts = Counter(_namespace_of(row) for row, still in zip(rows, has_problem, strict=True) if still)
+        return Counter(dict(counts.most_common()))
 
     def _by_namespace(self, run: AnalysisRun, total: int) -> Iterator[Found]:
         counts: dict[str, int] = {}
@@ -129,6 +163,26 @@ class ReportFigure:
                 # the run still has the total
                 counts = {}
         yield from _of_namespaces(self.kind, counts, total, run=run)
+
+
+def _namespace_of(row: dict) -> str:
+    """Return the name of the namespace of a row; empty outside of all namespaces."""
+    if "namespace" in row:
+        return row["namespace"]
+    address = address_or_none(row["entity"])
+    return address.namespace.key if address and address.namespace else ""
+
+
+def _unsolved(table: str) -> Callable[[AnalysisRun, list[dict]], list[bool]]:
+    def still(run: AnalysisRun, rows: list[dict]) -> list[bool]:
+        solved = fixed_rows(run, table, rows)
+        return [number not in solved for number in range(len(rows))]
+
+    return still
+
+
+def _administered_by(number: int) -> Callable[[AnalysisRun, list[dict]], list[bool]]:
+    return lambda run, rows: [admins == number for admins in current_administrators(rows)]
 
 
 def _of_namespaces(
@@ -297,21 +351,28 @@ REPORT_FIGURES = (
         "namespaces_nobody_can_delete",
         "namespaces",
         ResultFilter(equal={"nobody_can_delete": True}),
+        _unsolved("namespaces"),
     ),
     ReportFigure(
         "no-admin-holder",
         AnalysisName.STRANDED,
         "entities_nobody_administers",
         where=ResultFilter(equal={"admins": 0}),
+        still=_administered_by(0),
+        checked=("entities_nobody_administers", "entities_one_user_administers"),
     ),
     ReportFigure(
         "one-admin-holder",
         AnalysisName.STRANDED,
         "entities_one_user_administers",
         where=ResultFilter(equal={"admins": 1}),
+        still=_administered_by(1),
+        checked=("entities_nobody_administers", "entities_one_user_administers"),
     ),
-    ReportFigure("unused-grants", AnalysisName.UNUSED, "grants_that_nobody_used", "grants"),
-    ReportFigure("redundant-grants", AnalysisName.REDUNDANT, "redundant_grants"),
+    ReportFigure(
+        "unused-grants", AnalysisName.UNUSED, "grants_that_nobody_used", "grants", still=_unsolved("grants")
+    ),
+    ReportFigure("redundant-grants", AnalysisName.REDUNDANT, "redundant_grants", still=_unsolved("rows")),
     ReportFigure("unusual-privileges", AnalysisName.OUTLIERS, "unusual_privileges", ""),
 )
 # the analyses of which a report has findings

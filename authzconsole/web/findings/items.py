@@ -11,7 +11,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from analytics.models import AnalysisRun
-from analytics.runs.selectors import changes_since
+from analytics.runs.selectors import changes_since_each
 from authzconsole.common.limited_access import MAX_COUNTED, SOON, counted_rows
 from authzconsole.findings.kinds import KINDS, finding_text
 from authzconsole.models import Finding, FindingState, Severity
@@ -67,7 +67,7 @@ def open_items(findings: Iterable[Finding], ghost_run: AnalysisRun | None) -> li
     rows = [row for row in findings if row.state == FindingState.OPEN]
     rows.sort(key=lambda row: (_ORDER.get(row.kind, len(_ORDER)), -row.figure, row.subject))
     links = FindingLinks(rows, ghost_run)
-    changes = _changes(links.runs.values())
+    changes = changes_since_each(links.runs.values())
     items = []
     for kind, group in groupby(rows, key=lambda row: row.kind):
         of_kind = list(group)
@@ -103,14 +103,6 @@ def _item(
         places,
         list_url,
     )
-
-
-def _changes(runs: Iterable[AnalysisRun]) -> dict[int, int]:
-    """Return the number of changes after each run. Runs at the same revision share their queries."""
-    runs = list(runs)
-    states = {(run.revision, run.summary.get("at")): run for run in runs}
-    changes = {state: changes_since(run) for state, run in states.items()}
-    return {run.pk: changes[run.revision, run.summary.get("at")] for run in runs}
 
 
 def own_items(account: User) -> list[AttentionItem]:

@@ -4,7 +4,6 @@ What a table shows follows from its columns and from the registry of analyses. `
 its cells.
 """
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from django.http import Http404, HttpRequest, HttpResponse, QueryDict, StreamingHttpResponse
@@ -18,6 +17,7 @@ from analytics.results.compare import CHANGES
 from analytics.results.export import DOWNLOAD_FORMATS, export_chunks
 from analytics.results.query import ResultFilter
 from analytics.results.read import ResultPage, result_stream
+from analytics.results.recheck import FINDERS, fixed_rows
 from analytics.runs.selectors import changes_since
 from analytics.tables import Column, ColumnType, Table
 from authzconsole.web.forms import ConsoleForm, OptionalChoiceField, TextField
@@ -34,18 +34,9 @@ from authzconsole.web.reports.results import (
 from authzconsole.web.shared.guard import capability_required
 from authzconsole.web.shared.paging import numbered_page, page_number, url_with
 from authzconsole.web.shared.rendering import render_page, requested_section, see_other
-from entities.address import address_or_none
-from entities.models import Entity, State
-from entities.selectors import entities_at
+from entities.models import State
 from entities.vocabulary import KINDS, Privilege
-from grants.administrators import too_few_administrators
-from grants.change_set import Revoke
-from grants.changes import existing_grants
-from grants.evaluation.facts import gather_facts
 from grants.models import JobState
-from grants.policies.decide import is_permitted
-from grants.policies.question import Question
-from grants.principal_names import principals_by_name
 from grants.roles.capabilities import Capability
 
 ROWS_PER_PAGE = 50
@@ -172,7 +163,8 @@ def _table_section(request: HttpRequest, run: AnalysisRun, table: Table) -> dict
             where=table_filter(run, table, form),
             descending=order.startswith("-"),
         )
-    fixed = _fixed_rows(run, table, result.rows)
+    is_checked = (run.type, table.name) in FINDERS and result.rows and changes_since(run)
+    fixed = fixed_rows(run, table.name, result.rows) if is_checked else set()
     # a previous value is part of the cell of the current value
     columns = [column for column in table.columns if not column.name.endswith(BEFORE)]
     fields = list(form)
@@ -201,70 +193,6 @@ def _table_section(request: HttpRequest, run: AnalysisRun, table: Table) -> dict
         and request.user.can_administer,
         "is_readiness": is_readiness,
     }
-
-
-def _fixed_rows(run: AnalysisRun, table: Table, rows: Sequence[dict]) -> set[int]:
-    """Return the indexes of the rows with a solved problem. Runs a fixed number of queries, or none."""
-    find = FIXED_ROWS.get(run.type) if table.name == "rows" else None
-    return find(run, rows) if find and rows and changes_since(run) else set()
-
-
-def _ready_since(run: AnalysisRun, rows: Sequence[dict]) -> set[int]:
-    questions = {
-        number: Question("user", row["user"], "delete", address, run.options["generation"])
-        for number, row in enumerate(rows)
-        if not row["ready"] and (address := address_or_none(f"namespace:{row['namespace']}"))
-    }
-    facts = gather_facts(list(questions.values())) if questions else []
-    return {
-        number
-        for (number, question), known in zip(questions.items(), facts, strict=True)
-        if is_permitted(question, known)
-    }
-
-
-def _stranded_before(run: AnalysisRun, rows: Sequence[dict]) -> set[int]:
-    addresses = [address_or_none(row["entity"]) for row in rows]
-    entities = entities_at(filter(None, addresses))
-    live = {address: entity.pk for address, entity in entities.items() if entity.is_live}
-    too_few = too_few_administrators(live.values())
-    return {
-        number for number, address in enumerate(addresses) if address and live.get(address) not in too_few
-    }
-
-
-def _ghosts_before(run: AnalysisRun, rows: Sequence[dict]) -> set[int]:
-    return _revoked_before(run, rows, is_fixed=lambda entity: entity.is_live)
-
-
-def _revoked_before(
-    run: AnalysisRun, rows: Sequence[dict], is_fixed: Callable[[Entity], bool] = lambda entity: False
-) -> set[int]:
-    """Return the indexes of the grants that were revoked, or on entities that solve the problem."""
-    grants = {
-        number: Revoke(row["principal"], address, Privilege(row["privilege"]))
-        for number, row in enumerate(rows)
-        # the kind may not exist any more
-        if (address := address_or_none(row["entity"]))
-    }
-    principals = principals_by_name({grant.principal for grant in grants.values()})
-    entities = entities_at(grant.address for grant in grants.values())
-    known = [grant for grant in grants.values() if grant.principal in principals]
-    found = existing_grants(known, principals, entities)
-    return {
-        number
-        for number, grant in grants.items()
-        if grant.key not in found or is_fixed(entities[grant.address])
-    }
-
-
-# by analysis: the function that returns the indexes of the rows with a solved problem
-FIXED_ROWS: dict[str, Callable[[AnalysisRun, Sequence[dict]], set[int]]] = {
-    AnalysisName.DELETE_READINESS: _ready_since,
-    AnalysisName.STRANDED: _stranded_before,
-    AnalysisName.GHOST_GRANTS: _ghosts_before,
-    AnalysisName.REDUNDANT: _revoked_before,
-}
 
 
 @cached_by_report(32)

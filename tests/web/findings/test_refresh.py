@@ -25,11 +25,11 @@ from authzconsole.tasks import sweep_stored_findings
 from entities.address import parse_address
 from entities.services import ensure_entities
 from grants.jobs import run_job
-from grants.journal import Author
+from grants.journal import Author, current_revision
 from grants.models import Job, JobState, JournalHead, JournalLine
 from grants.plans.apply import apply_plan
 from tests.support.authors import author_named
-from tests.support.changes import activate_generation
+from tests.support.changes import activate_generation, add_grant, revoke_grant
 from tests.support.guardrails import add_exception, add_guardrail
 from tests.support.reports import create_report
 
@@ -50,7 +50,8 @@ STRANDED = [
 def report(cast, settings, tmp_path):
     """Return a function that stores a report with these tables."""
     settings.SNAPSHOT_URI = str(tmp_path)
-    return partial(create_report, tmp_path, revision=3, finished_at=timezone.now())
+    revision = current_revision()
+    return partial(create_report, tmp_path, revision=revision, finished_at=timezone.now())
 
 
 def stranded_report(report, rows=STRANDED) -> AnalysisRun:
@@ -286,3 +287,68 @@ def test_the_periodic_task_waits_while_the_journal_is_read_only(report):
     sweep_stored_findings()
     assert Finding.objects.filter(kind="read-only", is_announced=False).exists()
     assert not JournalLine.objects.filter(action="finding-open").exists()
+
+
+def test_a_solved_problem_is_no_finding_any_more_before_the_next_analysis(report, cast):
+    """`hr.salaries` has no ADMIN holder at first, and one afterwards; the namespace has two."""
+    stranded_report(report)
+    assert found("no-admin-holder")["namespace:hr"] == 2
+    add_grant("user:dee", "dataset:hr.salaries", "ADMIN")
+    for user in ("dee", "ned"):
+        add_grant(f"user:{user}", "namespace:hr", "ADMIN")
+    assert "namespace:hr" not in found("no-admin-holder")
+    assert finding("no-admin-holder", "namespace:hr").state == FindingState.RESOLVED
+    assert found("one-admin-holder")["namespace:hr"] == 1
+    revoke_grant("user:dee", "dataset:hr.salaries", "ADMIN")
+    assert found("no-admin-holder")["namespace:hr"] == 1, "the problem has returned"
+
+
+def test_a_namespace_that_its_nearest_user_can_delete_now_is_resolved(report, cast):
+    activate_generation("final")
+    rows = [("hr", 2, 1, 0, 2, "dee", True), ("sales", 9, 1, 0, 9, "dee", True)]
+    report(
+        {"rows": [], "namespaces": rows},
+        options={"generation": "final", "namespace": ""},
+        summary={"namespaces_nobody_can_delete": 2},
+        revision=current_revision(),
+    )
+    assert found("undeletable") == {"namespace:hr": 1, "namespace:sales": 1}
+    for address in ("namespace:hr", "dataset:hr.salaries"):
+        add_grant("user:dee", address, "ADMIN")
+    assert found("undeletable") == {"namespace:sales": 1}
+
+
+def test_a_revoked_grant_is_no_redundant_one(report, cast):
+    add_grant("user:dee", "namespace:hr", "READ")
+    report(
+        {"rows": [("user:dee", "namespace:hr", "READ", "group:readers")]},
+        analysis="redundant",
+        options={"generation": "core"},
+        summary={"redundant_grants": 1},
+        revision=current_revision(),
+    )
+    assert found("redundant-grants") == {"namespace:hr": 1}
+    revoke_grant("user:dee", "namespace:hr", "READ")
+    assert found("redundant-grants") == {}
+
+
+def test_many_rows_are_left_to_the_next_analysis(report, cast, monkeypatch):
+    monkeypatch.setattr("authzconsole.findings.sources.MAX_ROWS_CHECKED", 2)
+    stranded_report(report)
+    before = found("no-admin-holder")
+    add_grant("user:dee", "namespace:hr", "ADMIN")
+    assert found("no-admin-holder") == before
+
+
+def test_the_queries_of_a_check_do_not_grow_with_the_rows(report, cast):
+    counts = []
+    for total in (5, 300):
+        rows = sorted([*STRANDED, *((f"dataset:sales.d{number}", 0, "") for number in range(total - 5))])
+        stranded_report(report, rows)
+        refresh_findings()
+        add_grant("user:dee", "namespace:hr", "READ" if total == 5 else "WRITE")
+        with CaptureQueriesContext(connection) as captured:
+            refresh_findings()
+        counts.append(len(captured))
+    # the first refresh after the change also writes
+    assert counts[1] <= counts[0] <= 40, counts
