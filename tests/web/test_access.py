@@ -277,6 +277,7 @@ PAGES = [(url, *statuses) for statuses, urls in PAGES_BY_STATUS.items() for url 
 WRITES_BY_STATUS = {
     (403, 404, 404, 404): [
         "/findings/change",
+        "/findings/check",
         "/findings/rules",
         "/people/membership",
         "/reviews/new",

@@ -40,6 +40,7 @@ HIDDEN_FROM_APPROVERS = (
     "/journal",
     "/analyses/",
     "/findings/change",
+    "/findings/check",
     "/findings/rules",
     "/findings.",
     "/trends",

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from django.contrib import messages
 from django.db.models import Count, Q
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
@@ -11,7 +12,9 @@ from django.utils.dateparse import parse_datetime
 from django.views.decorators.http import require_safe
 
 from analytics.analyses import AnalysisName
-from analytics.runs.selectors import latest_run
+from analytics.models import AnalysisRun
+from analytics.runs.selectors import changes_since_each, latest_run
+from analytics.runs.services import request_run
 from authzconsole.findings.kinds import KIND_CHOICES, KINDS, finding_text, in_state
 from authzconsole.findings.refresh import refresh_findings
 from authzconsole.findings.services import (
@@ -24,6 +27,7 @@ from authzconsole.findings.services import (
     end_rule,
     reopen_findings,
 )
+from authzconsole.findings.sources import REPORTING, Situation
 from authzconsole.lists.findings import SEVERITIES, Findings
 from authzconsole.models import AcceptanceRule, Finding, FindingState, Severity
 from authzconsole.web.findings.items import own_items
@@ -48,6 +52,8 @@ from authzconsole.web.shared.guard import capability_required, request_author
 from authzconsole.web.shared.parameters import number_of
 from authzconsole.web.shared.rendering import render_page, requested_section, see_other, show_outcome
 from entities.errors import Refusal
+from entities.vocabulary import quantity
+from grants.models import UNFINISHED_STATES
 from grants.outcomes import Outcome
 from grants.roles.capabilities import Capability
 
@@ -81,9 +87,12 @@ class FindingList(ListPage):
 
     def get_context_data(self) -> dict:
         is_section = requested_section(self.request) == self.section[0]
+        reports: dict = {}
         if not is_section:
-            refresh_findings(is_page=True)
-        context = super().get_context_data()
+            situation = Situation.now()
+            refresh_findings(situation, is_page=True)
+            reports = _age_of_reports(situation)
+        context = super().get_context_data() | reports
         return context | {
             "sees_all": True,
             "problems": [] if is_section else own_items(self.request.user),
@@ -92,7 +101,58 @@ class FindingList(ListPage):
             "severities": [("", "Any severity"), *self.form.fields["severity"].choices],
             "kinds": KIND_CHOICES,
             "can_change": self.request.user.can_administer,
+            "can_start": self.request.user.can(Capability.RUN_ANALYSES),
         }
+
+
+def _age_of_reports(situation: Situation) -> dict:
+    """Return the oldest report that findings are from, and how many changes were made since, at most."""
+    reports = situation.reports.values()
+    oldest = min(reports, key=lambda run: run.finished_at or run.requested_at, default=None)
+    return {"report": oldest, "changes": max(changes_since_each(reports).values(), default=0)}
+
+
+class CheckForm(ConsoleForm):
+    """analysis: the only one to start; empty for all with findings. number: of the finding that the page returns to."""
+
+    analysis = OptionalChoiceField(choices=[(name, name) for name in REPORTING])
+    number = TextField()
+
+
+class CheckAgain(FormPage):
+    """Run the analyses again of which a report has findings and changes were made since."""
+
+    http_method_names = ("post",)
+    capabilities = (READER,)
+    change_capabilities = (Capability.RUN_ANALYSES,)
+    form_class = CheckForm
+    template_name = "findings/list.html"
+
+    def perform(self, form: CheckForm) -> HttpResponse:
+        only, number = form.cleaned_data["analysis"], number_of(form.cleaned_data["number"])
+        reports = {name: run for name, run in Situation.now().reports.items() if only in ("", name)}
+        changes = changes_since_each(reports.values())
+        waiting = set(AnalysisRun.objects.filter(state__in=UNFINISHED_STATES).values_list("type", flat=True))
+        started = [
+            request_run(
+                analysis=name,
+                options=run.options,
+                requested_by=self.request.user,
+                author=request_author(self.request),
+            )
+            for name, run in reports.items()
+            if changes[run.pk] and name not in waiting
+        ]
+        if started:
+            text = quantity(len(started), "analysis was started", "analyses were started")
+            messages.success(self.request, f"{text}. The findings change when it is done.")
+        elif waiting & reports.keys():
+            messages.info(self.request, "The analyses are running already.")
+        else:
+            messages.info(self.request, "Nothing was changed since the last analyses.")
+        if len(started) == 1 and only:
+            return see_other(reverse("analysis", args=[started[0].pk]))
+        return see_other(reverse("finding", args=[number]) if number else reverse("findings"))
 
 
 def _rows(findings: list[Finding]) -> Iterator[dict]:

@@ -35,6 +35,7 @@ from grants.evaluation.visibility import FULL_VISIBILITY, visibility_of
 from grants.journal_queries import journal_lines
 from grants.models import GroupGrant, User, UserGrant
 from grants.policies.policy import Generation
+from grants.roles.capabilities import Capability
 
 ROWS_PER_PAGE = 25
 MAX_LINES = 5
@@ -58,6 +59,7 @@ def home(request: HttpRequest) -> HttpResponse:
         "namespaces": section,
         "generation": generation,
         "can_change": request.user.can_administer,
+        "can_start": request.user.can(Capability.RUN_ANALYSES),
         "sees_all": sees_all,
         "instance": instance_address(),
         "url": request.path,

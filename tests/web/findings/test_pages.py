@@ -19,13 +19,14 @@ from authzconsole.models import AcceptanceRule, Finding, FindingState
 from authzconsole.web.journal.rows import with_reader_times
 from entities.address import parse_address
 from grants.errors import NotAdministrator
-from grants.journal import Author
+from grants.journal import Author, current_revision
 from grants.models import JournalLine, User
 from grants.requests.create import RequestDraft, WantedAccess, create_request
 from tests.support.authors import author_named
-from tests.support.changes import create_plan_from_changes
+from tests.support.changes import add_grant, create_plan_from_changes
 from tests.support.guardrails import add_guardrail
 from tests.support.pages import page_html
+from tests.support.reports import create_report
 
 FORBID = {"forbid": {"privileges": ["ADMIN"], "within": "namespace:sales"}}
 LATER = timezone.now() + timedelta(days=90)
@@ -224,3 +225,41 @@ def test_every_finding_leads_to_pages_that_open(browse, findings):
         if row["fix"] and row["fix"].is_link:
             assert client.get(row["fix"].url).status_code == 200
         assert client.get(f"/findings/{row['finding'].pk}/").status_code == 200
+
+
+@pytest.fixture
+def old_report(cast, settings, tmp_path):
+    """A report of two hours ago about a namespace without an ADMIN holder, and two grants that were made since."""
+    settings.SNAPSHOT_URI = str(tmp_path)
+    run = create_report(
+        tmp_path,
+        {"rows": [("namespace:hr", 0, ""), ("dataset:hr.salaries", 0, "")]},
+        analysis="stranded",
+        options={"generation": "final"},
+        summary={"entities_nobody_administers": 2},
+        revision=current_revision(),
+        finished_at=timezone.now() - timedelta(hours=2),
+    )
+    for user in ("dee", "ned"):
+        add_grant(f"user:{user}", "namespace:hr", "ADMIN")
+    return run
+
+
+def test_the_inbox_says_how_old_its_reports_are_and_checks_again(browse, old_report, sent_tasks):
+    page = browse("ada").html("/findings/")
+    assert "2 hours ago" in page and "2 changes since" in page and "Check again" in page
+    assert "1 live entity without an ADMIN holder" in page, "the other one was solved since"
+    assert "Check again" not in browse("aud").html("/findings/")
+    answer = browse("ada").post("/findings/check", follow=True)
+    assert "1 analysis was started" in page_html(answer)
+    run = AnalysisRun.objects.get(state="waiting")
+    assert (run.type, run.options) == ("stranded", old_report.options)
+    assert "running already" in page_html(browse("ada").post("/findings/check", follow=True))
+
+
+def test_a_check_starts_nothing_without_a_change(browse, old_report, sent_tasks):
+    AnalysisRun.objects.update(revision=current_revision())
+    assert "Check again" not in browse("ada").html("/findings/")
+    answer = browse("ada").post("/findings/check", {"analysis": "stranded"}, follow=True)
+    assert "Nothing was changed" in page_html(answer)
+    assert not AnalysisRun.objects.filter(state="waiting").exists()

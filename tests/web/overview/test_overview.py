@@ -14,6 +14,8 @@ from authzconsole.models import MaintenanceTask
 from entities.address import parse_address
 from entities.models import Entity
 from entities.services import ensure_entities
+from grants.active_generation import active_generation
+from grants.journal import current_revision
 from grants.models import GroupGrant, JournalHead, Plan, User
 from grants.requests.create import RequestDraft, WantedAccess, create_request
 from tests.support.authors import author_named
@@ -350,3 +352,20 @@ def test_the_latest_changes_are_listed_newest_first(browse):
 def test_an_empty_console_has_no_overview(client, db):
     client.force_login(User.objects.create(username="ada", role="administrator", is_principal=False))
     assert "figures" not in client.get("/").context
+
+
+def test_the_table_of_namespaces_says_how_old_its_report_is(browse, report):
+    add_grant("user:dee", "namespace:hr", "READ")
+    run = report(
+        {"rows": [], "namespaces": []},
+        options={"generation": active_generation().name, "namespace": ""},
+        summary=SUMMARY,
+        revision=current_revision(),
+    )
+    section = browse("ada").html("/").split('id="namespaces"')[1]
+    assert "as of" in section and "since" not in section and "Check again" not in section
+    add_grant("user:dee", "namespace:hr", "ADMIN")
+    section = browse("ada").html("/").split('id="namespaces"')[1]
+    assert "1 change since" in section and 'name="analysis" value="delete-readiness"' in section
+    assert "Check again" not in browse("aud").html("/").split('id="namespaces"')[1]
+    assert AnalysisRun.objects.get() == run
