@@ -142,6 +142,22 @@ class ReportFigure:
             return None
         return self._by_namespace(run, total) if run and total else ()
 
+    def rows_in(self, run: AnalysisRun, namespace: str, max_rows: int) -> list[dict]:
+        """Return the first rows of a namespace that have the problem now, of at most MAX_ROWS_CHECKED. Raise the errors of
+        `result_page`.
+
+        namespace: its name; empty for the rows outside of all namespaces.
+        """
+        where = EVERYTHING if self.checked else self.where
+        if namespace and self.table == "namespaces":
+            where = ResultFilter(equal={**where.equal, "namespace": namespace})
+        elif namespace:
+            where = replace(where, containing={"entity": f":{namespace}"})
+        rows = result_page(run, self.table, where=where, max_rows=MAX_ROWS_CHECKED).rows
+        rows = [row for row in rows if _namespace_of(row) == namespace]
+        has_problem = self.still(run, rows) if self.still else [True] * len(rows)
+        return [row for row, still in zip(rows, has_problem, strict=True) if still][:max_rows]
+
     def _can_check(self, run: AnalysisRun) -> bool:
         rows = sum(run.summary.get(figure, 0) for figure in self.checked or (self.figure,))
         return self.still is not None and rows <= MAX_ROWS_CHECKED

@@ -13,7 +13,7 @@ from django.views.decorators.http import require_safe
 
 from analytics.analyses import AnalysisName
 from analytics.models import AnalysisRun
-from analytics.runs.selectors import changes_since_each, latest_run
+from analytics.runs.selectors import changes_since, changes_since_each, latest_run
 from analytics.runs.services import request_run
 from authzconsole.findings.kinds import KIND_CHOICES, KINDS, finding_text, in_state
 from authzconsole.findings.refresh import refresh_findings
@@ -27,11 +27,12 @@ from authzconsole.findings.services import (
     end_rule,
     reopen_findings,
 )
-from authzconsole.findings.sources import REPORTING, Situation
+from authzconsole.findings.sources import REPORT_FIGURES, REPORTING, Situation
 from authzconsole.lists.findings import SEVERITIES, Findings
 from authzconsole.models import AcceptanceRule, Finding, FindingState, Severity
 from authzconsole.web.findings.items import own_items
 from authzconsole.web.findings.links import FindingLinks
+from authzconsole.web.findings.rows import problem_rows
 from authzconsole.web.forms import (
     ConsoleForm,
     FormPage,
@@ -59,6 +60,8 @@ from grants.roles.capabilities import Capability
 
 ALL = "all"
 MAX_COUNTED = 99
+# the kinds of which the run is about data
+REPORTED_KINDS = {figure.kind for figure in REPORT_FIGURES}
 
 
 class FindingForm(ListForm):
@@ -150,9 +153,11 @@ class CheckAgain(FormPage):
             messages.info(self.request, "The analyses are running already.")
         else:
             messages.info(self.request, "Nothing was changed since the last analyses.")
+        if number:
+            return see_other(reverse("finding", args=[number]))
         if len(started) == 1 and only:
             return see_other(reverse("analysis", args=[started[0].pk]))
-        return see_other(reverse("finding", args=[number]) if number else reverse("findings"))
+        return see_other(reverse("findings"))
 
 
 def _rows(findings: list[Finding]) -> Iterator[dict]:
@@ -172,22 +177,41 @@ def _rows(findings: list[Finding]) -> Iterator[dict]:
 @require_safe
 @capability_required(READER)
 def finding_page(request: HttpRequest, pk: int) -> HttpResponse:
-    """Show a finding with its history."""
-    finding = get_object_or_404(Finding.objects.select_related("owner", "rule"), pk=pk)
-    (row,) = _rows([finding])
+    """Show a finding as it is now: what it is about, the button that fixes it, the form that accepts it, and its history."""
+    stored = get_object_or_404(Finding, pk=pk)
+    if stored.resolved_at is None:
+        refresh_findings(is_page=True)
+    finding = Finding.objects.select_related("owner", "rule").get(pk=pk)
+    links = FindingLinks([finding], latest_run(AnalysisName.GHOST_GRANTS))
+    about, kind = links.about(finding), KINDS.get(finding.kind)
+    rows, fix = problem_rows(finding, about.run), links.fix(about)
     history = [
         event | {"at": parse_datetime(event["at"]), "text": with_reader_times(event["text"])}
         for event in reversed(finding.history)
     ]
-    kind = KINDS.get(finding.kind)
+    if fix and fix.url == links.rows_url(about) and any(row.fix for row in rows):
+        # the rows are here, each with its button
+        fix = rows[0].fix if len(rows) == 1 and finding.figure == 1 else None
+    accept = (
+        ChangeForm(initial={"verb": "accept", "number": [pk]}) if finding.state == FindingState.OPEN else None
+    )
     return render_page(
         request,
         "findings/page.html",
-        row
-        | {
+        {
+            "finding": finding,
+            "text": finding_text(finding),
+            "level": Severity(finding.severity).word,
+            "url": links.rows_url(about),
+            "fix": fix if finding.resolved_at is None else None,
             "kind": kind.title if kind else finding.kind,
+            "problems": rows,
+            "run": about.run if finding.kind in REPORTED_KINDS else None,
+            "changes": changes_since(about.run) if finding.kind in REPORTED_KINDS else 0,
             "history": history,
+            "accept": accept,
             "can_change": request.user.can_administer,
+            "can_start": request.user.can(Capability.RUN_ANALYSES),
         },
     )
 

@@ -263,3 +263,40 @@ def test_a_check_starts_nothing_without_a_change(browse, old_report, sent_tasks)
     answer = browse("ada").post("/findings/check", {"analysis": "stranded"}, follow=True)
     assert "Nothing was changed" in page_html(answer)
     assert not AnalysisRun.objects.filter(state="waiting").exists()
+
+
+def test_the_page_of_a_finding_names_who_and_what_with_the_button_that_fixes_it(browse, old_report):
+    refresh_findings()
+    row = Finding.objects.get(kind="no-admin-holder")
+    page = browse("ada").html(f"/findings/{row.pk}/")
+    assert 'href="/entities/dataset:hr.salaries"' in page
+    assert 'href="/grant/dataset:hr.salaries?privilege=ADMIN"' in page and "nobody holds ADMIN" in page
+    assert "namespace:hr?privilege" not in page, "the namespace has two ADMIN holders since"
+    assert f'name="number" value="{row.pk}"' in page and 'name="until"' in page and 'name="reason"' in page
+    assert f"{timezone.localdate():%Y}" in page and "2 changes since" in page
+    seen = browse("aud").html(f"/findings/{row.pk}/")
+    assert "dataset:hr.salaries" in seen and "/grant/" not in seen and 'name="until"' not in seen
+
+
+def test_the_page_of_a_leftover_grant_names_its_holder(browse, findings):
+    page = browse("ada").html(f"/findings/{findings['leftover-grants'].pk}/")
+    assert 'href="/entities/dataset:sales.legacy"' in page and 'href="/people/user:dee"' in page
+    assert "/revoke/dataset:sales.legacy?principal=user:dee&amp;privilege=" in page
+
+
+def test_opening_a_finding_resolves_it_if_its_problem_is_solved(browse, old_report, sent_tasks):
+    refresh_findings()
+    row = Finding.objects.get(kind="no-admin-holder")
+    for user in ("dee", "ned"):
+        add_grant(f"user:{user}", "dataset:hr.salaries", "ADMIN")
+    page = browse("ada").html(f"/findings/{row.pk}/")
+    assert "resolved" in page and 'id="accept"' not in page and "Grant ADMIN" not in page
+
+
+def test_the_queries_of_a_page_of_a_finding_are_bounded(browse, old_report, django_assert_max_num_queries):
+    client = browse("ada")
+    refresh_findings()
+    url = f"/findings/{Finding.objects.get(kind='no-admin-holder').pk}/"
+    client.get(url)
+    with django_assert_max_num_queries(60):
+        client.get(url)

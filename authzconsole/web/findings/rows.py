@@ -1,0 +1,102 @@
+"""The entities, users and groups behind one finding, with the button that solves each."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from django.db.models import Q
+
+from analytics.analyses import AnalysisError
+from analytics.models import AnalysisRun
+from analytics.storage import StorageError
+from authzconsole.findings.sources import REPORT_FIGURES
+from authzconsole.models import Finding
+from authzconsole.web.findings.links import Fix
+from authzconsole.web.shared.links import address_url
+from entities.address import Address, address_or_none
+from entities.models import State
+from entities.vocabulary import Privilege
+from grants.models import PRINCIPAL_TYPES
+from grants.models.grants import privilege_of
+
+MAX_ROWS = 20
+GHOST_STATES = {
+    "leftover-grants": State.DELETED,
+    "planned-grants": State.PLANNED,
+    "old-planned-grants": State.PLANNED,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ProblemRow:
+    """One problem. address: of the entity. principal: in written form; empty if none is concerned. text: what is wrong."""
+
+    address: Address
+    principal: str
+    text: str
+    fix: Fix | None = None
+
+
+def problem_rows(finding: Finding, run: AnalysisRun | None) -> list[ProblemRow]:
+    """Return the first MAX_ROWS problems as they are now; none for kinds that have no entities. Reads at most one page of the report.
+
+    run: that reported the finding.
+    """
+    if finding.resolved_at is not None or finding.subject and not finding.namespace:
+        return []
+    if finding.kind in GHOST_STATES:
+        return list(_ghost_rows(GHOST_STATES[finding.kind], finding.namespace))
+    figure = next((figure for figure in REPORT_FIGURES if figure.kind == finding.kind), None)
+    if figure is None or run is None or not figure.table:
+        return []
+    try:
+        rows = figure.rows_in(run, finding.namespace, MAX_ROWS)
+    except (AnalysisError, StorageError):
+        return []
+    return [row for values in rows if (row := _row(finding.kind, values))]
+
+
+def _row(kind: str, values: dict) -> ProblemRow | None:
+    """Return the row of a report for display; None if its kind of entities does not exist any more."""
+    address = address_or_none(values.get("entity") or f"namespace:{values.get('namespace')}")
+    if address is None:
+        return None
+    match kind:
+        case "undeletable":
+            user = values["nearest_user"]
+            text = f"is missing {values['fewest_missing']:,} of {values['required']:,} grants" if user else ""
+            return ProblemRow(address, f"user:{user}" if user else "", text)
+        case "no-admin-holder" | "one-admin-holder":
+            grant = address_url("grant", address)
+            fix = Fix("Grant ADMIN", f"{grant}?privilege={Privilege.ADMIN}")
+            user = values["admin"]
+            text = "is the only ADMIN holder" if user else "nobody holds ADMIN"
+            return ProblemRow(address, f"user:{user}" if user else "", text, fix)
+        case "redundant-grants":
+            text = f"{values['privilege']}, which {values['through']} gives too"
+        case _:
+            text = f"{values['privilege']}, without a recorded use"
+    return _grant_row(address, values["principal"], values["privilege"], text)
+
+
+def _grant_row(address: Address, principal: str, privilege: str, text: str) -> ProblemRow:
+    url = f"{address_url('revoke', address)}?principal={principal}&privilege={privilege}"
+    return ProblemRow(address, principal, text, Fix("Revoke", url))
+
+
+def _ghost_rows(state: State, namespace: str) -> Iterator[ProblemRow]:
+    """Yield the first grants on addresses in this state. Runs two queries."""
+    inside = (
+        Q(namespace__key=namespace) | Q(content_object__kind="namespace", content_object__key=namespace)
+        if namespace
+        else Q(namespace=None) & ~Q(content_object__kind="namespace")
+    )
+    left = MAX_ROWS
+    for principal_type in PRINCIPAL_TYPES.values():
+        rows = principal_type.grants.filter(inside, content_object__state=state)
+        columns = (principal_type.name_path, "content_object__kind", "content_object__key", "permission_id")
+        for name, kind, key, permission in rows.order_by("content_object_id", "pk").values_list(*columns)[
+            :left
+        ]:
+            privilege = str(privilege_of(permission))
+            yield _grant_row(Address(kind, key), f"{principal_type.name}:{name}", privilege, privilege)
+            left -= 1
