@@ -28,21 +28,35 @@ from authzconsole.web.shared.guard import request_author
 from authzconsole.web.shared.paging import url_with
 from authzconsole.web.shared.rendering import render_page, requested_section, see_other
 from entities.address import Address
-from entities.vocabulary import quantity
-from grants.authority.stewards import stewarded_namespaces
+from entities.selectors import entity_at
+from entities.vocabulary import Privilege, quantity
+from grants.access import PeopleFilter, PeopleWithAccess
+from grants.active_generation import active_generation
+from grants.authority.rights import can_see_holders
+from grants.authority.stewards import sees_everything_in, stewarded_namespaces, stewards_of
 from grants.changes import Shown
 from grants.effects.effect import TOO_LARGE, Effect
 from grants.journal import Author
-from grants.models import AccessRequest, AccessRequestPart, RequestState
-from grants.requests.approvers import visible_requests
+from grants.models import (
+    PRINCIPAL_TYPES,
+    AccessRequest,
+    AccessRequestPart,
+    Membership,
+    RequestState,
+    User,
+    permission_ids,
+)
+from grants.requests.approvers import requests_to_decide, visible_requests
 from grants.requests.background import PartBackground, can_see_effect, part_background
 from grants.requests.decide import Approval, approve_request, ask_back, deny_request
 from grants.requests.disclosure import RequestView, view_of
 from grants.requests.own_steps import answer_question, withdraw_request
 from grants.requests.proposals import Proposal, effect_of_proposals
+from grants.validity import in_force_condition
 
 SECTION = "decide"
 MAX_EFFECT_ROWS = 6
+MAX_NAMES = 5
 HIDDEN_EFFECT = (
     "A proposal grants access to something about which you do not decide, so you cannot approve it or see its "
     "effect. Another approver decides."
@@ -134,7 +148,23 @@ def _context(request: HttpRequest, view: RequestView, choice: ApprovalForm) -> d
         "events": row.events.all(),
         "is_for_other": row.created_by != row.principal.removeprefix("user:"),
         "decide": _decide_section(request, view, choice) if view.can_approve and row.subject else None,
+        "groups": _groups_of(row) if account.can_see_all else None,
+        "max_groups": MAX_NAMES,
+        "next_request": _next_request(view),
     }
+
+
+def _groups_of(row: AccessRequest) -> list[str]:
+    """Return the first groups of the requester, and one more than are shown if there are more."""
+    memberships = Membership.objects.filter(in_force_condition(), user=row.subject)
+    return list(memberships.order_by("group__name").values_list("group__name", flat=True)[: MAX_NAMES + 1])
+
+
+def _next_request(view: RequestView) -> AccessRequest | None:
+    """Return the oldest request that waits for the approver, if there is nothing to decide about this one any more."""
+    if view.can_decide or view.is_own:
+        return None
+    return requests_to_decide(view.scope.account).exclude(pk=view.request.pk).order_by("pk").first()
 
 
 def _title(row: AccessRequest, view: RequestView) -> str:
@@ -164,7 +194,7 @@ def _decide_context(view: RequestView, choice: ApprovalForm, can_see_all: bool) 
     )
     end = row.requested_until
     context = {
-        "parts": [_background_row(background, choice) for background in backgrounds],
+        "parts": [_background_row(background, choice, view.scope.account) for background in backgrounds],
         "max_day": last_day(end),
         "until": choice["until"].value() or last_day(end),
         "comment": choice["comment"].value() or "",
@@ -240,13 +270,46 @@ def _chosen_proposal(background: PartBackground, choice: ApprovalForm) -> Propos
     )
 
 
-def _background_row(background: PartBackground, choice: ApprovalForm) -> dict:
+def _background_row(background: PartBackground, choice: ApprovalForm, account: User) -> dict:
     chosen = _chosen_proposal(background, choice)
     return {
         "background": background,
         "is_checked": choice.has(background.part) and chosen is not None,
         "chosen": chosen,
         "nearby_more": max(0, background.nearby_count - len(background.nearby)),
+        "max_names": MAX_NAMES,
+        **_people_of(background.part, account),
+    }
+
+
+def _people_of(part: AccessRequestPart, account: User) -> dict:
+    """Return who answers for the entity of a part, and who else can do what was requested: the first MAX_NAMES and one more
+    of each.
+
+    The account learns only what it sees on the page of the entity.
+    """
+    entity = entity_at(part.address) if part.address else None
+    if entity is None or not can_see_holders(account, entity):
+        return {}
+    is_admin = {"permission_id": permission_ids()[Privilege.ADMIN], "content_object": entity}
+    admins = [
+        f"{principal_type.name}:{name}"
+        for principal_type in PRINCIPAL_TYPES.values()
+        for name in principal_type.grants.effective()
+        .filter(**is_admin)
+        .order_by(principal_type.name_path)
+        .values_list(principal_type.name_path, flat=True)[: MAX_NAMES + 1]
+    ]
+    people = {"admins": admins[: MAX_NAMES + 1], "has_people": True}
+    if not sees_everything_in(account, entity):
+        return people
+    of_namespace = stewards_of(entity.address).order_by("username").values_list("username", flat=True)
+    where = PeopleFilter(operation=part.operation)
+    page = PeopleWithAccess(entity.address, active_generation(), where).page(None, MAX_NAMES + 1)
+    return people | {
+        "stewards": [f"user:{name}" for name in of_namespace[: MAX_NAMES + 1]],
+        "others": [f"user:{row.user}" for row in page.rows],
+        "sees_others": True,
     }
 
 

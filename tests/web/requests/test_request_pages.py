@@ -446,3 +446,50 @@ def test_an_account_is_told_about_questions_decisions_and_access_that_ends(brows
 def test_a_withdrawn_request_is_no_decision(browse):
     browse("out").post(f"{new_request(browse('out'))}withdraw")
     assert browse("out").get("/").context["problems"] == []
+
+
+def test_an_approver_sees_the_groups_of_the_requester_and_who_has_the_access_already(browse):
+    add_grant("user:ned", "dataset:sales.orders", "ADMIN")
+    add_grant("user:dee", "dataset:sales.orders", "WRITE")
+    url = new_request(browse("grp"), operation="write")
+    page = browse("ada").get(with_effect(url))
+    (part,) = page.context["decide"]["parts"]
+    assert "user:ned" in part["admins"] and "user:dee" in part["others"] and "user:out" not in part["others"]
+    text = text_of(page)
+    assert (
+        "operators" in text.split("About this request")[1]
+        and "ADMIN holders" in text
+        and "Who else can" in text
+    )
+    add_steward(author=COMMAND, namespace=parse_address("namespace:sales"), principal="user:out")
+    page = browse("ada").get(with_effect(url))
+    assert page.context["decide"]["parts"][0]["stewards"] == ["user:out"]
+
+
+def test_an_approver_learns_no_more_than_on_the_page_of_the_entity(browse):
+    """A steward sees everything in the namespace, but neither the groups of others nor links to users. A member of the group
+    that decides for a namespace sees no holders."""
+    add_steward(author=COMMAND, namespace=parse_address("namespace:sales"), principal="user:out")
+    add_grant("user:ned", "dataset:sales.orders", "WRITE")
+    url = new_request(browse("dee"), operation="write")
+    page = browse("out").get(with_effect(url))
+    assert page.context["groups"] is None and page.context["decide"]["parts"][0]["others"]
+    assert 'href="/people/' not in page_html(page)
+    set_namespace_approvers(author=COMMAND, namespace=parse_address("namespace:sales"), group="operators")
+    (part,) = browse("grp").get(with_effect(url)).context["decide"]["parts"]
+    assert not {"admins", "others", "stewards"} & part.keys()
+
+
+def test_an_approver_goes_on_to_the_next_request_after_a_decision(browse):
+    first, second = new_request(browse("out")), new_request(browse("dee"), operation="write")
+    assert "Next request" not in page_html(browse("ada").get(first))
+    answer = browse("ada").post(f"{first}deny", {"reason": "not now"}, follow=True)
+    assert f'href="{second}">Next request' in page_html(answer)
+    assert "Next request" not in page_html(browse("out").get(first))
+    answer = browse("ada").post(f"{second}deny", {"reason": "not now"}, follow=True)
+    assert "Next request" not in page_html(answer), "nothing else waits"
+
+
+def test_a_proposal_says_what_else_it_gives_in_one_way(browse):
+    text = text_of(browse("ada").get(with_effect(new_request(browse("out")))))
+    assert "other permissions come with it" in text and "no side effects" not in text
