@@ -3,6 +3,8 @@
 With FOUR_EYES, the first of two administrators only proposes such a change (grants.authority.proposals).
 """
 
+from itertools import islice
+
 from django.contrib.auth.models import Group
 from django.utils import timezone
 
@@ -82,21 +84,19 @@ def _write_guardrail(
         return proposed
     principals = principals_by_name([rule.principal] if rule.principal else [])
     guardrail = store_rule(name, rule, author=author.name, principals=principals)
-    violations = list(open_violations(guardrail))
-    if (
-        rule.level == Enforcement.BLOCK
-        and accepted_violations is not None
-        and len(violations) > accepted_violations
-    ):
-        named = "; ".join(row.sentence() for row in violations[:MAX_NAMED])
+    violations = open_violations(guardrail)
+    first = list(islice(violations, MAX_NAMED))
+    count = len(first) + sum(1 for _ in violations)
+    if rule.level == Enforcement.BLOCK and accepted_violations is not None and count > accepted_violations:
+        named = "; ".join(row.sentence() for row in first[:MAX_NAMED])
         raise GuardrailViolated(
-            f"guardrail {name} is violated already by {quantity(len(violations), 'grant', 'grants')}: {named}"
-            f"{' and others' if len(violations) > MAX_NAMED else ''}. It refuses new violations only: confirm "
+            f"guardrail {name} is violated already by {quantity(count, 'grant', 'grants')}: {named}"
+            f"{' and others' if count > MAX_NAMED else ''}. It refuses new violations only: confirm "
             "this number, or write it with the level `warn`",
-            len(violations),
+            count,
         )
     revision = append_to_journal(head, [entry], author=author)
-    found = f"; {quantity(len(violations), 'violation exists', 'violations exist')}" if violations else ""
+    found = f"; {quantity(count, 'violation exists', 'violations exist')}" if count else ""
     verb = "changed" if before else "added"
     return Outcome(
         True,

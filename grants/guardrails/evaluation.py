@@ -1,7 +1,7 @@
 """Evaluate guardrails in SQL: all of them over the whole tenant, or those that a change can affect.
 
-One statement evaluates all guardrails of a form. Rows of the whole tenant are streamed, so that memory does not
-grow with it. The grants that count for a user are those of `GRANT_SOURCES`.
+One statement evaluates all guardrails of a form. Rows of all users and entities are streamed, so that memory does not
+grow with the tenant. The grants that count for a user are those of `GRANT_SOURCES`.
 
 A violation exists now, or `is_lasting`: now or at a later time, by grants and memberships that have not ended. A
 change is checked with the latter, so that a period that begins later avoids no guardrail. The two privileges of
@@ -146,7 +146,7 @@ def forbidden_privileges(form: Form, part: Part = EVERYTHING) -> Iterator[Violat
 
 def violations_in(statement: Statement, part: Part | None = None) -> Iterator[Violation]:
     """Yield the violations that a statement of `forbidden_statement` finds. part: of the statement; the rows of
-    EVERYTHING are streamed.
+    all users and entities are streamed.
     """
     for name, user, kind, key, permission, through in _rows(*statement, part):
         yield Violation(name, f"user:{user}", f"{kind}:{key}", str(privilege_of(permission)), through)
@@ -387,8 +387,9 @@ def _distinct(clauses: QuerySet, column: str) -> list:
 
 
 def _rows(sql: str, parameters: Sequence, part: Part | None) -> Iterator[tuple]:
-    """Yield the rows of a statement. Those of the whole tenant are read with a cursor of the server."""
-    with connection.chunked_cursor() if part == EVERYTHING else connection.cursor() as cursor:
+    """Yield the rows of a statement. Those of all users and entities are read with a cursor of the server."""
+    is_unbounded = part is not None and part.users is None and part.entities is None
+    with connection.chunked_cursor() if is_unbounded else connection.cursor() as cursor:
         cursor.execute(sql, parameters)
         while rows := cursor.fetchmany(ROWS_PER_FETCH):
             yield from rows
