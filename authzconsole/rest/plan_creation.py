@@ -50,7 +50,7 @@ from grants.plans.sources.ghosts import ghost_plan
 from grants.plans.sources.like import like_plan
 from grants.plans.sources.off_boarding import OffBoarding, off_boarding_plan
 from grants.plans.sources.readiness import readiness_plan
-from grants.plans.sources.redundant import redundant_plan
+from grants.plans.sources.redundant import RedundantPart, redundant_plan
 from grants.plans.sources.unused import unused_plan
 from grants.tenant import Fault
 
@@ -281,19 +281,31 @@ class GhostPlans(Endpoint):
         return self.creation_response(ghost_plan.create(self.author, **self.data), "plans")
 
 
+class RedundantSerializer(CleanUpSerializer):
+    """What to take away, and the namespace to clean up; by default direct grants in all."""
+
+    part = Choice(
+        choices=list(RedundantPart),
+        required=False,
+        help_text="What to take away: direct grants that a group gives too, memberships without effect, what inactive users "
+        "have, or all of it. Memberships are kept if a namespace is given.",
+    )
+
+
 class RedundantPlans(Endpoint):
     route, url_name = "plans/redundant", "rest-plans-redundant"
 
     @creating_plan(
         "plans_remove_redundant",
-        body=CleanUpSerializer,
+        body=RedundantSerializer,
     )
     def post(self) -> Response:
-        """Create a plan that revokes redundant direct grants.
+        """Create a plan that takes away redundant access.
 
-        Revokes every direct grant of an active user on a live entity that a group of the user gives too,
-        for at least as long. It changes no answer. Returns 409 if there are no such grants, or if the plan
-        would be too large.
+        By default, revokes every direct grant of an active user on a live entity that a group of the user gives
+        too, for at least as long. With `part`, also or instead ends memberships without effect, and takes away
+        what inactive users have. It changes no answer. Returns 409 if there is nothing to take away, or if the
+        plan would be too large.
         """
         return self.creation_response(redundant_plan.create(self.author, **self.data), "plans")
 

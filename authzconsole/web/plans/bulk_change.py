@@ -54,7 +54,7 @@ from grants.plans.sources.bulk import (
     subtree_plan,
 )
 from grants.plans.sources.ghosts import ghost_plan, selected_ghost_plan
-from grants.plans.sources.redundant import redundant_plan
+from grants.plans.sources.redundant import RedundantPart, redundant_plan
 from grants.plans.sources.unused import unused_plan
 from grants.principal_names import format_principal
 
@@ -288,6 +288,7 @@ class CleanUpForm(ConsoleForm):
     grant = TextsField()
     namespace = TextField()
     since = TextField()
+    part = TextField()
     run = TextField()
 
     @property
@@ -301,7 +302,7 @@ class NewCleanUpPlan(ForAdministrators, FormPage):
 
     http_method_names = ("post",)
     form_class = CleanUpForm
-    source: PlanSource = redundant_plan
+    source: PlanSource
 
     def inputs(self, form: CleanUpForm) -> dict:
         """Return the arguments of the source."""
@@ -314,6 +315,13 @@ class NewCleanUpPlan(ForAdministrators, FormPage):
     def refusal_response(self, form: CleanUpForm, error: Refusal) -> HttpResponse:
         messages.error(self.request, form.refusal_text(error))
         return see_other(form.report_url or reverse("plans"))
+
+
+class NewRedundantPlan(NewCleanUpPlan):
+    source = redundant_plan
+
+    def inputs(self, form: CleanUpForm) -> dict:
+        return super().inputs(form) | {"part": form.cleaned_data["part"] or RedundantPart.GRANTS}
 
 
 class NewUnusedPlan(NewCleanUpPlan):

@@ -81,7 +81,7 @@ ORIGIN_LABELS = {
     "subtree": "as a bulk change",
     "selection": "from selected entities",
     "ghosts": "to revoke leftover grants",
-    PlanOrigin.REDUNDANT: "to revoke redundant grants",
+    PlanOrigin.REDUNDANT: "to take away redundant access",
     PlanOrigin.UNUSED: "to revoke unused grants",
     "expired": "to remove expired access",
     "file": "from a file",

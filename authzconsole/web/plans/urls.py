@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from authzconsole.web.plans.bulk_change import NewBulkPlan, NewCleanUpPlan, NewGhostPlan, NewUnusedPlan
+from authzconsole.web.plans.bulk_change import NewBulkPlan, NewGhostPlan, NewRedundantPlan, NewUnusedPlan
 from authzconsole.web.plans.import_changes import ImportChanges, sample_change_file
 from authzconsole.web.plans.plan_choices import ChooseAnswerPlan, ChooseImpactPlan, ChooseReadinessPlan
 from authzconsole.web.plans.plan_pages import (
@@ -25,7 +25,7 @@ urlpatterns = [
     path("plans/copy", CopyGrants.as_view(), name="plan-copy"),
     path("plans/many", NewBulkPlan.as_view(), name="plan-bulk-change"),
     path("plans/ghosts", NewGhostPlan.as_view(), name="plan-ghosts"),
-    path("plans/redundant", NewCleanUpPlan.as_view(), name="plan-redundant"),
+    path("plans/redundant", NewRedundantPlan.as_view(), name="plan-redundant"),
     path("plans/unused", NewUnusedPlan.as_view(), name="plan-unused"),
     path("plans/import", ImportChanges.as_view(), name="plan-import"),
     path("plans/import/sample.<slug:extension>", sample_change_file, name="plan-import-sample"),

@@ -35,6 +35,7 @@ from authzconsole.web.shared.rendering import render_page, requested_section, se
 from entities.vocabulary import quantity
 from grants.active_generation import active_generation
 from grants.models import JobState
+from grants.plans.sources.redundant import RedundantPart
 from grants.policies.catalogue import GENERATIONS
 from grants.roles.capabilities import Capability
 
@@ -45,11 +46,15 @@ SECTIONS = {"namespaces": "namespaces", "rows": "table"}
 
 @dataclass(frozen=True, slots=True)
 class CleanUp:
-    """A form that creates a plan from what an analysis finds. url_name: of the page that creates it."""
+    """A form that creates a plan from what an analysis finds.
+
+    url_name: of the page that creates it. parts: the choices of what the plan takes away, with their labels.
+    """
 
     title: str
     text: str
     url_name: str
+    parts: tuple[tuple[str, str], ...] = ()
 
     @property
     def url(self) -> str:
@@ -64,10 +69,16 @@ CLEAN_UPS = {
         "plan-ghosts",
     ),
     AnalysisName.REDUNDANT: CleanUp(
-        "Revoke redundant grants",
-        "Creates a plan that revokes all direct grants that a group gives too. It changes no answer: the privileges "
-        "remain through the groups. Memberships and the grants of inactive users remain.",
+        "Take away redundant access",
+        "Creates a plan that changes no answer: privileges remain through groups, and inactive users are denied everything. "
+        "Activated again, these users would not get their access back. Memberships remain if a namespace is given.",
         "plan-redundant",
+        (
+            (RedundantPart.GRANTS, "Direct grants that groups give too"),
+            (RedundantPart.MEMBERSHIPS, "Memberships without effect"),
+            (RedundantPart.INACTIVE, "Grants and memberships of inactive users"),
+            (RedundantPart.ALL, "All of these"),
+        ),
     ),
     AnalysisName.UNUSED: CleanUp(
         "Revoke unused grants",

@@ -1,37 +1,118 @@
-"""Create plans that revoke direct grants that a group gives too. They change no answer, now or later."""
+"""Create plans that take away redundant access: direct grants that a group gives too, memberships without effect, and
+what inactive users have. They change no answer, now or later, each alone and together.
+"""
 
-from django.db.models import Exists, OuterRef, Q
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from enum import StrEnum
+
+from django.contrib.auth.models import Group
+from django.db.models import Exists, F, OuterRef, Q, QuerySet, Value
+from django.db.models.functions import Coalesce
 
 from entities.address import Address
 from entities.models import State
-from grants.change_set import Revoke
-from grants.models import GRANT_SOURCES, PRINCIPAL_TYPES, GrantQuerySet
+from grants.change_set import Change, Leave, Revoke
+from grants.errors import PlanError
+from grants.models import GRANT_SOURCES, PRINCIPAL_TYPES, GrantQuerySet, GroupGrant
+from grants.models.requests import NamespaceApprovers
 from grants.plans.create import PlanDraft, PlanOrigin, plan_source
 from grants.plans.sources.ghosts import namespace_condition
 from grants.plans.sources.recipes import read_address
+from grants.querysets import effective_memberships, memberships_of_principals
 from grants.stored_changes import ENTITY_COLUMNS
+from grants.validity import not_over_condition, question_time
+
+MAX_WATCHED_GROUPS = 10_000
+# later than the end of every period
+_NEVER = Value(datetime(9999, 12, 31, tzinfo=UTC))
+
+
+class RedundantPart(StrEnum):
+    """What a plan takes away."""
+
+    GRANTS = "grants"
+    MEMBERSHIPS = "memberships"
+    INACTIVE = "inactive"
+    ALL = "all"
+
+
+_TITLES = {
+    RedundantPart.GRANTS: ("Revoke direct grants that groups give too", "no direct grant{} is redundant"),
+    RedundantPart.MEMBERSHIPS: ("End memberships without effect", "every membership{} has an effect"),
+    RedundantPart.INACTIVE: (
+        "Revoke the grants and end the memberships of inactive users",
+        "inactive users have nothing{}",
+    ),
+    RedundantPart.ALL: ("Take away redundant access", "nothing{} is redundant"),
+}
 
 
 @plan_source(PlanOrigin.REDUNDANT)
-def redundant_plan(*, namespace: Address | str | None = None) -> PlanDraft:
-    """Return a plan that revokes the redundant direct grants of active users on live entities, or only those on and
-    inside `namespace`.
+def redundant_plan(*, namespace: Address | str | None = None, part: str = RedundantPart.GRANTS) -> PlanDraft:
+    """Return a plan that takes away one part of the redundant access, or all of it. See `redundant_grants` and
+    `redundant_memberships`; of inactive users, it revokes all direct grants and ends all memberships.
 
+    namespace: take away only grants on and inside it, and no memberships. part: a `RedundantPart`.
     The plan becomes stale with a change to one of its entities, users or memberships, such as a revocation from the
-    group. Raise PlanError if there is nothing to revoke.
+    group; if it ends memberships of active users, also with a grant to or a revocation from any of their groups. Raise PlanError if there
+    is nothing to take away, or for another part.
     """
     namespace = read_address(namespace)
-    grants = redundant_grants(**namespace_condition(namespace))
-    where = f" in {namespace}" if namespace else ""
+    where = namespace_condition(namespace)
+    if part not in list(RedundantPart):
+        raise PlanError(f"`part` must be one of {', '.join(RedundantPart)}")
+    chosen = RedundantPart(part)
+    if chosen == RedundantPart.MEMBERSHIPS and namespace:
+        raise PlanError(
+            "a membership belongs to no namespace: leave the namespace out, or choose another part"
+        )
+    place = f" in {namespace}" if namespace else ""
+    title, nothing = _TITLES[chosen]
+    ends_memberships = chosen in (RedundantPart.MEMBERSHIPS, RedundantPart.ALL) and not namespace
     return PlanDraft(
-        title=f"Revoke direct grants that groups give too{where}",
-        changes=(
-            Revoke(*key)
-            for key in grants.order_by(*ENTITY_COLUMNS, "user__username", "permission_id").grant_keys()
-        ),
-        recipe={"namespace": str(namespace or "")},
-        empty_message=f"there is nothing to revoke: no direct grant{where} is redundant",
+        title=f"{title}{place}",
+        changes=_changes(chosen, where),
+        recipe={"namespace": str(namespace or ""), "part": str(chosen)},
+        watches=_groups_of_leaving_users() if ends_memberships else (),
+        empty_message=f"there is nothing to {'revoke' if chosen == RedundantPart.GRANTS else 'take away'}: "
+        f"{nothing.format(place)}",
     )
+
+
+def _changes(part: RedundantPart, where: dict[str, str]) -> Iterator[Change]:
+    """Yield the changes. where: limits the grants; memberships are left out if it is not empty."""
+    grants: list[GrantQuerySet] = []
+    ended: list[QuerySet] = []
+    if part in (RedundantPart.GRANTS, RedundantPart.ALL):
+        grants.append(redundant_grants(**where))
+    if part in (RedundantPart.MEMBERSHIPS, RedundantPart.ALL):
+        ended.append(redundant_memberships())
+    if part in (RedundantPart.INACTIVE, RedundantPart.ALL):
+        of_inactive = {"user__is_active": False}
+        grants.append(PRINCIPAL_TYPES["user"].grants.filter(user__is_principal=True, **of_inactive, **where))
+        ended.append(memberships_of_principals().filter(**of_inactive))
+    for rows in grants:
+        for key in rows.order_by(*ENTITY_COLUMNS, "user__username", "permission_id").grant_keys():
+            yield Revoke(*key)
+    for rows in ended if not where else ():
+        names = rows.order_by("user__username", "group__name").values_list("user__username", "group__name")
+        for user, group in names.iterator():
+            yield Leave(user, group)
+
+
+def _groups_of_leaving_users() -> list[str]:
+    """Return the groups of all users with a redundant membership, in written form. Raise PlanError if there are too
+    many.
+    """
+    users = redundant_memberships().values("user")
+    groups = Group.objects.filter(memberships__user__in=users).order_by("name").distinct()
+    names = list(groups.values_list("name", flat=True)[: MAX_WATCHED_GROUPS + 1])
+    if len(names) > MAX_WATCHED_GROUPS:
+        raise PlanError(
+            f"the plan would depend on more than {MAX_WATCHED_GROUPS:,} groups: end memberships on the page of each group"
+        )
+    return [f"group:{name}" for name in names]
 
 
 def redundant_grants(**where) -> GrantQuerySet:
@@ -54,6 +135,57 @@ def redundant_grants(**where) -> GrantQuerySet:
             )
     user = PRINCIPAL_TYPES["user"]
     return user.grants.filter(given_too, user.is_effective, content_object__state=State.LIVE, **where)
+
+
+def redundant_memberships() -> QuerySet:
+    """Return the memberships of active users that are in force, and through which the user gets nothing, now or later,
+    that one other group of the user does not give for at least as long.
+
+    If several groups give the same, the membership that ends last remains; of several that end last, that in the
+    first group by name. Grants on addresses in any state count. Memberships in groups that have another purpose
+    remain: groups that are stewards or approvers, or that a guardrail or an exception names.
+    """
+    own, other = OuterRef(OuterRef("group")), OuterRef("group")
+    # the order of the memberships that give the same
+    is_preferred = Q(end__gt=F("own_end")) | Q(group__name__lt=OuterRef("group__name"))
+    others = (
+        effective_memberships()
+        .filter(_ends_no_sooner(), user=OuterRef("user"))
+        .exclude(group=OuterRef("group"))
+        .alias(end=Coalesce("valid_until", _NEVER), own_end=Coalesce(OuterRef("valid_until"), _NEVER))
+        .filter(
+            _gives_all(own, of=OuterRef(OuterRef("group"))),
+            ~_gives_all(other, of=OuterRef(OuterRef(OuterRef("group")))) | is_preferred,
+        )
+    )
+    has_purpose = (
+        Q(group__stewardships__isnull=False)
+        | Q(group__guardrails__isnull=False)
+        | Q(group__guardrail_exceptions__isnull=False)
+        | Q(group__in=NamespaceApprovers.objects.values("group"))
+    )
+    gives_nothing = ~Exists(_grants_not_over().filter(group=OuterRef("group")))
+    return effective_memberships().filter(gives_nothing | Exists(others)).exclude(has_purpose)
+
+
+def _grants_not_over() -> GrantQuerySet:
+    return GroupGrant.objects.filter(not_over_condition(question_time()))
+
+
+def _gives_all(group: OuterRef, *, of: OuterRef) -> Q:
+    """Return the condition that the group `of` gives everything that `group` gives, from now or from the same time on,
+    and for as long. group: seen from the grants of `group`. of: seen from those of `of`, one level deeper.
+    """
+    same = GroupGrant.objects.filter(
+        _ends_no_sooner(),
+        Q(valid_from__isnull=True)
+        | Q(valid_from__lte=question_time())
+        | Q(valid_from__lte=OuterRef("valid_from")),
+        group=of,
+        content_object=OuterRef("content_object"),
+        permission=OuterRef("permission"),
+    )
+    return ~Q(Exists(_grants_not_over().filter(~Exists(same), group=group)))
 
 
 def _ends_no_sooner(path: str = "") -> Q:

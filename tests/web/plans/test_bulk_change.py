@@ -266,7 +266,10 @@ def test_redundant_and_unused_grants_can_be_revoked_from_their_reports(browse, s
     first_day = timezone.now().date() - timedelta(days=30)
     add_usage([UsageRecord("ned", "dataset", "sales.orders", first_day)])
     client = browse("ada")
-    for name, words in (("redundant", "to revoke redundant grants"), ("unused", "to revoke unused grants")):
+    for name, words in (
+        ("redundant", "to take away redundant access"),
+        ("unused", "to revoke unused grants"),
+    ):
         run = create_report(
             tmp_path, {"rows": []}, analysis=name, revision=1, summary={"days_of_the_window": 20}
         )
@@ -279,6 +282,8 @@ def test_redundant_and_unused_grants_can_be_revoked_from_their_reports(browse, s
         assert words in text_of(page)
         page = client.post(f"/plans/{name}", {"run": run.pk, "since": "x", "namespace": "a b"}, follow=True)
         assert "No plan was created" in text_of(page) and page.wsgi_request.path == f"/analyses/{run.pk}/"
+    page = client.post("/plans/redundant", {"run": run.pk, "part": "all"}, follow=True)
+    assert "Take away redundant access" in text_of(page)
     page = client.post("/plans/unused", {"run": run.pk, "since": "31"}, follow=True)
     assert f"uses are recorded only since {first_day}" in text_of(page)
 
