@@ -2,6 +2,7 @@
 entity or principal, for accounts that can read the journal.
 """
 
+import json
 import re
 from collections import Counter
 from collections.abc import Iterable
@@ -18,7 +19,9 @@ from authzconsole.web.shared.parameters import text_parameter
 from authzconsole.web.shared.times import exact_time, period_words, start_of_day
 from entities.models import Entity
 from grants.authority.rights import can_read_history
+from grants.errors import GuardrailError
 from grants.evidence import CONTAINERS
+from grants.guardrails.rules import rule_from_members
 from grants.journal import ACTIONS, current_revision
 from grants.journal_details import PeriodDetail, parse_detail
 from grants.journal_queries import (
@@ -137,6 +140,7 @@ ACTIONS_OF_MEMBERSHIPS = {"member-add", "member-remove"}
 # the detail of these lines can start with a period
 ACTIONS_OF_PERIODS = {"grant", "begin", "expire", "member-add"}
 _PLAN = re.compile(r"plan (\d{1,18})(?=:|$)")
+_HASH = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{52}\b")
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 # a count of 0 in a list such as `keep 3, revoke 0`
 _NONE = re.compile(r"(?:, \b[a-z]+ 0\b)|(?:(?<=: )[a-z]+ 0, )")
@@ -218,13 +222,29 @@ def journal_row(line: JournalLine, plan_line: JournalLine | None = None) -> dict
         "action": action_label(line.action),
         "plan": plan[0] if plan else "",
         "plan_url": reverse("plan", args=[int(plan[1])]) if plan else "",
-        "detail": _in_words(", ".join(filter(None, (rest, period)))),
+        "detail": _guardrail_in_words(line)
+        if line.action == "guardrail-set"
+        else _in_words(", ".join(filter(None, (rest, period)))),
     }
 
 
 def _in_words(detail: str) -> str:
-    """Return the detail for readers: times in their time zone, and without counts of 0."""
-    return with_reader_times(_NONE.sub("", detail))
+    """Return the detail for readers: times in their time zone, the first digits of hashes, and without counts of 0."""
+    return with_reader_times(_HASH.sub(r"\1…", _NONE.sub("", detail)))
+
+
+def _guardrail_in_words(line: JournalLine) -> str:
+    """Return the detail of a line about a written guardrail as a sentence; as it is if it is no rule."""
+    name, _, text = line.detail.partition(": ")
+    try:
+        members = json.loads(text)
+        if line.principal and isinstance(members.get("forbid"), dict):
+            members["forbid"]["members_of"] = line.principal
+        elif line.principal and isinstance(members.get("expect"), dict):
+            members["expect"]["subject"] = line.principal
+        return f"`{name}` {rule_from_members(members).sentence}"
+    except (ValueError, AttributeError, GuardrailError):
+        return line.detail
 
 
 def with_reader_times(text: str) -> str:

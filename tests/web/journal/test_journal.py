@@ -28,6 +28,7 @@ from tests.support.changes import (
     create_plan_from_changes,
     remove_member,
 )
+from tests.support.guardrails import add_guardrail
 from tests.support.pages import page_html
 
 
@@ -377,3 +378,21 @@ def test_a_period_without_changes_is_named_and_the_last_days_are_one_click(brows
     assert "No changes in this period" in page_html(page)
     week = timezone.localtime().date() - timedelta(days=7)
     assert f'href="/journal/?since={week}"' in page_html(browse("aud").get("/journal/"))
+
+
+def test_details_show_no_raw_data(browse):
+    """Of a hash, the first digits are enough; the line of a guardrail is a sentence instead of JSON."""
+    append_line("seal", f"seal 1: content {'ab' * 32}")
+    add_guardrail("writers", {"forbid": {"privileges": ["ADMIN"], "within": "namespace:sales"}})
+    add_guardrail(
+        "operators",
+        {"forbid": {"members_of": "group:operators", "privileges": ["READ"], "within": "namespace:hr"}},
+    )
+    append_line("guardrail-set", "odd: {nothing")
+    details = [row["detail"] for row in browse("aud").get("/journal/").context["rows"][:4]]
+    assert details == [
+        "odd: {nothing",
+        "`operators` forbids members of group:operators READ within namespace:hr",
+        "`writers` forbids everybody ADMIN within namespace:sales",
+        "seal 1: content abababababab…",
+    ]
