@@ -152,8 +152,13 @@ def make_within_guardrails(
         raise GuardrailHolds(
             "\n".join(
                 (
-                    *AddedViolations(added.blocked, len(added.blocked), is_disclosed).sentences,
-                    "change the grants so that they meet the guardrail, or ask an administrator for an exception",
+                    *(
+                        f"{sentence}."
+                        for sentence in AddedViolations(
+                            added.blocked, len(added.blocked), is_disclosed
+                        ).sentences
+                    ),
+                    "Change the grants so that they meet the guardrail, or ask an administrator for an exception",
                 )
             ),
             [

@@ -32,6 +32,7 @@ from authzconsole.web.shared.guard import capability_required, request_author
 from authzconsole.web.shared.paging import paginate_sequence
 from authzconsole.web.shared.principal_input import with_default_type
 from authzconsole.web.shared.rendering import render_page, requested_section, see_other, show_outcome
+from entities.address import Address
 from entities.errors import Refusal
 from entities.vocabulary import KINDS, Privilege
 from grants.change_set import DeleteGuardrail, EndException, SetException, SetGuardrail
@@ -54,6 +55,14 @@ FORM_TITLES = {
     Form.REQUIRE: "Require holders",
     Form.EXPECT: "Expect a decision",
 }
+
+
+class PlaceField(AddressField):
+    """An address; the plain name of a namespace stands for it."""
+
+    def to_python(self, value: str | None) -> Address | None:
+        text = (value or "").strip()
+        return super().to_python(f"namespace:{text}" if text and ":" not in text else text)
 
 
 @require_safe
@@ -121,9 +130,9 @@ class GuardrailForm(_RuleForm):
     group = PrincipalField(label=optional("Members of group"), only="group")
     privileges = privileges_field()
     privilege = privilege_field()
-    within = AddressField(label="Within", required=True, placeholder="namespace:NAME")
+    within = PlaceField(label="Within", required=True, placeholder="namespace:NAME")
     other_privilege = privilege_field("Together with")
-    other_within = AddressField(label="Within", required=True, placeholder="namespace:NAME")
+    other_within = PlaceField(label="Within", required=True, placeholder="namespace:NAME")
     kind = OptionalChoiceField(
         label="On each", default="namespace", choices=[(name, kind.title) for name, kind in KINDS.items()]
     )
@@ -315,7 +324,7 @@ class ExceptionForm(_RuleForm):
 
     verb = OptionalChoiceField(default="add", choices=[(verb, verb) for verb in ("add", "end", "delete")])
     principal = PrincipalField(label=optional("User or group"))
-    within = AddressField(label=optional("Within"), placeholder="namespace:NAME")
+    within = PlaceField(label=optional("Within"), placeholder="namespace:NAME")
     owner = PrincipalField(label="Owner, who answers for it", only="user", required=True)
     valid_until = LastDayField(label="Last day", required=True)
     reason = reason_field(required=True)

@@ -90,7 +90,7 @@ def test_a_grant_that_adds_a_violation_is_refused_with_the_guardrail_and_the_gra
     error = refused(
         lambda: add_grant("user:dee", ORDERS, "WRITE"),
         "guardrail no-writers forbids this change",
-        "user:dee would hold WRITE on dataset:sales.orders (policy 4.2)",
+        "user:dee would hold WRITE on dataset:sales.orders (policy 4.2).\nChange the grants",
         "ask an administrator for an exception",
     )
     assert error.status == 409 and error.members == {

@@ -89,6 +89,13 @@ def test_a_bad_guardrail_keeps_what_was_entered_and_says_what_is_wrong(values, m
     assert not Guardrail.objects.exists()
 
 
+def test_the_name_of_a_namespace_is_a_place(cast, browse):
+    assert browse("ada").post(NEW, FIELDS | {"within": "sales"}).status_code == 303
+    assert Guardrail.objects.get().clauses.get().key == "sales"
+    refused = browse("ada").post(NEW, FIELDS | {"name": "other", "within": "none"})
+    assert refused.status_code == 400 and "namespace:none is not registered" in refused.content.decode()
+
+
 def test_the_page_lists_violations_and_exceptions_and_ends_them(cast, browse):
     add_grant("user:dee", ORDERS, "WRITE")
     add_guardrail("no-writers", FORBID)
