@@ -173,6 +173,11 @@ def _check_master(master: str) -> None:
 
 
 def _no_answer_message(master: str, seconds: float) -> str:
+    if master.startswith("local"):
+        return (
+            f"Spark did not start within {seconds:,.0f} s, because this machine is slow or busy: run the analysis again when "
+            f"it has less to do, or give it more processors."
+        )
     return (
         f"The Spark master at SPARK_MASTER {master} did not accept this console within {seconds:,.0f} s: check whether it "
         f"works and has free workers, or point SPARK_MASTER at another."

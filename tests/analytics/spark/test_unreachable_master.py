@@ -9,6 +9,7 @@ import pytest
 from analytics.models import AnalysisRun
 from analytics.runs.execution import RunProgress
 from analytics.runs.services import cancel_run
+from analytics.spark.session import _no_answer_message
 from authzconsole.ops import ROOT
 from grants.jobs import JobContext, JobTimedOut
 from grants.models import JobState
@@ -60,3 +61,9 @@ def test_a_job_that_exceeds_the_time_limit_is_cancelled_in_spark(spark, settings
             spark.sparkContext.parallelize(range(2), 2).map(lambda _: time.sleep(120)).count()
     assert isinstance(context.ending, JobTimedOut) and time.monotonic() - started < 30
     assert spark.range(5).count() == 5 and cancel_run(run=run)
+
+
+def test_a_slow_machine_is_not_blamed_on_the_master():
+    message = _no_answer_message("local[2]", 60)
+    assert "SPARK_MASTER" not in message and "slow or busy" in message
+    assert "SPARK_MASTER spark://host:7077" in _no_answer_message("spark://host:7077", 60)
