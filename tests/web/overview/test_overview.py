@@ -369,3 +369,11 @@ def test_the_table_of_namespaces_says_how_old_its_report_is(browse, report):
     assert "1 change since" in section and 'name="analysis" value="delete-readiness"' in section
     assert "Check again" not in browse("aud").html("/").split('id="namespaces"')[1]
     assert AnalysisRun.objects.get() == run
+
+
+def test_the_overview_counts_open_findings_as_the_inbox_does(browse):
+    page = browse("ada").get("/")
+    listed = browse("ada").get("/findings/").context["rows"]
+    assert page.context["open_total"] == len(listed) > 0
+    total = page.context["open_total"]
+    assert f"{total} open finding" in page_html(page)

@@ -262,7 +262,10 @@ def test_the_overview_shows_figures_of_three_analyses_over_time(browse, folder):
         )
     page = client.get("/")
     changes = {trend["title"]: trend["change"] for trend in page.context["trends"]}
-    assert changes == {"namespaces nobody can delete": -2, "leftover grants": 5}
+    assert changes == {
+        "namespaces nobody can delete": -2,
+        "leftover grants of active users and groups": 5,
+    }
     assert "How has it changed?" in page_html(page) and "+5 since" in page_html(page)
     assert [[point["row"].value for point in row["points"]] for row in page.context["trend_days"]] == [
         [1, 7],
@@ -317,3 +320,10 @@ def test_a_chart_is_cached_until_its_report_is_removed(browse, folder, monkeypat
     assert chart(client, run) == chart(client, run) and len(reads) == 1
     type(run).objects.filter(pk=run.pk).update(result_removed_at=timezone.now(), result_path="")
     assert client.get(f"/analyses/{run.pk}/").context.get("chart") is None
+
+
+def test_an_unchanged_figure_says_since_when_it_has_been_the_same(browse, folder):
+    create_readiness_runs(folder, {20: 3, 15: 1, 8: 1, 0: 1})
+    (trend,) = browse("aud").get("/").context["trends"]
+    assert trend["change"] == 0 and (timezone.now() - trend["since"]).days == 15
+    assert "Namespaces nobody can delete: <strong>1</strong>" in browse("aud").html("/")

@@ -6,6 +6,7 @@ are pixels. The table below the charts has the same numbers.
 
 from collections.abc import Iterable, Mapping
 from datetime import date, datetime, timedelta
+from itertools import takewhile
 
 from analytics.analyses import ANALYSES, AnalysisName
 from analytics.models import AnalysisRun, Figure
@@ -27,7 +28,7 @@ FIGURE_LABELS = {
     "answers_lost": "permissions lost",
     "entities_nobody_administers": "entities without an ADMIN holder",
     "entities_one_user_administers": "entities with only one ADMIN holder",
-    "grants_on_deleted_addresses": "leftover grants",
+    "grants_on_deleted_addresses": "leftover grants of active users and groups",
     "grants_on_planned_addresses": "grants on planned addresses",
     "users_who_see_something": "users with visible entities",
     "namespaces_with_something_visible": "namespaces with visible entities",
@@ -120,7 +121,7 @@ def _chart(analysis: str, name: str, lines: Mapping[str, list[Figure]]) -> dict:
     """Return a chart of a figure. lines: the rows by the name at the end of the line; empty for the only line.
 
     ticks, dates: of the axes. since, change: of a chart with one line: the time to which the change refers, which is that
-    of the last run before the week of the newest one, or of the first run.
+    of the last run before the week of the newest one, or of the first run; without a change, the first run with this figure.
     """
     has_names = "" not in lines
     right, bottom = _WIDTH - (_RIGHT_OF_NAMES if has_names else _RIGHT), _HEIGHT - _BOTTOM
@@ -172,10 +173,12 @@ def _chart(analysis: str, name: str, lines: Mapping[str, list[Figure]]) -> dict:
     if not has_names:
         rows = lines[""]
         before = [row for row in rows if row.finished_at <= last - WEEK] or rows[:1]
+        figure, change = rows[-1].value, rows[-1].value - before[-1].value
+        same = takewhile(lambda row: row.value == figure, reversed(rows))
         chart |= {
-            "figure": rows[-1].value,
-            "change": rows[-1].value - before[-1].value,
-            "since": before[-1].finished_at,
+            "figure": figure,
+            "change": change,
+            "since": before[-1].finished_at if change else list(same)[-1].finished_at,
         }
     return chart
 
