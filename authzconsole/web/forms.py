@@ -475,7 +475,7 @@ class PeriodForm(ConsoleForm):
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
         self.fields["until_preset"].widget.choices = [
-            ("", "on the date above"),
+            ("", "on the date above, if there is one"),
             *((key, label) for key, label, _ in presets()),
             (NO_END, "No end"),
         ]

@@ -68,6 +68,11 @@ def create_first_administrator() -> tuple[str, str] | None:
     return name, password
 
 
+def manage_command() -> str:
+    """Return how an operator calls a command of this installation."""
+    return "authzconsole manage" if settings.IS_STATIC_INSTALLED else ".venv/bin/python manage.py"
+
+
 class Command(BaseCommand):
     help = (
         "Migrate the database and collect the static files. On an empty database, also load the demo tenant with its history "
@@ -98,11 +103,12 @@ class Command(BaseCommand):
             return
         lines = load_history()
         self.stdout.write(
-            f"The demo tenant was loaded: two years of invented history, {lines:,} journal lines."
+            f"The demo tenant was loaded: two years of invented history, {lines:,} journal lines.\n"
+            f"Its users have no passwords; `{manage_command()} changepassword bruno.silva` sets that of one."
         )
 
     def _print_credentials(self, name: str, password: str) -> None:
-        command = "authzconsole manage" if settings.IS_STATIC_INSTALLED else ".venv/bin/python manage.py"
+        command = manage_command()
         self.stdout.write(
             f"Sign in as {name} with the password {password}\n"
             f"You choose your own password then. This one is shown only now and works for "
