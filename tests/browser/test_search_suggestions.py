@@ -188,6 +188,12 @@ def test_a_field_for_principals_suggests_names_and_the_operations_follow_the_ent
     page.keyboard.press("Enter")
     expect(subject).to_have_value("group:operators")
     expect(suggestions).to_be_hidden()
+    subject.fill("operat")
+    expect(suggestions.get_by_role("option")).to_have_count(1)
+    # Enter takes the only suggestion and does not send the form
+    page.keyboard.press("Enter")
+    expect(subject).to_have_value("group:operators")
+    expect(page).not_to_have_url(re.compile("subject="))
     subject.fill("nobody.at.all")
     expect(suggestions).to_have_text("No name contains “nobody.at.all”")
     with page.expect_response(re.compile("/suggest/principals")):

@@ -1,7 +1,7 @@
 "use strict";
 
 // Search fields with suggestions: a combobox, and a listbox below it that htmx fills. Selecting a suggestion opens its page, or fills
-// the field if the field has `data-fills-field`; Tab then selects the only suggestion. A field with `data-selects-first` selects the first suggestion, so that Enter opens it. The
+// the field if the field has `data-fills-field`; Tab and Enter then take the only suggestion. A field with `data-selects-first` selects the first suggestion, so that Enter opens it. The
 // palette is the search field in the middle of the window: it also has suggestions for an empty text.
 (() => {
   const comboboxOf = (element) => element.closest?.("[role=combobox][aria-controls]") ?? null;
@@ -34,13 +34,15 @@
     field.dispatchEvent(new Event("change", { bubbles: true }));
   };
 
-  // Tab takes the only suggestion for the text, and moves on
+  // Take the only suggestion for the text. Return whether there was one.
   const acceptOnly = (field) => {
-    if (!("fillsField" in field.dataset) || !isOpen(field)) return;
+    if (!("fillsField" in field.dataset) || !isOpen(field)) return false;
     const [option, ...others] = optionsOf(field),
       text = field.value.trim().toLowerCase();
     // the list may still be that of an earlier text
-    if (others.length === 0 && option?.dataset.value?.toLowerCase().includes(text)) fillField(field, option);
+    const isOnly = others.length === 0 && option?.dataset.value?.toLowerCase().includes(text) === true;
+    if (isOnly) fillField(field, option);
+    return isOnly;
   };
 
   const moveSelection = (field, distance) => {
@@ -111,8 +113,8 @@
     else if (event.key === "Escape" && field.closest(".palette") !== null) closePalette(field);
     else if (event.key === "Escape" && isOpen(field)) show(field, false);
     else if (event.key === "Enter" && selected !== null) selected.click();
-    else if (event.key === "Tab" && !event.shiftKey) return acceptOnly(field);
-    else return;
+    else if (event.key === "Tab" && !event.shiftKey) return void acceptOnly(field);
+    else if (event.key !== "Enter" || !acceptOnly(field)) return;
     event.preventDefault();
   });
 
