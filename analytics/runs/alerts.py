@@ -1,7 +1,7 @@
 """Alerts send a notification when a figure of the nightly runs crosses a value.
 
-A crossing leaves the journal line `alert-fire`, which webhooks receive, and a row from which e-mail is sent. An alert that
-fired can fire again after a run whose figure is within the limit.
+A crossing leaves the journal line `alert-fire`, which webhooks receive, and a row from which e-mail is sent. An alert fires
+once. It can fire again after a run with a figure within the limit.
 """
 
 import logging

@@ -189,7 +189,7 @@ def _namespace_of(row: dict) -> str:
     return address.namespace.key if address and address.namespace else ""
 
 
-def _unsolved(table: str) -> Callable[[AnalysisRun, list[dict]], list[bool]]:
+def _problem_check(table: str) -> Callable[[AnalysisRun, list[dict]], list[bool]]:
     def still(run: AnalysisRun, rows: list[dict]) -> list[bool]:
         solved = fixed_rows(run, table, rows)
         return [number not in solved for number in range(len(rows))]
@@ -197,7 +197,7 @@ def _unsolved(table: str) -> Callable[[AnalysisRun, list[dict]], list[bool]]:
     return still
 
 
-def _administered_by(number: int) -> Callable[[AnalysisRun, list[dict]], list[bool]]:
+def _administrator_check(number: int) -> Callable[[AnalysisRun, list[dict]], list[bool]]:
     return lambda run, rows: [admins == number for admins in current_administrators(rows)]
 
 
@@ -367,14 +367,14 @@ REPORT_FIGURES = (
         "namespaces_nobody_can_delete",
         "namespaces",
         ResultFilter(equal={"nobody_can_delete": True}),
-        _unsolved("namespaces"),
+        _problem_check("namespaces"),
     ),
     ReportFigure(
         "no-admin-holder",
         AnalysisName.STRANDED,
         "entities_nobody_administers",
         where=ResultFilter(equal={"admins": 0}),
-        still=_administered_by(0),
+        still=_administrator_check(0),
         checked=("entities_nobody_administers", "entities_one_user_administers"),
     ),
     ReportFigure(
@@ -382,13 +382,19 @@ REPORT_FIGURES = (
         AnalysisName.STRANDED,
         "entities_one_user_administers",
         where=ResultFilter(equal={"admins": 1}),
-        still=_administered_by(1),
+        still=_administrator_check(1),
         checked=("entities_nobody_administers", "entities_one_user_administers"),
     ),
     ReportFigure(
-        "unused-grants", AnalysisName.UNUSED, "grants_that_nobody_used", "grants", still=_unsolved("grants")
+        "unused-grants",
+        AnalysisName.UNUSED,
+        "grants_that_nobody_used",
+        "grants",
+        still=_problem_check("grants"),
     ),
-    ReportFigure("redundant-grants", AnalysisName.REDUNDANT, "redundant_grants", still=_unsolved("rows")),
+    ReportFigure(
+        "redundant-grants", AnalysisName.REDUNDANT, "redundant_grants", still=_problem_check("rows")
+    ),
     ReportFigure("unusual-privileges", AnalysisName.OUTLIERS, "unusual_privileges", ""),
 )
 # the analyses of which a report has findings

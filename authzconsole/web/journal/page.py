@@ -105,7 +105,7 @@ class JournalForm(ListForm):
         return super().filtered_list(account, **filters)
 
     @property
-    def unindexed(self) -> list[str]:
+    def filters_without_index(self) -> list[str]:
         """The filters without an index, for which only a part of the journal is searched for one page."""
         if not self.is_valid():
             return []
@@ -162,7 +162,7 @@ class JournalPage(ListPage):
     @cached_property
     def search(self) -> SearchWindow | None:
         """The lines that are searched without an index; None without such a filter, or with an invalid one."""
-        if not self.form.unindexed:
+        if not self.form.filters_without_index:
             return None
         return _search_window(self.request, self.form, self.form.filtered_list(self.request.user).rows())
 
@@ -209,7 +209,7 @@ def _search_window(request: HttpRequest, form: JournalForm, rows: QuerySet[Journ
     if before is None and after is not None:
         first, last = after + 1, after + MAX_LINES_SEARCHED
     else:
-        newest = form.filtered_list(request.user, **dict.fromkeys(form.unindexed, "")).rows()
+        newest = form.filtered_list(request.user, **dict.fromkeys(form.filters_without_index, "")).rows()
         newest = newest if before is None else newest.filter(place__lt=before)
         last = newest.values_list("place", flat=True).first() or 0
         first = max(1, last - MAX_LINES_SEARCHED + 1)
