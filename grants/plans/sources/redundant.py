@@ -19,7 +19,7 @@ from grants.models.requests import NamespaceApprovers
 from grants.plans.create import PlanDraft, PlanOrigin, plan_source
 from grants.plans.sources.ghosts import namespace_condition
 from grants.plans.sources.recipes import read_address
-from grants.querysets import effective_memberships, memberships_of_principals
+from grants.querysets import effective_memberships, memberships_of_principals, principal_condition
 from grants.stored_changes import ENTITY_COLUMNS
 from grants.validity import not_over_condition, question_time
 
@@ -55,8 +55,8 @@ def redundant_plan(*, namespace: Address | str | None = None, part: str = Redund
 
     namespace: take away only grants on and inside it, and no memberships. part: a `RedundantPart`.
     The plan becomes stale with a change to one of its entities, users or memberships, such as a revocation from the
-    group; if it ends memberships of active users, also with a grant to or a revocation from any of their groups. Raise PlanError if there
-    is nothing to take away, or for another part.
+    group; if it ends memberships of active users, also with a grant to or a revocation from any of their groups.
+    Raise PlanError if there is nothing to take away, or for another part.
     """
     namespace = read_address(namespace)
     where = namespace_condition(namespace)
@@ -90,7 +90,9 @@ def _changes(part: RedundantPart, where: dict[str, str]) -> Iterator[Change]:
         ended.append(redundant_memberships())
     if part in (RedundantPart.INACTIVE, RedundantPart.ALL):
         of_inactive = {"user__is_active": False}
-        grants.append(PRINCIPAL_TYPES["user"].grants.filter(user__is_principal=True, **of_inactive, **where))
+        grants.append(
+            PRINCIPAL_TYPES["user"].grants.filter(principal_condition("user__"), **of_inactive, **where)
+        )
         ended.append(memberships_of_principals().filter(**of_inactive))
     for rows in grants:
         for key in rows.order_by(*ENTITY_COLUMNS, "user__username", "permission_id").grant_keys():
