@@ -229,7 +229,7 @@ def _check(options: CampaignOptions) -> None:
     check_scope_names(scope)
     if scope.unused_days and options.unanswered == UnansweredRule.REVOKE and first_day_of_use() is None:
         raise ReviewError(
-            "no use is recorded, so all access counts as unused, and items without an answer would be revoked: import "
-            "the use first, or keep these items",
+            "no use is recorded, so nothing is known to be unused, and items without an answer would be revoked: import "
+            "uses first, or keep these items",
             field="unanswered",
         )

@@ -31,12 +31,16 @@ def documentation(request: HttpRequest) -> HttpResponse:
 # the theme has inline styles, and icons in data: URLs
 @csp_update({"style-src": [SELF, UNSAFE_INLINE], "img-src": [SELF, "data:"]})
 def documentation_file(request: HttpRequest, path: str) -> HttpResponseBase:
-    """Return a file of the site. Raise Http404 for a path that leads to no file in its folder."""
+    """Return a file of the site, or what `documentation` returns without a site. Raise Http404 for a path that leads to no
+    file in its folder.
+    """
     try:
         file = Path(safe_join(settings.DOCS_ROOT, path))
     except SuspiciousFileOperation:
         raise Http404 from None
     if not file.is_file():
+        if not Path(settings.DOCS_ROOT, FIRST_PAGE).is_file():
+            return documentation(request)
         raise Http404
     response = FileResponse(file.open("rb"))
     patch_cache_control(response, private=True, max_age=CACHED_SECONDS)

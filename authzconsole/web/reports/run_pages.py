@@ -28,6 +28,7 @@ from authzconsole.web.reports.charts.report_charts import report_chart
 from authzconsole.web.reports.charts.trends import figure_label, report_trends, trend_days
 from authzconsole.web.reports.readiness import namespaces_section
 from authzconsole.web.reports.results import REPORT_ERRORS, changes_sentence, report_fault, run_or_404
+from authzconsole.web.reports.summary import use_coverage
 from authzconsole.web.reports.table import DETAIL_NAMES, table_or_fault
 from authzconsole.web.shared.guard import capability_required, request_author
 from authzconsole.web.shared.paging import paginate_sequence
@@ -195,6 +196,12 @@ def run_page(request: HttpRequest, pk: int) -> HttpResponse:
         "section": section,
         "can_cancel": request.user.can(Capability.RUN_ANALYSES),
     }
+    if is_done and run.type == AnalysisName.UNUSED:
+        context["use"] = use = use_coverage(run)
+        if not use.is_known:
+            return _report_page(
+                request, context | {"clean_up": None, "other_outputs": [], "changes_sentence": ""}
+            )
     if is_done and section != "namespaces":
         context |= table_or_fault(request, run, analysis.rows)
     if is_done and section != "rows" and run.type == AnalysisName.DELETE_READINESS:
@@ -212,7 +219,12 @@ def run_page(request: HttpRequest, pk: int) -> HttpResponse:
         context["trend_days"] = trend_days(context["trends"])
         context["work"] = _work(run)
         context["figures"] = [(run.summary.get(name, 0), figure_label(name)) for name in analysis.figures]
-    return render_page(request, "reports/_run.html" if section == "run" else "reports/run.html", context)
+    return _report_page(request, context)
+
+
+def _report_page(request: HttpRequest, context: dict) -> HttpResponse:
+    name = "reports/_run.html" if context["section"] == "run" else "reports/run.html"
+    return render_page(request, name, context)
 
 
 # by name of a figure of the work: its label

@@ -40,7 +40,7 @@ from authzconsole.web.shared.levels import level_sentences, level_table
 from authzconsole.web.shared.paging import Page, keyset_page, paginate_sequence
 from authzconsole.web.shared.parameters import choice_parameter, number_of, text_parameter
 from authzconsole.web.shared.rendering import render_page, requested_section, see_other
-from authzconsole.web.shared.times import exact_time, time_input, zone_hint
+from authzconsole.web.shared.times import day_text, exact_time, time_input, zone_hint
 from entities.vocabulary import KINDS, Privilege, quantity
 from grants.errors import GrantError
 from grants.evidence import public_key
@@ -364,13 +364,13 @@ def _use_warning(scope: ReviewScope, used_since: date | None) -> str:
         used_since and (timezone.now().date() - used_since).days >= scope.unused_days
     ):
         return ""
-    return f"{use_hint(used_since)} Items may be in use although none is recorded."
+    return f"{use_hint(used_since)} Items may be in use."
 
 
 def use_hint(used_since: date | None) -> str:
     if used_since is None:
-        return "No use was recorded or imported yet, so every grant counts as unused."
-    return f"Use is recorded since {used_since.day} {used_since:%B %Y}; earlier use is unknown."
+        return "No use is recorded, so nothing is known to be unused, and a number of days here leaves nothing out."
+    return f"Use is recorded since {day_text(used_since)}; earlier use is unknown."
 
 
 def _can_answer(request: HttpRequest, total: int) -> bool:

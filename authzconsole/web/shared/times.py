@@ -122,7 +122,12 @@ def exact_time(at: datetime) -> str:
 def ending_words(end: datetime) -> str:
     """Return an end such as `27 November 2026, 17:00 CET`, or only the last day if it is the end of a day."""
     last = _last_day(end)
-    return exact_time(end) if last is None else f"{last.day} {last:%B %Y}"
+    return exact_time(end) if last is None else day_text(last)
+
+
+def day_text(day: date) -> str:
+    """Return a day such as `27 November 2026`."""
+    return f"{day.day} {day:%B %Y}"
 
 
 def _last_day(end: datetime) -> datetime | None:

@@ -81,5 +81,6 @@ def test_the_site_runs_only_scripts_of_the_console(site):
 
 def test_a_console_without_the_site_says_how_to_build_it(site, settings, tmp_path):
     settings.DOCS_ROOT = tmp_path / "nothing"
-    response = signed_in("ada").get("/docs")
-    assert response.status_code == 404 and b"make docs" in response.content
+    for url in ("/docs", "/docs/guides/reviews.html"):
+        response = signed_in("ada").get(url)
+        assert response.status_code == 404 and b"make docs" in response.content

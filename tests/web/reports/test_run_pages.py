@@ -1,15 +1,19 @@
 """The pages that start, follow and cancel runs of analyses."""
 
 import re
+from datetime import timedelta
 
 import pytest
 from django.utils import timezone
 
 from analytics.analyses import ANALYSES, OPTIONS
 from analytics.models import AnalysisRun
+from authzconsole.web.shared.times import day_text
 from grants.models import JobState
-from tests.support.pages import form_faults, page_html
+from grants.usage.storage import UsageRecord, add_usage
+from tests.support.pages import form_faults, page_html, text_of
 from tests.support.readiness_report import ANALYSIS
+from tests.support.reports import create_report
 from tests.support.runs import create_waiting_run
 
 pytestmark = pytest.mark.usefixtures("sent_runs")
@@ -110,3 +114,57 @@ def test_missing_java_is_reported_where_runs_are_started(browse, monkeypatch):
         "authzconsole.web.reports.run_pages.java_problem", lambda: "Java is missing: install it"
     )
     assert "Java is missing: install it" in browse("ada").html("/analyses/")
+
+
+UNUSED_FIGURES = {
+    "days_with_records_of_use": 30,
+    "days_of_the_window": 30,
+    "unused_privileges": 4711,
+    "grants_that_nobody_used": 4712,
+}
+
+
+@pytest.mark.parametrize("ran_with_records", [False, True])
+def test_without_records_of_use_a_report_calls_nothing_unused(ran_with_records, browse, tmp_path):
+    figures = UNUSED_FIGURES if ran_with_records else dict.fromkeys(UNUSED_FIGURES, 0)
+    run = create_report(
+        tmp_path,
+        {"rows": [("dee", "dataset:sales.orders", "READ", "user:dee", "2026-01-01T00:00:00Z", "")]},
+        analysis="unused",
+        revision=1,
+        finished_at=timezone.now(),
+        summary=figures | {"changes": {"run": 1, "revision": 1, "added": 4713, "removed": 0, "changed": 0}},
+    )
+    page = browse("ada").get(f"/analyses/{run.pk}/")
+    text = text_of(page)
+    assert "No use is recorded, so nothing is known to be unused." in text
+    assert "manage.py import_usage FILE" in text and "POST /api/v1/usage" in text
+    assert "/docs/guides/reviews.html#evidence-of-an-item" in page_html(page)
+    assert "/plans/unused" not in page_html(page) and "dataset:sales.orders" not in text
+    assert not {"figures", "chart", "trends", "table"} & page.context.keys()
+    assert not re.search("47(11|12|13)", text)
+
+
+def test_a_report_of_unused_access_says_how_much_history_the_records_cover(browse, tmp_path):
+    now = timezone.now()
+    first_day = now.date() - timedelta(days=30)
+    add_usage([UsageRecord("ned", "dataset", "sales.orders", first_day)])
+    run = create_report(
+        tmp_path,
+        {"rows": []},
+        analysis="unused",
+        revision=1,
+        started_at=now,
+        finished_at=now,
+        summary=UNUSED_FIGURES | {"days_of_the_window": 20},
+    )
+    page = browse("ada").get(f"/analyses/{run.pk}/")
+    assert f"Uses are recorded since {day_text(first_day)} (30 days)." in text_of(page)
+    assert "in the last 20 days of these. Earlier use is unknown." in text_of(page)
+    assert "/plans/unused" in page_html(page)
+
+    run.summary = dict.fromkeys(UNUSED_FIGURES, 0)
+    run.save()
+    page = browse("ada").get(f"/analyses/{run.pk}/")
+    assert "When the analysis ran, no full day of use was recorded" in text_of(page)
+    assert "run it again" in text_of(page) and "/plans/unused" not in page_html(page)
