@@ -122,6 +122,17 @@ class MakePrincipal:
 
 
 @dataclass(frozen=True, slots=True)
+class AddGroup:
+    """A group without members is added. It is written before the other changes of its set. group: a name."""
+
+    verb: ClassVar[str] = "add"
+    group: str
+
+    def __str__(self) -> str:
+        return f"group:{self.group}"
+
+
+@dataclass(frozen=True, slots=True)
 class RemovePrincipal:
     """A user or group is removed for good, with its memberships. principal: `user:NAME` or `group:NAME`.
 
@@ -249,6 +260,7 @@ Change = (
     | Activate
     | Deactivate
     | MakePrincipal
+    | AddGroup
     | RemovePrincipal
     | Rename
     | Register
@@ -439,7 +451,9 @@ def ending_of(change: Grant | Join) -> Revoke | Leave:
 
 
 def principals_of(change: Change) -> tuple[str, ...]:
-    """Return the principals of a grant, a revocation, a membership or an activation, in written form."""
+    """Return the principals of a grant, a revocation, a membership, an activation or a new group, in written
+    form.
+    """
     match change:
         case Grant(principal) | Revoke(principal):
             return (principal,)
@@ -447,6 +461,8 @@ def principals_of(change: Change) -> tuple[str, ...]:
             return change.principals
         case Activate(user) | Deactivate(user):
             return (f"user:{user}",)
+        case AddGroup(group):
+            return (f"group:{group}",)
     return ()
 
 

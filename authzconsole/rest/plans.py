@@ -34,7 +34,7 @@ from authzconsole.rest.grants import (
     GrantLists,
     items_of,
 )
-from grants.change_set import Activate, ChangeSet, Deactivate, Join, Leave
+from grants.change_set import Activate, AddGroup, ChangeSet, Deactivate, Join, Leave
 from grants.changes import Shown
 from grants.models import Plan
 from grants.plans.apply import apply_plan, discard_plan, inverse_plan
@@ -70,6 +70,13 @@ class MakePlanSerializer(StrictSerializer):
     """The changes of a new plan, at least one. `grant` and `revoke` together, and each other list, have at
     most 1,000 items."""
 
+    add = List(
+        child=NameText(),
+        required=False,
+        default=list,
+        max_length=MAX_ITEMS,
+        help_text="Names of new groups, which the other lists can name too.",
+    )
     grant = items_of(GrantItemSerializer)
     revoke = items_of(ChangeItemSerializer)
     join = items_of(NewMembershipSerializer, default=list)
@@ -147,11 +154,12 @@ class PlanList(ListEndpoint):
     def post(self) -> Response:
         """Create a plan from a change set.
 
-        Accepts up to {MAX_ITEMS:,} grants and revocations together, and as many items in each of `join`,
+        Accepts up to {MAX_ITEMS:,} grants and revocations together, and as many items in each of `add`, `join`,
         `leave`, `activate` and `deactivate`. Nothing changes until the plan is applied.
         """
         data = self.data
         others = [
+            *map(AddGroup, data["add"]),
             *memberships_of(data),
             *map(Activate, data["activate"]),
             *map(Deactivate, data["deactivate"]),

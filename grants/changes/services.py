@@ -27,6 +27,7 @@ from grants.authority.transactions import administrator_transaction, check_capab
 from grants.change_set import (
     Activate,
     ActivateGeneration,
+    AddGroup,
     Change,
     ChangeSet,
     Deactivate,
@@ -88,6 +89,7 @@ from grants.outcomes import Outcome, joint_outcome
 from grants.policies.policy import Generation
 from grants.principal_names import format_principal, name_fault, principals_by_name
 from grants.principals.renaming import write_rename
+from grants.principals.services import write_group
 from grants.roles.capabilities import Capability
 from grants.validity import ValidityError
 
@@ -209,7 +211,8 @@ def effect_job_options(change_set: ChangeSet, generation: str) -> dict[str, str]
 def validated_principals(
     changes: Iterable[Change], *, allows_past_end: bool = False
 ) -> dict[str, User | Group]:
-    """Return the principals of grants, revocations, memberships and activations, by written name.
+    """Return the stored principals of grants, revocations, memberships and activations, by written name. Groups
+    that the changes add need not be stored.
 
     allows_past_end: accept periods that have ended, to restore a state. Raise ChangeRefused with all invalid
     changes. Runs two queries for every `ROWS_PER_STATEMENT` principals.
@@ -236,8 +239,9 @@ def validated_principals(
             message = f"{_text(change)} repeats {first[0]}[{first[1]}]: keep one of the two"
             errors.append(RefusedChange(*position, message))
     principals = principals_by_name({name for _, change in valid for name in principals_of(change)})
+    known = principals.keys() | {str(change) for _, change in valid if isinstance(change, AddGroup)}
     for position, change in valid:
-        if unknown := next((name for name in principals_of(change) if name not in principals), ""):
+        if unknown := next((name for name in principals_of(change) if name not in known), ""):
             message = f"{unknown} does not exist: add it first, or correct the name"
             errors.append(RefusedChange(*position, message, unknown.partition(":")[0]))
     if errors:
@@ -257,8 +261,8 @@ def _check(change: Change, now: datetime | None) -> None:
         case Join() | Leave():
             if fault := name_fault(change.user) or name_fault(change.group):
                 raise GrantError(fault)
-        case Activate(user) | Deactivate(user):
-            if fault := name_fault(user):
+        case Activate(name) | Deactivate(name) | AddGroup(name):
+            if fault := name_fault(name):
                 raise GrantError(fault)
     if isinstance(change, Grant | Join) and now is not None:
         change.validity.check_not_over(now)
@@ -361,7 +365,7 @@ def write_changes(
     """Make changes like `apply`, for a caller that holds the lock of the journal and has checked the author, and
     that checks the guardrails (`make_within_guardrails`).
 
-    detail: of the journal lines of grants, revocations and activations. allows_past_end: accept periods that
+    detail: of the journal lines of groups, grants, revocations and activations. allows_past_end: accept periods that
     have ended, to restore a state. accepted_violations: see `write_guardrail_change`.
     """
     changes = list(changes)
@@ -369,6 +373,9 @@ def write_changes(
     grants = [change for change in changes if isinstance(change, Grant | Revoke)]
     members = [change for change in changes if isinstance(change, Join | Leave)]
     outcomes = []
+    if groups := [change for change in changes if isinstance(change, AddGroup)]:
+        outcomes += [write_group(head, author, change, detail=detail) for change in groups]
+        principals |= principals_by_name(map(str, groups))
     if grants or not changes:
         attributes = attributes or GrantAttributes(reason=author.reason)
         outcomes.append(write_grants(head, author, grants, principals, attributes=attributes, detail=detail))
@@ -377,7 +384,7 @@ def write_changes(
     outcomes += [
         _write(head, author, change, detail, accepted_violations)
         for change in changes
-        if not isinstance(change, Grant | Revoke | Join | Leave)
+        if not isinstance(change, AddGroup | Grant | Revoke | Join | Leave)
     ]
     return joint_outcome(outcomes, head.revision)
 
@@ -464,7 +471,7 @@ def _transaction(change_set: ChangeSet, author: Author) -> Iterator[tuple[Journa
 def _is_provisioning(change: Change) -> bool:
     """Return whether a provisioning service may make the change."""
     match change:
-        case Join() | Leave() | Activate() | Deactivate() | Rename():
+        case AddGroup() | Join() | Leave() | Activate() | Deactivate() | Rename():
             return True
         case RemovePrincipal(principal, revokes_grants):
             return principal.startswith("group:") and not revokes_grants

@@ -21,6 +21,7 @@ from grants.active_generation import active_generation
 from grants.change_set import (
     Activate,
     ActivateGeneration,
+    AddGroup,
     Change,
     Deactivate,
     Delete,
@@ -61,7 +62,8 @@ class StateChange:
 
 # what the evaluation of an effect distinguishes
 EffectChange = (
-    Grant
+    AddGroup
+    | Grant
     | Revoke
     | Join
     | Leave

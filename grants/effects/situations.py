@@ -12,6 +12,7 @@ from entities.vocabulary import Privilege
 from grants.change_set import (
     Activate,
     ActivateGeneration,
+    AddGroup,
     Deactivate,
     Grant,
     Join,
@@ -162,12 +163,15 @@ def _load_users(changes: Sequence[EffectChange]) -> tuple[list[_UserRow], dict[s
     users: set[str] = set()
     group_names: set[str] = set()
     granted_groups: set[str] = set()
+    added_groups: list[str] = []
     is_for_all = False
     for change in changes:
         match change:
             case Grant(principal) | Revoke(principal):
                 principal_type, name = parse_principal(principal)
                 (users if principal_type == USER.name else granted_groups).add(name)
+            case AddGroup(group):
+                added_groups.append(group)
             case Join(user, group) | Leave(user, group):
                 users.add(user)
                 group_names.add(group)
@@ -177,7 +181,8 @@ def _load_users(changes: Sequence[EffectChange]) -> tuple[list[_UserRow], dict[s
                 users.add(parse_principal(principal)[1])
             case StateChange() | ActivateGeneration():
                 is_for_all = True
-    groups = dict(
+    # negative numbers stand for the keys of groups that are not stored yet
+    groups = {name: -number for number, name in enumerate(added_groups, start=1)} | dict(
         Group.objects.filter(name__among=list(group_names | granted_groups)).values_list("name", "pk")
     )
     granted_ids = [groups[name] for name in granted_groups if name in groups]

@@ -75,8 +75,9 @@ class Plan(models.Model):
 
 
 class PlanVerb(models.TextChoices):
-    """The change of a plan item: of a grant, of a membership, or of the status of a user."""
+    """The change of a plan item: a new group, or of a grant, of a membership, or of the status of a user."""
 
+    ADD = "add"
     GRANT = "grant"
     REVOKE = "revoke"
     JOIN = "join"

@@ -29,6 +29,7 @@ from grants.validity import VALIDITY_COLUMNS, Validity
 from grants.verification import PLAN_CREATE, first_plan_in_journal, plan_digest
 
 ITEMS_PER_BATCH = 2_000
+REMAINING_GROUPS = "The groups that the plan added remain: remove them on their pages."
 ENDED_ACCESS = "API tokens and sessions that ended with the deactivation do not come back: create new tokens, and sign in again."
 
 
@@ -158,12 +159,14 @@ def inverse_plan(plan_id: int) -> PlanDraft:
                 f"the changes of {plan} were already undone{_by_inverse(plan)}: there is nothing to undo"
             )
 
-    ended_access = changing_items(plan).filter(verb=PlanVerb.DEACTIVATE).exists()
+    verbs = set(changing_items(plan).order_by().values_list("verb", flat=True).distinct())
+    notes = {PlanVerb.DEACTIVATE: ENDED_ACCESS, PlanVerb.ADD: REMAINING_GROUPS}
+    note = " ".join(text for verb, text in notes.items() if verb in verbs)
     return PlanDraft(
         title=f"Undo {plan}: {plan.title}",
         changes=_opposite_changes(plan),
         inverse_of=plan,
-        recipe={"note": ENDED_ACCESS} if ended_access else {},
+        recipe={"note": note} if note else {},
         empty_message=f"{plan} changed nothing: there is nothing to undo",
         check=check,
     )
@@ -299,7 +302,12 @@ def _toggle_noop(rows: list[PlanItem]) -> None:
 
 def _opposite_changes(plan: Plan) -> Iterator[Change]:
     current_name = names_since(plan.revision or 0)
-    for row in changing_items(plan).order_by("position").iterator(chunk_size=ITEMS_PER_BATCH):
+    for row in (
+        changing_items(plan)
+        .exclude(verb=PlanVerb.ADD)
+        .order_by("position")
+        .iterator(chunk_size=ITEMS_PER_BATCH)
+    ):
         change = change_of_item(row)
         has_before = row.changes_period or isinstance(change, Revoke | Leave)
         yield with_current_names(

@@ -3,6 +3,7 @@
 `Plan.effect` stores the counts, so the cost of showing a plan does not depend on its size:
 
 - grants, revokes: items that change something; already: items that change nothing.
+- groups: items that add a group.
 - joins, leaves, activations, deactivations: items that change a membership or the status of a user.
 - periods_removed: of the grants and joins, those that only remove the limits of an existing grant or
 membership.
@@ -30,6 +31,7 @@ from grants.models import (
 Tally = dict[tuple[str, Privilege], int]
 # by verb, the name of the count of its changing items in `Plan.effect`
 VERB_COUNTS: dict[str, str] = {
+    PlanVerb.ADD: "groups",
     PlanVerb.GRANT: "grants",
     PlanVerb.REVOKE: "revokes",
     PlanVerb.JOIN: "joins",
@@ -60,14 +62,14 @@ class PrincipalEffect:
 def plan_counts(plan: Plan) -> dict[str, int]:
     """Return `Plan.effect` with all counts.
 
-    Plans of older versions have no counts of memberships and removed periods.
+    Plans of older versions have no counts of memberships, removed periods and groups.
     """
     return dict.fromkeys((*VERB_COUNTS.values(), "periods_removed"), 0) | plan.effect
 
 
 def change_count(counts: dict[str, int]) -> int:
     """Return the number of items that change something."""
-    return sum(counts[name] for name in VERB_COUNTS.values())
+    return sum(counts.get(name, 0) for name in VERB_COUNTS.values())
 
 
 def changing_items(plan: Plan) -> QuerySet[PlanItem]:
@@ -117,6 +119,9 @@ class PrincipalEffects(Sequence):
                     effect.joins = total
                 case PlanVerb.LEAVE:
                     effect.leaves = total
+                case PlanVerb.ADD:
+                    # a new group has nothing else than its grants, which are counted
+                    pass
                 case _:
                     effect.activation = verb
         return list(effects.values())

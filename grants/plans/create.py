@@ -21,7 +21,18 @@ from entities.services import instance_fault
 from grants.authority.persons import accounts_of
 from grants.authority.transactions import check_administrator
 from grants.bulk_rows import chunks, database_time, insert_rows
-from grants.change_set import Activate, Change, Deactivate, Grant, Join, Key, Leave, Revoke, principals_of
+from grants.change_set import (
+    Activate,
+    AddGroup,
+    Change,
+    Deactivate,
+    Grant,
+    Join,
+    Key,
+    Leave,
+    Revoke,
+    principals_of,
+)
 from grants.changes import existing_grants, existing_memberships
 from grants.errors import PlanError
 from grants.journal import Author, JournalEntry, append_to_journal, current_revision, lock_journal
@@ -29,6 +40,7 @@ from grants.models import JournalHead, Plan, PlanBreadth, PlanItem, User, permis
 from grants.plans.counts import VERB_COUNTS, revision_before
 from grants.plans.stranding import delete_restored_strandings, store_strandings
 from grants.principal_names import parse_principal, principals_by_name
+from grants.principals.new_names import new_name_fault
 from grants.validity import VALIDITY_COLUMNS, Validity, format_time, time_in_words
 from grants.verification import PLAN_CREATE, plan_digest
 
@@ -267,6 +279,8 @@ def _item_columns(change: Change) -> tuple:
             row = "user", user, "", "", "", None, group
         case Activate(user) | Deactivate(user):
             row = "user", user, "", "", "", None, ""
+        case AddGroup(group):
+            row = "group", group, "", "", "", None, ""
     period = change.validity if isinstance(change, Grant | Join) else Validity()
     return change.verb, *row, *map(database_time, period)
 
@@ -293,6 +307,8 @@ def _has_effect(change: Change, before: Validity | None, principals: Mapping[str
             return validity != before
         case Revoke() | Leave():
             return before is not None
+        case AddGroup():
+            return principals[str(change)].pk is None
         case Activate() | Deactivate():
             user = principals[f"user:{change.user}"]
             return isinstance(user, User) and user.is_active is isinstance(change, Deactivate)
@@ -302,9 +318,16 @@ def _has_effect(change: Change, before: Validity | None, principals: Mapping[str
 def _existing_principals(
     batch: Iterable[Change], known: Mapping[str, User | Group]
 ) -> dict[str, User | Group]:
-    """Return the principals of the changes that are not known yet. Raise PlanError if one does not exist."""
+    """Return the principals of the changes that are not known yet; those of new groups are not stored. Raise PlanError
+    if one does not exist, or if a new group cannot have its name.
+    """
     names = {name for change in batch for name in principals_of(change)} - known.keys()
     principals = principals_by_name(names)
+    for change in batch:
+        if isinstance(change, AddGroup) and str(change) not in principals:
+            if fault := new_name_fault("group", change.group):
+                raise PlanError(f"invalid group name: {fault}")
+            principals[str(change)] = Group(name=change.group)
     if unknown := sorted(names - principals.keys()):
         raise PlanError(f"{unknown[0]} does not exist: add it first, or correct the name")
     return principals

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
-from grants.change_set import Activate, Deactivate, Grant, Join, Leave, Revoke
+from grants.change_set import Activate, AddGroup, Deactivate, Grant, Join, Leave, Revoke
 from grants.models import Plan, PlanItem, PlanVerb
 
-PlannedChange = Grant | Revoke | Join | Leave | Activate | Deactivate
+PlannedChange = AddGroup | Grant | Revoke | Join | Leave | Activate | Deactivate
 ITEMS_PER_READ = 2_000
 
 
@@ -19,6 +19,8 @@ def change_of_item(item: PlanItem) -> PlannedChange:
     """Return the change of a plan item."""
     name, group = item.principal_name, item.group_name
     match item.verb:
+        case PlanVerb.ADD:
+            return AddGroup(name)
         case PlanVerb.GRANT:
             return Grant(item.principal, item.address, item.privilege, item.validity)
         case PlanVerb.REVOKE:

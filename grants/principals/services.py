@@ -23,6 +23,7 @@ from grants.authority.transactions import (
     check_can_manage,
     check_can_manage_account,
 )
+from grants.change_set import AddGroup
 from grants.errors import PrincipalError
 from grants.journal import Author, JournalEntry, append_to_journal
 from grants.models import GROUP, PRINCIPAL_TYPES, USER, JournalHead, Role, User
@@ -175,12 +176,20 @@ def first_password_end() -> datetime:
 def add_group(*, author: Author, name: str) -> Outcome:
     """Add an empty group."""
     _check_name("group", name)
-    with _journal_recorder(author, allows_provisioner=True) as record:
-        if Group.objects.filter(name=name).exists():
-            return record(None, f"group:{name} already exists: nothing changed")
-        _check_new_name(author, "group", name)
-        Group.objects.create(name=name)
-        return record(JournalEntry("group-add", principal=f"group:{name}"), f"group:{name} was added")
+    with administrator_transaction(author, allows_provisioner=True) as head:
+        return write_group(head, author, AddGroup(name))
+
+
+def write_group(head: JournalHead, author: Author, change: AddGroup, *, detail: str = "") -> Outcome:
+    """Add an empty group with a valid name. detail: of the journal line."""
+    name = change.group
+    if Group.objects.filter(name=name).exists():
+        sentence = f"{change} already exists: nothing changed"
+        return Outcome(False, sentence, head.revision, unchanged=(sentence,))
+    _check_new_name(author, "group", name)
+    Group.objects.create(name=name)
+    append_to_journal(head, [JournalEntry("group-add", principal=str(change), detail=detail)], author=author)
+    return Outcome(True, f"{change} was added", head.revision, (change,))
 
 
 @contextmanager

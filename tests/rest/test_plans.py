@@ -66,6 +66,7 @@ def test_a_plan_from_a_change_set_is_applied_and_undone(ada):
     path = created["Location"].removeprefix("/api/v1")
     assert all_grants() == before and created.json()["title"] == "Orders to out"
     assert created.json()["effect"] == {
+        "groups": 0,
         "grants": 2,
         "revokes": 1,
         "already": 0,

@@ -45,6 +45,7 @@ from grants.active_generation import active_generation
 from grants.change_set import (
     Activate,
     ActivateGeneration,
+    AddGroup,
     Change,
     Deactivate,
     Delete,
@@ -371,6 +372,8 @@ def change_sentence(change: Change) -> str:
             return f"Add user:{user} to group:{group} {validity.sentence}".strip()
         case Leave(user, group):
             return f"Remove user:{user} from group:{group}"
+        case AddGroup():
+            return f"Add {change}"
         case Activate(user):
             return f"Activate user:{user}"
         case Deactivate(user):

@@ -247,6 +247,7 @@ def stranded_count(plan: Plan) -> int:
 
 
 CHANGE_NOUNS = {
+    "groups": ("new group", "new groups"),
     "grants": ("grant", "grants"),
     "revokes": ("revocation", "revocations"),
     "joins": ("new membership", "new memberships"),

@@ -1,16 +1,25 @@
 """Test plans with memberships and with users to activate or deactivate."""
 
 import pytest
+from django.contrib.auth.models import Group
 
 from entities.address import parse_address
-from grants.change_set import Join, Leave
-from grants.errors import ChangeRefused, PlanError, StalePlan
+from entities.vocabulary import ADMIN, READ
+from grants.change_set import AddGroup, ChangeSet, Grant, Join, Leave, Revoke, as_text, change_from_text
+from grants.changes import apply
+from grants.effects.effect import effect_of
+from grants.errors import ChangeRefused, GuardrailHolds, NotAdministrator, PlanError, StalePlan
 from grants.journal import current_revision
 from grants.models import Plan, PlanItem, User
+from grants.plans.apply import plan_violations
 from grants.plans.counts import PrincipalEffects
 from grants.plans.items import change_of_item
-from tests.support.authors import account, all_grants, lines_after
+from grants.plans.permission_effect import plan_effect
+from grants.plans.sources.changes import change_set_plan
+from grants.policies.catalogue import GENERATIONS
+from tests.support.authors import COMMAND, account, all_grants, author_named, lines_after
 from tests.support.changes import (
+    add_group,
     add_member,
     apply_plan,
     create_inverse,
@@ -18,9 +27,11 @@ from tests.support.changes import (
     renew_plan,
     set_user_active,
 )
+from tests.support.guardrails import add_guardrail
 
 pytestmark = pytest.mark.usefixtures("cast")
 
+ORDERS = parse_address("dataset:sales.orders")
 OUT_JOINS, GRP_LEAVES = Join("out", "operators"), Leave("grp", "operators")
 
 
@@ -33,13 +44,12 @@ def memberships() -> set[tuple[str, str]]:
 
 
 def test_a_plan_changes_memberships_and_status_together_and_its_inverse_restores_them():
-    orders = parse_address("dataset:sales.orders")
     plan = create_plan(
         join=[OUT_JOINS],
         leave=[GRP_LEAVES],
         activate=["ina"],
         deactivate=["dee"],
-        revoke=[("user:dee", orders, "READ")],
+        revoke=[("user:dee", ORDERS, "READ")],
     )
     assert plan.title == "Revoke 1 and join 1 and leave 1 and activate 1 and deactivate 1"
     counts = {
@@ -139,3 +149,97 @@ def test_invalid_items_are_refused_with_their_position():
 def test_an_item_with_an_unknown_verb_is_refused_and_is_no_deactivation():
     with pytest.raises(ValueError, match="unknown verb 'suspend'"):
         change_of_item(PlanItem(verb="suspend", principal_name="bob"))
+
+
+def plan_with_a_new_group() -> Plan:
+    """Create a plan that moves the direct grant of `dee` to a new group."""
+    return change_set_plan.create(
+        COMMAND,
+        ChangeSet.of(
+            Grant("group:readers", ORDERS, READ),
+            Join("dee", "readers"),
+            Revoke("user:dee", ORDERS, READ),
+            AddGroup("readers"),
+        ),
+    )
+
+
+def test_a_plan_adds_a_group_with_members_and_grants_and_shows_its_whole_effect():
+    plan = plan_with_a_new_group()
+    assert (plan.effect["groups"], plan.effect["joins"], plan.effect["grants"]) == (1, 1, 1)
+    assert plan.effect["principals"] == 2
+    assert not any(plan_effect(plan, generation).has_effect for generation in GENERATIONS.values())
+    before = current_revision()
+    assert apply_plan(plan).effect == plan.effect
+    assert [line[:2] for line in lines_after(before)] == [
+        ("group-add", "group:readers"),
+        ("revoke", "user:dee"),
+        ("grant", "group:readers"),
+        ("member-add", "user:dee"),
+        ("plan-apply", ""),
+    ]
+    assert ("dee", "readers") in memberships()
+    assert not plan_effect(plan).has_effect
+
+
+def test_a_new_group_has_a_json_form():
+    change = AddGroup("readers")
+    assert as_text(change) == '["add","readers"]' and change_from_text(as_text(change)) == change
+
+
+def test_members_of_a_new_group_gain_what_the_plan_grants_to_it():
+    changes = [AddGroup("readers"), Grant("group:readers", ORDERS, READ), Join("out", "readers")]
+    rows = list(effect_of(changes, GENERATIONS["final"]).rows())
+    assert {(row.user, row.after) for row in rows} == {("out", True)}
+    assert rows == list(effect_of([Grant("user:out", ORDERS, READ)], GENERATIONS["final"]).rows())
+
+
+def test_undoing_a_plan_keeps_the_empty_group_and_says_so():
+    plan = plan_with_a_new_group()
+    before = all_grants(), memberships()
+    apply_plan(plan)
+    inverse = create_inverse(plan)
+    assert inverse.recipe["note"] == "The groups that the plan added remain: remove them on their pages."
+    apply_plan(inverse)
+    assert (all_grants(), memberships()) == before
+    assert Group.objects.filter(name="readers").exists()
+
+
+def test_a_plan_with_a_new_group_is_stale_when_somebody_else_adds_the_group():
+    plan = plan_with_a_new_group()
+    add_group("readers")
+    with pytest.raises(StalePlan, match="group-add"):
+        apply_plan(plan)
+    assert renew_plan(plan).effect["already"] == 1
+
+
+@pytest.mark.parametrize("name", ["Operators", "", "a\tb"])
+def test_a_plan_refuses_a_new_group_with_an_invalid_name(name):
+    with pytest.raises((PlanError, ChangeRefused), match="name"):
+        change_set_plan.create(COMMAND, ChangeSet.of(AddGroup(name)))
+    assert not Plan.objects.exists()
+
+
+def test_a_group_is_added_by_those_who_may_add_groups_only():
+    changes = ChangeSet.of(AddGroup("readers"), Join("out", "readers"))
+    with pytest.raises(NotAdministrator):
+        apply(changes, author=author_named("dee"))
+    assert apply(changes, author=author_named("ada")).has_changed
+    assert apply(ChangeSet.of(AddGroup("readers")), author=COMMAND).sentence == (
+        "group:readers already exists: nothing changed"
+    )
+
+
+def test_a_guardrail_stops_a_plan_whose_new_group_would_violate_it():
+    add_guardrail(
+        "no-new-owners",
+        {"forbid": {"members_of": "group:operators", "privileges": ["ADMIN"], "within": "namespace:sales"}},
+    )
+    plan = change_set_plan.create(
+        COMMAND,
+        ChangeSet.of(AddGroup("owners"), Join("grp", "owners"), Grant("group:owners", ORDERS, ADMIN)),
+    )
+    assert plan_violations(plan).blocked
+    with pytest.raises(GuardrailHolds):
+        apply_plan(plan)
+    assert not Group.objects.filter(name="owners").exists()

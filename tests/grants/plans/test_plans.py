@@ -50,7 +50,14 @@ from tests.support.changes import (
 pytestmark = pytest.mark.usefixtures("cast")
 
 ORDERS, CUSTOMERS = "dataset:sales.orders", "dataset:sales.customers"
-NO_MEMBERS = {"joins": 0, "leaves": 0, "activations": 0, "deactivations": 0, "periods_removed": 0}
+NO_MEMBERS = {
+    "groups": 0,
+    "joins": 0,
+    "leaves": 0,
+    "activations": 0,
+    "deactivations": 0,
+    "periods_removed": 0,
+}
 
 
 def create_sample_plan(author=COMMAND, **changes):
