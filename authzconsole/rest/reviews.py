@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from django.db import transaction
 from django.http import StreamingHttpResponse
 from django.http.response import HttpResponseBase
+from django.utils import timezone
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -74,6 +75,7 @@ from grants.reviews.campaigns import (
     retry_campaign,
 )
 from grants.reviews.finishing import request_finish, sign_off_share
+from grants.reviews.preparation import MAX_PREVIEWED_ITEMS, preview_review
 from grants.reviews.removals import with_current_removal
 from grants.reviews.reviewers import set_manager
 from grants.reviews.scope import MAX_UNUSED_DAYS
@@ -105,11 +107,9 @@ class ScopeSerializer(StrictSerializer):
     )
 
 
-class ReviewCreationSerializer(StrictSerializer):
-    """A new review."""
+class ReviewPreviewRequestSerializer(StrictSerializer):
+    """What is reviewed, and by whom."""
 
-    title = Text(max_length=MAX_TITLE_CHARACTERS, help_text="The title, shown to reviewers.")
-    description = optional_text("Instructions for reviewers.")
     scope = ScopeSerializer(required=False)
     reviewer_rule = Choice(
         choices=ReviewerRule.values, required=False, default=ReviewerRule.ADMINISTRATORS.value
@@ -118,6 +118,13 @@ class ReviewCreationSerializer(StrictSerializer):
     escalation_group = NameText(
         required=False, help_text="Receives items without a reviewer; by default administrators."
     )
+
+
+class ReviewCreationSerializer(ReviewPreviewRequestSerializer):
+    """A new review."""
+
+    title = Text(max_length=MAX_TITLE_CHARACTERS, help_text="The title, shown to reviewers.")
+    description = optional_text("Instructions for reviewers.")
     deadline = Time(help_text="A time with a time zone.")
     unanswered = Choice(
         choices=UnansweredRule.values,
@@ -136,6 +143,29 @@ class ReviewCreationSerializer(StrictSerializer):
         help_text="Days before the deadline at which open items are escalated; 0 for never.",
     )
     reason = reason_field()
+
+
+class ReviewerShareSerializer(output.Output):
+    """A reviewer, and the number of items."""
+
+    reviewer = output.Text(
+        allow_null=True, example="ned", get=lambda share: share[0], help_text="Null for administrators."
+    )
+    items = output.Integer(example=12, get=lambda share: share[1])
+
+
+class ReviewPreviewSerializer(output.Output):
+    """What a review would contain if it started now."""
+
+    items = output.Integer(
+        example=12, help_text=f"{MAX_PREVIEWED_ITEMS + 1:,} means that there are at least this many."
+    )
+    reviewers = ReviewerShareSerializer(
+        many=True,
+        allow_null=True,
+        example=[ReviewerShareSerializer.example_of()],
+        help_text=f"Who gets how many, most first. Null for more than {MAX_PREVIEWED_ITEMS:,} items.",
+    )
 
 
 class SelectionSerializer(StrictSerializer):
@@ -223,6 +253,24 @@ class ReviewList(ListEndpoint):
         data["recurrence"] = RECURRENCES[data["recurrence"]].value
         campaign = create_campaign(author=author, options=CampaignOptions(**data))
         return self.creation_response(_shown(self.request, campaign), "reviews")
+
+
+class ReviewPreviewEndpoint(Endpoint):
+    route, url_name = "reviews/preview", "rest-review-preview"
+
+    @operation(
+        "reviews_preview",
+        check_administrator,
+        ReviewPreviewSerializer,
+        body=ReviewPreviewRequestSerializer,
+    )
+    def post(self) -> object:
+        """Preview a review.
+
+        Returns how many items the review would have if it started now, and who would review how many.
+        Changes nothing.
+        """
+        return preview_review(CampaignOptions(title="", deadline=timezone.now(), **self.data))
 
 
 class ReviewDetail(Endpoint):

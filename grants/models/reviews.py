@@ -31,6 +31,7 @@ class ReviewerRule(models.TextChoices):
 
     ADMINISTRATORS = "administrators", "Administrators of this console"
     ADMIN_HOLDERS = "admin-holders", "A holder of ADMIN on the entity"
+    STEWARDS = "stewards", "A data steward of the entity's namespace"
     MANAGER = "manager", "The manager of the user"
     GROUP = "group", "The members of a group"
 

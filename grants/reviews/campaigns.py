@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import datetime, timedelta
 
+from django.db import models
 from django.utils import timezone
 
 from entities.text import storage_fault
@@ -205,19 +206,27 @@ def _check(options: CampaignOptions) -> None:
             f"the deadline is more than {MAX_DAYS_TO_DEADLINE:,} days away: choose an earlier one",
             field="deadline",
         )
+    check_assignment(options)
     for name, choices in (
-        ("reviewer_rule", ReviewerRule),
         ("unanswered", UnansweredRule),
         ("recurrence", Recurrence),
     ):
-        if getattr(options, name) not in choices.values:
-            raise ReviewError(
-                f"`{getattr(options, name)}` is not one of {', '.join(filter(None, choices.values))}",
-                field=name,
-            )
+        _check_choice(options, name, choices)
     for name in ("reminder_days", "escalation_days"):
         if not 0 <= getattr(options, name) <= MAX_DAYS:
             raise ReviewError(f"{name} must be a number from 0 to {MAX_DAYS}", field=name)
+    scope = parse_scope(options.scope)
+    if scope.unused_days and options.unanswered == UnansweredRule.REVOKE and first_day_of_use() is None:
+        raise ReviewError(
+            "no use is recorded, so nothing is known to be unused, and items without an answer would be revoked: import "
+            "uses first, or keep these items",
+            field="unanswered",
+        )
+
+
+def check_assignment(options: CampaignOptions) -> None:
+    """Check the scope and the reviewers. Raise ReviewError if an option is invalid, or names what does not exist."""
+    _check_choice(options, "reviewer_rule", ReviewerRule)
     if bool(options.reviewer_group) != (options.reviewer_rule == ReviewerRule.GROUP):
         raise ReviewError(
             "name a group of reviewers if, and only if, the members of a group review", field="reviewer_group"
@@ -225,11 +234,11 @@ def _check(options: CampaignOptions) -> None:
     for name in ("reviewer_group", "escalation_group"):
         if group := getattr(options, name):
             reviewers_of_group(group, field=name)
-    scope = parse_scope(options.scope)
-    check_scope_names(scope)
-    if scope.unused_days and options.unanswered == UnansweredRule.REVOKE and first_day_of_use() is None:
+    check_scope_names(parse_scope(options.scope))
+
+
+def _check_choice(options: CampaignOptions, name: str, choices: type[models.TextChoices]) -> None:
+    if getattr(options, name) not in choices.values:
         raise ReviewError(
-            "no use is recorded, so nothing is known to be unused, and items without an answer would be revoked: import "
-            "uses first, or keep these items",
-            field="unanswered",
+            f"`{getattr(options, name)}` is not one of {', '.join(filter(None, choices.values))}", field=name
         )

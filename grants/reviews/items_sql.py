@@ -35,7 +35,15 @@ from entities.models import Entity, State
 from entities.selectors import entity_at
 from entities.vocabulary import MIN_ADMINISTRATORS, Privilege
 from grants.bulk_rows import database_time
-from grants.models import GroupGrant, JournalLine, Membership, User, UserGrant, permission_ids
+from grants.models import (
+    GroupGrant,
+    JournalLine,
+    Membership,
+    NamespaceSteward,
+    User,
+    UserGrant,
+    permission_ids,
+)
 from grants.models.history import HistoryPrincipal, MembershipPeriod
 from grants.models.reviews import (
     Campaign,
@@ -59,8 +67,8 @@ GROUP_TABLE, LINK_TABLE, USAGE_TABLE = (
     UsageDay._meta.db_table,
 )
 USER_GRANT_TABLE, GROUP_GRANT_TABLE = UserGrant._meta.db_table, GroupGrant._meta.db_table
-PERIOD_TABLE, KNOWN_TABLE, LINE_TABLE = (
-    model._meta.db_table for model in (MembershipPeriod, HistoryPrincipal, JournalLine)
+PERIOD_TABLE, KNOWN_TABLE, LINE_TABLE, STEWARD_TABLE = (
+    model._meta.db_table for model in (MembershipPeriod, HistoryPrincipal, JournalLine, NamespaceSteward)
 )
 
 
@@ -117,17 +125,26 @@ class Assignment:
     own access.
 
     Among holders of ADMIN, those on the entity come first, and with delegation those on its nearest
-    container.
+    container. Data stewards of the namespace take turns by principal; memberships have no namespace.
     """
 
     def __init__(self, rules: PreparationRules, source: ItemSource):
         self.rules, self.source = rules, source
-        self.is_by_holders = rules.rule == ReviewerRule.ADMIN_HOLDERS and source != ItemSource.MEMBERSHIP
+        is_grant = source != ItemSource.MEMBERSHIP
+        self.is_by_holders = rules.rule == ReviewerRule.ADMIN_HOLDERS and is_grant
+        self.is_by_stewards = rules.rule == ReviewerRule.STEWARDS and is_grant
 
     def ctes(self) -> dict[str, str]:
         ctes = {"escalation": _places_sql(self.rules.escalation)} if self.rules.escalation else {}
         if self.rules.rule == ReviewerRule.GROUP and self.rules.reviewers:
             ctes["reviewers"] = _places_sql(self.rules.reviewers)
+        if self.is_by_stewards:
+            ctes |= {
+                "stewards": _stewards(self.rules.at),
+                "turns": f"SELECT b.id, c.user_id, row_number() OVER (PARTITION BY b.id "
+                f"ORDER BY (c.place + b.principal_id) %% c.size) AS turn FROM b JOIN stewards c "
+                f"ON c.namespace = b.namespace WHERE NOT {self._concerns('c.user_id')}",
+            }
         if not self.is_by_holders:
             return ctes
         ctes |= {
@@ -170,6 +187,8 @@ class Assignment:
                 "AND hc.place = h.place "
             )
             joins += "LEFT JOIN above a ON a.id = b.id " if self.rules.delegation else ""
+        if self.is_by_stewards:
+            joins += "LEFT JOIN turns st ON st.id = b.id AND st.turn = 1 "
         if self.rules.rule == ReviewerRule.MANAGER and self.source != ItemSource.GROUP:
             joins += (
                 f"LEFT JOIN {LINK_TABLE} ml ON ml.user_id = b.principal_id "
@@ -195,6 +214,8 @@ class Assignment:
         """Return the SQL of the reviewer from the rule; None if the rule has no reviewer for this source."""
         if self.is_by_holders:
             return "coalesce(hc.user_id, a.user_id)" if self.rules.delegation else "hc.user_id"
+        if self.is_by_stewards:
+            return "st.user_id"
         if self.rules.rule == ReviewerRule.MANAGER and self.source != ItemSource.GROUP:
             return "mu.id"
         if self.rules.rule == ReviewerRule.GROUP and self.rules.reviewers:
@@ -272,6 +293,26 @@ def _candidates(rules: PreparationRules, entities: str, *, are_delegates: bool =
     )
 
 
+def _stewards(at: str) -> str:
+    """Return the query for the first MAX_CANDIDATES people who are data stewards of each namespace, numbered from 1 in
+    `place`. size: how many there are.
+    """
+    is_person = "u.is_active AND NOT u.is_service"
+    people = (
+        f"SELECT s.namespace, u.id AS user_id FROM {STEWARD_TABLE} s JOIN {USER_TABLE} u ON u.id = s.user_id "
+        f"AND {is_person} UNION SELECT s.namespace, u.id FROM {STEWARD_TABLE} s JOIN {MEMBER_TABLE} m "
+        f"ON m.group_id = s.group_id AND {in_force_sql('m', at)} JOIN {USER_TABLE} u ON u.id = m.user_id AND {is_person}"
+    )
+    first = (
+        f"SELECT p.namespace, p.user_id, row_number() OVER (PARTITION BY p.namespace ORDER BY p.user_id) AS place "
+        f"FROM ({people}) p WHERE p.namespace IN (SELECT namespace FROM b)"
+    )
+    return (
+        f"SELECT f.*, count(*) OVER (PARTITION BY f.namespace) AS size FROM ({first}) f "
+        f"WHERE f.place <= {MAX_CANDIDATES}"
+    )
+
+
 def _places_sql(users: Sequence[int]) -> str:
     """Return a query for these users, numbered from 0 in `place`."""
     return " UNION ALL ".join(
@@ -301,11 +342,9 @@ _NO_EVIDENCE = {
 
 def insert_items_sql(rules: PreparationRules, source: ItemSource, batch: QuerySet) -> tuple[str, list]:
     """Return the INSERT for a batch of reviewed rows, with its parameters."""
-    rows, parameters = batch.order_by().query.sql_with_params()
-    evidence = MembershipEvidence(rules) if source == ItemSource.MEMBERSHIP else GrantEvidence(rules, source)
-    assignment = Assignment(rules, source)
+    evidence, assignment, rows, parameters = _parts(rules, source, batch)
     queries = {
-        "b": evidence.rows(f"({rows}) g"),
+        "b": rows,
         "used": _last_use(source),
         "last_answers": f"SELECT b.id, max(q.id) AS item_id FROM b JOIN {ITEM_TABLE} q "
         f"ON q.source = '{source.value}' AND q.grant_id = b.id AND q.answer <> '' "
@@ -340,8 +379,30 @@ def insert_items_sql(rules: PreparationRules, source: ItemSource, batch: QuerySe
         f"LEFT JOIN {ITEM_TABLE} before_ ON before_.campaign_id = {rules.previous or 0} "
         f"AND before_.source = '{source.value}' AND before_.grant_id = b.id\n"
         f"ORDER BY {evidence.order}",
-        list(parameters),
+        parameters,
     )
+
+
+def reviewer_counts_sql(rules: PreparationRules, source: ItemSource, batch: QuerySet) -> tuple[str, list]:
+    """Return the query for the number of items that each reviewer gets of a batch, with its parameters. Its columns are
+    the primary key of the reviewer, or null for administrators, and the number.
+    """
+    _, assignment, rows, parameters = _parts(rules, source, batch)
+    with_ = ",\n".join(f"{name} AS ({sql})" for name, sql in {"b": rows, **assignment.ctes()}.items())
+    return (
+        f"WITH {with_}\nSELECT r.reviewer, count(*) FROM (SELECT {assignment.values()['reviewer_id']} AS reviewer "
+        f"FROM b {assignment.joins()}) r GROUP BY r.reviewer",
+        parameters,
+    )
+
+
+def _parts(
+    rules: PreparationRules, source: ItemSource, batch: QuerySet
+) -> tuple["GrantEvidence | MembershipEvidence", Assignment, str, list]:
+    """Return the evidence and the assignment of a batch, and the query of its rows with its parameters."""
+    rows, parameters = batch.order_by().query.sql_with_params()
+    evidence = MembershipEvidence(rules) if source == ItemSource.MEMBERSHIP else GrantEvidence(rules, source)
+    return evidence, Assignment(rules, source), evidence.rows(f"({rows}) g"), list(parameters)
 
 
 _IS_ACTIVE = active_principal_sql("u")

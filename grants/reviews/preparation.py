@@ -3,7 +3,9 @@
 Preparation can be repeated: it starts from the beginning after the process was killed.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
 
 from django.db import connection, transaction
 from django.db.models import Max
@@ -13,16 +15,61 @@ from grants.bulk_rows import refresh_statistics
 from grants.errors import GrantError
 from grants.history import catch_up
 from grants.journal import current_revision
+from grants.models import User
 from grants.models.reviews import Campaign, CampaignState, ItemSource, ReviewItem
+from grants.reviews.campaigns import CampaignOptions, check_assignment
 from grants.reviews.errors import ReviewError
 from grants.reviews.item_levels import item_levels
-from grants.reviews.items_sql import insert_items_sql, preparation_rules
+from grants.reviews.items_sql import insert_items_sql, preparation_rules, reviewer_counts_sql
 from grants.reviews.scope import check_scope_names, parse_scope, reviewed_rows
 from grants.reviews.shares import store_shares
 
 ROWS_PER_BATCH = 20_000
 ITEMS_PER_DELETION = 20_000
 MAX_ITEMS = 5_000_000
+# larger reviews are not assigned before they start, so that the form stays fast
+MAX_PREVIEWED_ITEMS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewPreview:
+    """What a review would contain if it started now.
+
+    items: the number of items, or MAX_PREVIEWED_ITEMS + 1 for more. reviewers: the names with the number of their
+    items, most first; an empty name means administrators. It is None for a larger review.
+    """
+
+    items: int
+    reviewers: list[tuple[str, int]] | None
+
+    @property
+    def is_larger(self) -> bool:
+        return self.reviewers is None
+
+
+def preview_review(options: CampaignOptions) -> ReviewPreview:
+    """Return who would review how many items. Only the scope and the reviewers of the options count.
+
+    Raise ReviewError if these are invalid. Runs at most two queries for each source of items, and about five more.
+    """
+    check_assignment(options)
+    at = timezone.now().replace(microsecond=0)
+    scope = parse_scope(options.scope)
+    batches = {source: reviewed_rows(scope, source, at) for source in map(ItemSource, scope.reviewed_sources)}
+    items = 0
+    for rows in batches.values():
+        items += rows.order_by()[: MAX_PREVIEWED_ITEMS + 1 - items].count()
+        if items > MAX_PREVIEWED_ITEMS:
+            return ReviewPreview(items, None)
+    rules, counts = preparation_rules(Campaign(**asdict(options)), at), Counter[int | None]()
+    with connection.cursor() as cursor:
+        for source, rows in batches.items():
+            cursor.execute(*reviewer_counts_sql(rules, source, rows))
+            for reviewer, count in cursor.fetchall():
+                counts[int(reviewer) if reviewer else None] += count
+    names = dict(User.objects.filter(pk__in=filter(None, counts)).values_list("pk", "username"))
+    reviewers = [(names.get(reviewer, ""), count) for reviewer, count in counts.items()]
+    return ReviewPreview(items, sorted(reviewers, key=lambda row: (-row[1], row[0])))
 
 
 def prepare_campaign(

@@ -107,6 +107,7 @@ WRITES = [
     ("POST", "/evidence", {"entity": "dataset:sales.orders", "since": "1"}),
     ("PUT", "/managers", {"managers": [{"user": "dee", "manager": "ned"}]}),
     ("POST", "/usage", {"records": [{"user": "dee", "entity": "dataset:sales.orders", "day": "2026-01-31"}]}),
+    ("POST", "/reviews/preview", {"reviewer_rule": "stewards"}),
     ("POST", "/reviews", {"title": "Review", "deadline": "2100-01-01T00:00:00Z"}),
     ("PATCH", "/groups/operators", {"name": "operations"}),
     ("DELETE", "/groups/operations?revoke_grants=true", None),

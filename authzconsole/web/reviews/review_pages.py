@@ -77,6 +77,7 @@ from grants.reviews.finishing import (
     summary,
 )
 from grants.reviews.item_levels import MAX_ITEMS, ItemLevels, item_levels, parse_item_levels
+from grants.reviews.preparation import MAX_PREVIEWED_ITEMS, preview_review
 from grants.reviews.removals import load_current_removal, with_current_removal
 from grants.reviews.scope import ReviewScope, parse_scope
 from grants.reviews.selection import (
@@ -133,6 +134,7 @@ WORKING = (CampaignState.PREPARING, CampaignState.FINISHING)
 NOT_PREPARED = (CampaignState.PREPARING, CampaignState.FAILED)
 CANCELLABLE = (CampaignState.PREPARING, CampaignState.OPEN, CampaignState.FAILED)
 SECTION = "review"
+PREVIEW_SECTION = "review-preview"
 FILE_EXTENSIONS = ("csv", "jsonl")
 
 
@@ -465,16 +467,19 @@ class NewReviewForm(ConsoleForm):
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
-        self.fields["deadline"].help_text = zone_hint()
+        if "deadline" in self.fields:
+            self.fields["deadline"].help_text = zone_hint()
         self.fields["unused_days"].help_text = use_hint(first_day_of_use())
         delegation = " Without another ADMIN holder of an entity, those of its application, namespace or instance review."
         self.fields["reviewer_rule"].help_text = (
-            "Nobody reviews their own access. Items without a reviewer go to the escalation group, or to administrators."
+            "Nobody reviews their own access. Items without a reviewer go to the escalation group, or to administrators: "
+            "memberships have no ADMIN holder and no steward, and groups have no manager."
             f"{delegation if settings.DELEGATION else ''}"
         )
 
-    def options(self) -> CampaignOptions:
-        values = dict(self.cleaned_data)
+    def options(self, **others) -> CampaignOptions:
+        """Return the options of the review. others: those that the form does not have."""
+        values = self.cleaned_data | others
         scope = {
             "sources": values.pop("source"),
             "namespace": values.pop("namespace").removeprefix("namespace:"),
@@ -489,11 +494,35 @@ class NewReviewForm(ConsoleForm):
         return CampaignOptions(**values, scope=scope)
 
 
+class ReviewPreviewForm(NewReviewForm):
+    """The options that decide who reviews what."""
+
+    title = description = deadline = None
+
+
 class NewReview(ForAdministrators, FormPage):
-    """Show the form of a new review, and start it."""
+    """Show the form of a new review, with who would review how many items, and start it."""
 
     form_class = NewReviewForm
     template_name = "reviews/new.html"
+
+    def get(self, request: HttpRequest, *args, **kwargs) -> HttpResponse:
+        if requested_section(request) != PREVIEW_SECTION:
+            return super().get(request, *args, **kwargs)
+        form, context = ReviewPreviewForm(request.GET), {}
+        if form.is_valid():
+            try:
+                preview = preview_review(form.options(title="", deadline=timezone.now()))
+                context = {
+                    "preview": preview,
+                    "reviewers": (preview.reviewers or [])[:SHOWN_REVIEWERS],
+                    "more_reviewers": max(0, len(preview.reviewers or []) - SHOWN_REVIEWERS),
+                    "limit": MAX_PREVIEWED_ITEMS,
+                }
+            except ReviewError as error:
+                form.refuse(error)
+        errors = [message for messages_ in form.errors.values() for message in messages_]
+        return render_page(request, "reviews/_preview.html", context | {"errors": errors})
 
     def get_initial(self) -> dict:
         deadline = timezone.localtime().replace(hour=18, minute=0, second=0) + timedelta(days=DEFAULT_DAYS)

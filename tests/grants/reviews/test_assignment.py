@@ -3,6 +3,8 @@ access.
 """
 
 import random
+from collections import Counter
+from datetime import timedelta
 
 import pytest
 from django.utils import timezone
@@ -11,13 +13,17 @@ from entities.address import instance_address, parse_address
 from entities.models import Entity, State
 from entities.vocabulary import Privilege
 from grants.authority.delegation import is_delegate
-from grants.models import User
+from grants.models import Membership, User
 from grants.models.reviews import Campaign
+from grants.reviews.campaigns import CampaignOptions
 from grants.reviews.items_sql import MAX_CANDIDATES
-from grants.reviews.reviewers import concern_condition
+from grants.reviews.preparation import preview_review
+from grants.reviews.reviewers import concern_condition, set_manager
 from grants.roles.capabilities import DELEGATE_ROLES, Role
+from grants.stewards import add_steward
 from grants.validity import Validity
 from tests.grants.reviews.support import item_of, open_campaign
+from tests.support.authors import COMMAND
 from tests.support.cast import create_sample_tenant
 from tests.support.changes import add_group, add_member, change_grants
 from tests.support.random_tenants import TimedTenant, random_timed_tenant, store_tenant
@@ -153,3 +159,66 @@ def test_members_of_a_group_review_after_its_services(cast):
     grant_admin("group:owners", ORDERS)
     User.objects.filter(username="ned").update(is_service=True)
     assert item_of(review(), "user:dee", ORDERS, Privilege.READ).reviewer == cast["out"]
+
+
+def add_stewards(**namespaces: str) -> None:
+    for namespace, principals in namespaces.items():
+        for principal in principals.split():
+            add_steward(
+                author=COMMAND, namespace=parse_address(f"namespace:{namespace}"), principal=principal
+            )
+
+
+def test_stewards_review_their_namespace_in_turn_and_never_their_own_access(cast):
+    add_stewards(sales="user:dee group:operators", hr="user:ned")
+    change_grants(
+        grant=[("user:ned", "dataset:hr.salaries", "READ"), ("user:dee", str(instance_address()), "READ")]
+    )
+    campaign = open_campaign(reviewer_rule="stewards")
+    stewards = {"sales": {"dee", "grp"}, "hr": {"ned"}}
+    assigned = set()
+    for item in campaign.items.select_related("reviewer"):
+        if item.reviewer is None:
+            assert item.escalated
+            others = stewards.get(item.namespace, set()) - {item.principal_name}
+            if item.principal == "group:operators":
+                others.discard("grp")
+            assert not others, f"{item} has stewards that are not concerned"
+            continue
+        assert not item.escalated and item.reviewer.username in stewards[item.namespace]
+        assert not campaign.items.filter(concern_condition(item.reviewer), pk=item.pk).exists()
+        assigned.add(item.reviewer.username)
+    assert assigned == {"dee", "grp"}
+    own = item_of(campaign, "user:ned", "dataset:hr.salaries")
+    assert own.reviewer is None, "the only steward holds the grant"
+    assert item_of(campaign, "user:grp", "group:operators").reviewer is None, "memberships have no namespace"
+    assert item_of(campaign, "user:dee", str(instance_address())).reviewer is None
+
+
+def test_an_inactive_steward_a_service_account_and_an_ended_member_review_nothing(cast):
+    add_stewards(sales="user:ina user:out group:operators")
+    User.objects.filter(username="out").update(is_service=True)
+    Membership.objects.filter(user=cast["grp"]).update(valid_until=timezone.now() - timedelta(days=1))
+    campaign = open_campaign(reviewer_rule="stewards")
+    assert set(campaign.items.values_list("reviewer", "escalated")) == {(None, True)}
+
+
+@pytest.mark.parametrize("rule", ["administrators", "admin-holders", "stewards", "manager", "group"])
+def test_the_preview_names_the_reviewers_that_the_review_has(cast, rule):
+    add_stewards(sales="user:dee group:operators")
+    set_manager(author=COMMAND, name="dee", manager="ned")
+    options = {"reviewer_rule": rule, "escalation_group": "operators"}
+    if rule == "group":
+        options["reviewer_group"] = "operators"
+    campaign = open_campaign(**options)
+    expected = Counter(name or "" for name in campaign.items.values_list("reviewer__username", flat=True))
+    preview = preview_review(CampaignOptions("", timezone.now(), **options))
+    assert preview.items == campaign.item_count and dict(preview.reviewers) == expected
+    counts = [count for _, count in preview.reviewers]
+    assert counts == sorted(counts, reverse=True)
+
+
+def test_a_large_review_is_not_assigned_before_it_starts(cast, monkeypatch):
+    monkeypatch.setattr("grants.reviews.preparation.MAX_PREVIEWED_ITEMS", 3)
+    preview = preview_review(CampaignOptions("", timezone.now(), reviewer_rule="stewards"))
+    assert (preview.items, preview.reviewers) == (4, None)

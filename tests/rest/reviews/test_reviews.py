@@ -40,6 +40,23 @@ def review(ada) -> int:
     return number
 
 
+def test_a_preview_counts_the_items_of_each_reviewer_and_stores_nothing(ada, by_session):
+    options = {"reviewer_rule": "admin-holders", "scope": {"namespace": "sales"}}
+    preview = ada.post("/reviews/preview", options).json()
+    number = ada.post("/reviews", REVIEW | options).json()["number"]
+    execute_preparation(number=number)
+    review = Campaign.objects.get()
+    assert preview["items"] == review.item_count == sum(row["items"] for row in preview["reviewers"])
+    assert {(row["reviewer"], row["items"]) for row in preview["reviewers"]} == set(
+        review.shares.filter(item_count__gt=0).values_list("reviewer__username", "item_count")
+    )
+    assert (
+        "group of reviewers"
+        in problem(ada.post("/reviews/preview", {"reviewer_rule": "group"}), 400)["detail"]
+    )
+    assert by_session("ned").post("/reviews/preview", options).status_code == 403
+
+
 def test_a_review_from_its_start_to_its_plan_and_its_evidence(review, ada, by_session, tmp_path):
     ned = by_session("ned")
     assert ada.get(f"/reviews/{review}").json()["state"] == "open"

@@ -333,6 +333,28 @@ def test_a_bad_form_keeps_its_values_and_names_the_field(browse, changes, messag
     assert not Campaign.objects.exists()
 
 
+def test_the_form_previews_who_reviews_how_many_items(browse, cast):
+    part = {"HX-Request": "true", "HX-Target": "review-preview"}
+    ada, options = (
+        browse("ada"),
+        {name: value for name, value in FORM.items() if name not in ("title", "deadline")},
+    )
+    text = text_of(ada.get("/reviews/new", options, headers=part))
+    campaign = open_campaign(
+        reviewer_rule="admin-holders", scope={"sources": ["user", "group"], "namespace": "sales"}
+    )
+    assert f"{campaign.item_count} items now:" in text
+    for share in campaign.shares.filter(item_count__gt=0):
+        name = share.reviewer.username if share.reviewer else "administrators"
+        assert f"{name} {share.item_count}" in text
+    assert Campaign.objects.count() == 1, "a preview stores nothing"
+    refused = text_of(ada.get("/reviews/new", options | {"user": "none"}, headers=part))
+    assert "does not exist" in refused and "items" not in refused
+    for name in ("ned", "aud"):
+        hidden = browse(name).get("/reviews/new", options, headers=part)
+        assert hidden.status_code in (403, 404) and "items now" not in text_of(hidden)
+
+
 def test_pages_of_items_have_the_same_cost_and_reach_every_item(
     browse, review, monkeypatch, django_assert_num_queries
 ):
