@@ -1,22 +1,28 @@
-"""Write the figures of the last ninety nights of the demo tenant, as nightly analyses would have found them.
+"""Write the figures of the last ninety nights of the demo tenant, as nightly analyses would have found them, and the uses that
+some of them count.
 
 The history is written change by change. Between two changes, these functions compute in memory what Spark computes, for a
 tenant that is small enough for that. So trends bend where the journal has the reason.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
-from datetime import datetime, timedelta
+from collections.abc import Callable, Collection, Iterator
+from datetime import date, datetime, timedelta
+from typing import NamedTuple
 
-from analytics.analyses import ANALYSES, AnalysisName
+from django.utils import timezone
+
+from analytics.analyses import ANALYSES, DEFAULT_SINCE_DAYS, AnalysisName
 from analytics.models import Figure
 from analytics.runs.schedules import default_options
 from analytics.runs.services import validated_options
+from authzconsole.demo.uses import USED_DAYS, Use, regular_uses
 from entities.models import Entity, State
 from entities.vocabulary import Privilege
 from grants.models import GROUP, PRINCIPAL_TYPES, USER, User, privilege_of
 from grants.plans.sources.redundant import redundant_grants
 from grants.querysets import effective_memberships
+from grants.usage.storage import UsageRecord, add_usage, days_of_use
 from grants.validity import in_force
 
 NIGHTS = 90
@@ -25,27 +31,71 @@ FINISHED_AFTER = timedelta(hours=2, minutes=33)
 
 # by analysis, name and namespace
 NightFigures = dict[tuple[str, str, str], int]
+# by the numbers of a user and an entity: the last day of use
+LastUses = dict[tuple[int, int], date]
+
+
+class _HeldGrant(NamedTuple):
+    """A grant in force. users: the active users who hold it."""
+
+    users: frozenset[int]
+    entity: int
+    privilege: str
+
+
+class _State(NamedTuple):
+    """The state between two changes. users: the active ones, by number. figures: those that do not depend on uses."""
+
+    entities: dict[int, Entity]
+    users: dict[int, User]
+    grants: list[_HeldGrant]
+    figures: NightFigures
+
+    def uses(self, today: date) -> list[Use]:
+        held: dict[User, set[Entity]] = {user: set() for user in self.users.values()}
+        for grant in self.grants:
+            if (entity := self.entities[grant.entity]).state == State.LIVE:
+                for user in grant.users:
+                    held[self.users[user]].add(entity)
+        return list(regular_uses(held, today))
 
 
 class Nights:
-    """The figures of the nights up to today. Its methods are called between two changes of the history."""
+    """The uses and the figures of the nights up to today. Its methods are called between two changes of the history."""
 
     def __init__(self, today: datetime):
         """today: the start of the day."""
         self._next = today - timedelta(days=NIGHTS - 1) + FINISHED_AFTER
+        self._today = today.date()
+        self._next_day = self._today - timedelta(days=USED_DAYS)
         self._found: list[tuple[datetime, NightFigures]] = []
+        self._uses: list[UsageRecord] = []
+        self._last_uses: LastUses = {}
 
     def record_until(self, at: datetime, set_clock: Callable[[datetime], None]) -> None:
-        """Compute the figures of the nights before `at` that are not computed yet."""
-        figures: NightFigures | None = None
+        """Compute the uses and the figures of the nights before `at` that are not computed yet."""
+        state: _State | None = None
         while self._next < at:
             set_clock(self._next)
-            figures = figures or dict(night_figures())
-            self._found.append((self._next, figures))
+            if state is None:
+                state = _load_state()
+                uses = state.uses(self._today)
+            night = self._next.date()
+            while self._next_day < night:
+                self._add_uses(uses, self._next_day)
+                self._next_day += timedelta(days=1)
+            self._found.append((self._next, state.figures | _unused_figures(state, self._last_uses, night)))
             self._next += timedelta(days=1)
 
+    def _add_uses(self, uses: list[Use], day: date) -> None:
+        for use in uses:
+            if record := use.on(day):
+                self._uses.append(record)
+                self._last_uses[use.user.pk, use.entity.pk] = day
+
     def store(self) -> None:
-        """Store the figures of all nights, in the series of runs with the default options."""
+        """Store the uses, and the figures of all nights in the series of runs with the default options."""
+        add_usage(self._uses)
         options = {
             name: validated_options(analysis, default_options(analysis))
             for name, analysis in ANALYSES.items()
@@ -64,20 +114,70 @@ class Nights:
         )
 
 
-def night_figures() -> Iterator[tuple[tuple[str, str, str], int]]:
-    """Yield the figures of the present state by analysis, name and namespace. Runs six queries."""
+def night_figures() -> NightFigures:
+    """Return the figures of the present state, with the stored uses, by analysis, name and namespace. Runs seven queries."""
+    state = _load_state()
+    last_uses = {
+        (row["user_id"], row["entity_id"]): date.fromisoformat(row["last_day"]) for row in days_of_use()
+    }
+    return state.figures | _unused_figures(state, last_uses, timezone.now().date())
+
+
+def present_uses(today: date) -> Iterator[UsageRecord]:
+    """Yield the uses up to today of a tenant that was always as it is now. Runs five queries."""
+    for use in _load_state().uses(today):
+        yield from filter(None, (use.on(today - timedelta(days=ago)) for ago in range(USED_DAYS, 0, -1)))
+
+
+def _unused_figures(state: _State, last_uses: LastUses, night: date) -> NightFigures:
+    since = night - timedelta(days=DEFAULT_SINCE_DAYS)
+    unused = sum(
+        bool(grant.users)
+        and state.entities[grant.entity].state == State.LIVE
+        and not any(last_uses.get((user, grant.entity), date.min) >= since for user in grant.users)
+        for grant in state.grants
+    )
+    return {(AnalysisName.UNUSED, "grants_that_nobody_used", ""): unused}
+
+
+def _load_state() -> _State:
+    """Return the present state. Runs six queries."""
     columns = ("pk", "kind", "key", "state", "namespace_id")
     entities = {row.pk: row for row in Entity.objects.only(*columns)}
+    users = User.objects.principals().filter(is_active=True).only("username").in_bulk()
+    grants = list(_held_grants(users))
+    return _State(entities, users, grants, dict(_figures(entities, grants)))
+
+
+def _held_grants(active: Collection[int]) -> Iterator[_HeldGrant]:
+    """Yield the grants in force of active users and of groups."""
+    members = defaultdict(set)
+    for user, group in effective_memberships().values_list("user_id", "group_id"):
+        members[group].add(user)
+    for principal_type in (PRINCIPAL_TYPES[USER.name], PRINCIPAL_TYPES[GROUP.name]):
+        columns = (principal_type.id_column, "content_object_id", "permission_id")
+        for principal, pk, permission in principal_type.grants.filter(**in_force()).values_list(*columns):
+            users = {principal} if principal_type is PRINCIPAL_TYPES[USER.name] else members[principal]
+            if principal_type is not PRINCIPAL_TYPES[USER.name] or principal in active:
+                yield _HeldGrant(frozenset(users.intersection(active)), pk, privilege_of(permission))
+
+
+def _figures(
+    entities: dict[int, Entity], grants: list[_HeldGrant]
+) -> Iterator[tuple[tuple[str, str, str], int]]:
+    """Yield the figures that do not depend on uses. Runs one query."""
     live = {row.pk for row in entities.values() if row.state == State.LIVE}
     names = {row.pk: row.key for row in entities.values() if row.kind == "namespace"}
-    held, ghosts = _held_privileges(entities)
+    ghosts = Counter(entities[grant.entity].state for grant in grants)
     holders = defaultdict(set)
-    changeable: dict[int, set[int]] = {}
-    for user, pairs in held.items():
-        changeable[user] = {pk for pk, privilege in pairs if privilege != Privilege.READ and pk in live}
-        for pk, privilege in pairs:
-            if privilege == Privilege.ADMIN and pk in live:
-                holders[pk].add(user)
+    changeable: dict[int, set[int]] = defaultdict(set)
+    for users, pk, privilege in grants:
+        if pk in live:
+            if privilege == Privilege.ADMIN:
+                holders[pk].update(users)
+            if privilege != Privilege.READ:
+                for user in users:
+                    changeable[user].add(pk)
 
     contents = defaultdict(set)
     for pk in live:
@@ -107,25 +207,3 @@ def night_figures() -> Iterator[tuple[tuple[str, str, str], int]]:
         if namespace in names:
             key = (AnalysisName.BLAST_RADIUS, "users_who_can_change_something", names[namespace])
             yield key, users
-
-
-def _held_privileges(entities: dict[int, Entity]) -> tuple[dict[int, set[tuple[int, str]]], Counter]:
-    """Return what each active user holds, directly and through groups, and the number of grants in each state of their
-    entity, without those of inactive users.
-    """
-    active = set(User.objects.principals().filter(is_active=True).values_list("pk", flat=True))
-    members = defaultdict(list)
-    for user, group in effective_memberships().values_list("user_id", "group_id"):
-        members[group].append(user)
-    held: dict[int, set[tuple[int, str]]] = {user: set() for user in active}
-    states: Counter = Counter()
-    for principal_type in (PRINCIPAL_TYPES[USER.name], PRINCIPAL_TYPES[GROUP.name]):
-        grants = principal_type.grants.filter(**in_force())
-        columns = (principal_type.id_column, "content_object_id", "permission_id")
-        for principal, pk, permission in grants.values_list(*columns):
-            users = [principal] if principal_type is PRINCIPAL_TYPES[USER.name] else members[principal]
-            if principal_type is not PRINCIPAL_TYPES[USER.name] or principal in active:
-                states[entities[pk].state] += 1
-            for user in active.intersection(users):
-                held[user].add((pk, privilege_of(permission)))
-    return held, states

@@ -3,8 +3,9 @@
 from datetime import timedelta
 
 import pytest
+from django.utils import timezone
 
-from analytics.analyses import ANALYSES
+from analytics.analyses import ANALYSES, DEFAULT_SINCE_DAYS
 from analytics.models import Figure
 from analytics.results.database import figures, figures_by_namespace
 from analytics.runs.execution import analysis_in_foreground
@@ -13,7 +14,9 @@ from analytics.runs.services import validated_options
 from analytics.storage import storage
 from authzconsole.demo.history import load_history
 from authzconsole.demo.nights import NIGHTS, night_figures
-from grants.models import JournalLine
+from grants.models import GroupGrant, JournalLine, User, UserGrant
+from grants.models.reviews import UsageDay
+from grants.usage import first_day_of_use
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -34,13 +37,37 @@ def test_each_of_ninety_nights_has_figures_that_bend_with_the_journal():
     assert len({name for name, *_ in first}) > 8
 
 
+def test_people_use_a_part_of_what_they_hold_and_who_holds_most_the_smallest():
+    load_history()
+    since = timezone.now().date() - timedelta(days=DEFAULT_SINCE_DAYS)
+    assert first_day_of_use() <= since - timedelta(days=NIGHTS - 1), (
+        "the records cover the window of each night"
+    )
+    shares = {}
+    for user in User.objects.filter(is_active=True):
+        grants = (
+            UserGrant.objects.filter(user=user),
+            GroupGrant.objects.filter(group__memberships__user=user),
+        )
+        held = {
+            pk
+            for rows in grants
+            for pk in rows.values_list("content_object", flat=True).filter(content_object__state="live")
+        }
+        used = set(UsageDay.objects.filter(user=user, day__gte=since).values_list("entity", flat=True))
+        if len(held) >= 20:
+            shares[len(held), user.username] = len(used & held) / len(held)
+    assert not {name: share for name, share in shares.items() if not 0.1 < share < 0.9}
+    assert max(shares)[1] == "grace.kim" and shares[max(shares)] == min(shares.values())
+
+
 @pytest.mark.spark
 @pytest.mark.slow
 def test_the_last_night_has_the_figures_that_spark_finds(spark, settings, tmp_path, monkeypatch):
     settings.SNAPSHOT_URI = str(tmp_path)
     monkeypatch.setattr("analytics.runs.execution.stop_spark", lambda: None)
     load_history()
-    expected = dict(night_figures())
+    expected = night_figures()
     for name in sorted({analysis for analysis, *_ in expected}):
         analysis = ANALYSES[name]
         options = validated_options(analysis, default_options(analysis))

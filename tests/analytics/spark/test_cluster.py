@@ -16,11 +16,14 @@ import pyspark
 import pytest
 from django.conf import settings
 from django.core.management import call_command
+from django.utils import timezone
 
 from analytics.analyses import ANALYSES
 from analytics.spark.session import write_properties
+from authzconsole.demo.nights import present_uses
 from authzconsole.ops import ROOT
 from authzconsole.ops.address import free_port
+from grants.usage.storage import add_usage
 from tests.analytics.spark.run_analyses import write_tables
 from tests.support.pipeline import PipelineEnvironment
 from tests.support.workers import database_url, descendants
@@ -109,9 +112,8 @@ def wait_for_log(text, log):
         time.sleep(0.2)
 
 
-# in the demo tenant, no use is recorded, and every membership has an effect
+# in the demo tenant, every membership has an effect
 EMPTY = {
-    *(f"unused.{name}.jsonl" for name in ("rows", "grants", "people")),
     "redundant.memberships.jsonl",
     "guardrails.rows.jsonl",
     "guardrails.guardrails.jsonl",
@@ -209,6 +211,7 @@ def test_analyses_give_the_same_tables_on_a_cluster_without_the_code_of_the_cons
 ):
     address, worker_folders = cluster
     call_command("import_tenant", str(ROOT / "authzconsole/demo/tenant.jsonl"), verbosity=0)
+    add_usage(present_uses(timezone.now().date()))
     # the session of the tests is local, and computes a small tenant
     write_tables(tmp_path / "local", "results/local")
     local_tables = read_tables(tmp_path / "local")
