@@ -22,7 +22,7 @@ from entities.vocabulary import Privilege
 from grants.models import GROUP, PRINCIPAL_TYPES, USER, User, privilege_of
 from grants.plans.sources.redundant import redundant_grants
 from grants.querysets import effective_memberships
-from grants.usage.storage import UsageRecord, add_usage, days_of_use
+from grants.usage import UsageRecord, add_usage, days_of_use
 from grants.validity import in_force
 
 NIGHTS = 90

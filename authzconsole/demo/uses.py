@@ -11,7 +11,7 @@ from zlib import crc32
 
 from entities.models import Entity
 from grants.models import User
-from grants.usage.storage import UsageRecord
+from grants.usage import UsageRecord
 
 # The records begin this many days before today, so that they cover the window of the analysis in each of the ninety nights.
 USED_DAYS = 180

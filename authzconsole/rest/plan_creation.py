@@ -314,6 +314,7 @@ class UnusedSerializer(CleanUpSerializer):
     """The window, and the namespace to clean up; by default all."""
 
     since = Integer(min_value=1, help_text="The number of days without a use.")
+    user = NameText(required=False, help_text="Only what this user holds, also through groups.")
 
 
 class UnusedPlans(Endpoint):
@@ -329,6 +330,9 @@ class UnusedPlans(Endpoint):
         Revokes the grants on live entities that none of their users used in the last `since` days, and that
         are older than that. Grants on containers are kept if anything inside was used. Returns 409 if there
         are no such grants, if the records of use do not cover the window, or if the plan would be too large.
+
+        With `user`, revokes the grants to this user, and ends the memberships in groups of which the user used
+        nothing, unless a namespace is given.
         """
         return self.creation_response(unused_plan.create(self.author, **self.data), "plans")
 

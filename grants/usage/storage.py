@@ -62,6 +62,12 @@ def first_day_of_use() -> date | None:
     return UsageDay.objects.order_by("day").values_list("day", flat=True).first()
 
 
+def days_with_use() -> int:
+    """Return the number of days since the first one of which a use is recorded; 0 without records. Runs one query."""
+    first_day = first_day_of_use()
+    return max(0, (timezone.now().date() - first_day).days) if first_day else 0
+
+
 def newest_use() -> int:
     """Return the number of the newest day of a user and an entity in the records; 0 without records. Runs one query."""
     return UsageDay.objects.order_by("-pk").values_list("pk", flat=True).first() or 0

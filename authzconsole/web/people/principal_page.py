@@ -4,6 +4,7 @@ An account sees its own page at `my-access`, without forms and without the names
 """
 
 from collections.abc import Callable
+from datetime import timedelta
 from functools import wraps
 
 from django.contrib.auth.models import Group
@@ -11,8 +12,10 @@ from django.db.models import Q
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.urls import reverse
+from django.utils import timezone
 from django.views.decorators.http import require_safe
 
+from analytics.analyses import DEFAULT_SINCE_DAYS
 from authzconsole.common.limited_access import expired_link
 from authzconsole.web.accounts.account_pages import account_or_404, account_section
 from authzconsole.web.forms import PeriodForm
@@ -41,11 +44,13 @@ from grants.errors import PrincipalError
 from grants.evaluation.entity_filters import visibility_condition
 from grants.models import User, UserGrant, type_of
 from grants.plans.sources.expired import PeriodScope
+from grants.plans.sources.unused import UnusedAccess
 from grants.principal_names import parse_principal
 from grants.principals.principal_lists import MAX_COUNTED, capped_count, directly_granted_entities
 from grants.principals.renaming import current_name
 from grants.querysets import memberships
 from grants.roles.capabilities import Capability
+from grants.usage import days_with_use
 
 ROWS_PER_PAGE = 20
 IS_LIMITED = Q(valid_from__isnull=False) | Q(valid_until__isnull=False)
@@ -117,6 +122,7 @@ def _page_response(request: HttpRequest, profile: Profile) -> HttpResponse:
         context
         | {
             "can_see_as": request.user.can(Capability.SEE_AS),
+            "unused_days": _unused_days(request, profile),
             "account": account_section(request, profile.principal)
             if _shows_account(request, profile)
             else "",
@@ -132,6 +138,21 @@ def _shows_account(request: HttpRequest, profile: Profile) -> bool:
         and getattr(request, "past", None) is None
         and request.user.can(Capability.READ_ACCOUNTS)
     )
+
+
+def _unused_days(request: HttpRequest, profile: Profile) -> int:
+    """Return for how many days the user has not used something that a plan would revoke; 0 if there is nothing, or if the
+    account cannot create plans. Runs at most three queries.
+    """
+    if (
+        not isinstance(profile.principal, User)
+        or not profile.can_change
+        or getattr(request, "past", None) is not None
+    ):
+        return 0
+    days, today = min(days_with_use(), DEFAULT_SINCE_DAYS), timezone.now().date()
+    access = UnusedAccess(profile.principal, today - timedelta(days=days))
+    return days if days and access.exists() else 0
 
 
 def _groups(request: HttpRequest, profile: Profile) -> dict | None:

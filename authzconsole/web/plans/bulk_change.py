@@ -25,7 +25,7 @@ from authzconsole.web.forms import (
 )
 from authzconsole.web.plans.plan_pages import plan_url
 from authzconsole.web.shared.guard import address_or_404, request_author
-from authzconsole.web.shared.links import entity_url
+from authzconsole.web.shared.links import entity_url, principal_url
 from authzconsole.web.shared.parameters import number_of
 from authzconsole.web.shared.rendering import referring_page, render_page, requested_section, see_other
 from entities.address import address_or_none, instance_address, parse_address
@@ -41,7 +41,7 @@ from entities.vocabulary import (
 )
 from grants.change_set import Revoke
 from grants.errors import GrantError
-from grants.models import PlanVerb
+from grants.models import PRINCIPAL_TYPES, PlanVerb
 from grants.plans.create import MAX_PLAN_ITEMS, PlanSource
 from grants.plans.sources.bulk import (
     MAX_SELECTED,
@@ -290,11 +290,18 @@ class CleanUpForm(ConsoleForm):
     since = TextField()
     part = TextField()
     run = TextField()
+    user = TextField()
 
     @property
     def report_url(self) -> str:
         run = number_of(self.cleaned_data["run"])
         return "" if run is None else reverse("analysis", args=[run])
+
+    @property
+    def user_url(self) -> str:
+        """The page of the user from which the form was sent; empty if there is no such user. Runs at most one query."""
+        user = PRINCIPAL_TYPES["user"].find(self["user"].value() or "")
+        return principal_url("person", str(user)) if user else ""
 
 
 class NewCleanUpPlan(ForAdministrators, FormPage):
@@ -314,7 +321,7 @@ class NewCleanUpPlan(ForAdministrators, FormPage):
 
     def refusal_response(self, form: CleanUpForm, error: Refusal) -> HttpResponse:
         messages.error(self.request, form.refusal_text(error))
-        return see_other(form.report_url or reverse("plans"))
+        return see_other(form.report_url or form.user_url or reverse("plans"))
 
 
 class NewRedundantPlan(NewCleanUpPlan):
@@ -329,7 +336,8 @@ class NewUnusedPlan(NewCleanUpPlan):
 
     def inputs(self, form: CleanUpForm) -> dict:
         days = form.cleaned_data["since"]
-        return super().inputs(form) | {"since": int(days) if days.isascii() and days[:9].isdigit() else 0}
+        since = int(days) if days.isascii() and days[:9].isdigit() else 0
+        return super().inputs(form) | {"since": since, "user": form.cleaned_data["user"]}
 
 
 class NewGhostPlan(NewCleanUpPlan):

@@ -160,14 +160,20 @@ def redundant_memberships() -> QuerySet:
             ~_gives_all(other, of=OuterRef(OuterRef(OuterRef("group")))) | is_preferred,
         )
     )
-    has_purpose = (
+    gives_nothing = ~Exists(_grants_not_over().filter(group=OuterRef("group")))
+    return effective_memberships().filter(gives_nothing | Exists(others)).exclude(has_other_purpose())
+
+
+def has_other_purpose() -> Q:
+    """Return the condition on memberships that their group is a steward or approver, or that a guardrail or an exception
+    names it.
+    """
+    return (
         Q(group__stewardships__isnull=False)
         | Q(group__guardrails__isnull=False)
         | Q(group__guardrail_exceptions__isnull=False)
         | Q(group__in=NamespaceApprovers.objects.values("group"))
     )
-    gives_nothing = ~Exists(_grants_not_over().filter(group=OuterRef("group")))
-    return effective_memberships().filter(gives_nothing | Exists(others)).exclude(has_purpose)
 
 
 def _grants_not_over() -> GrantQuerySet:

@@ -1,20 +1,25 @@
 """Create plans that revoke grants that nobody used for some time."""
 
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from datetime import date, timedelta
 
-from django.db.models import Exists, OuterRef, Q
+from django.db.models import Exists, OuterRef, Q, QuerySet, Subquery, Value
+from django.db.models.functions import Concat
 from django.utils import timezone
 
 from entities.address import Address
 from entities.models import State
 from entities.vocabulary import quantity
-from grants.change_set import Revoke
+from grants.change_set import Leave, Revoke
 from grants.errors import PlanError
-from grants.models import PRINCIPAL_TYPES, GrantQuerySet
+from grants.models import PRINCIPAL_TYPES, GrantQuerySet, JournalLine, User
 from grants.models.reviews import UsageDay
 from grants.plans.create import PlanDraft, PlanOrigin, plan_source
 from grants.plans.sources.ghosts import namespace_condition
 from grants.plans.sources.recipes import read_address
+from grants.plans.sources.redundant import has_other_purpose
+from grants.principals.services import user_by_name
 from grants.querysets import effective_memberships
 from grants.stored_changes import ENTITY_COLUMNS
 from grants.usage import first_day_of_use
@@ -22,11 +27,13 @@ from grants.validity import in_force
 
 
 @plan_source(PlanOrigin.UNUSED)
-def unused_plan(*, since: int, namespace: Address | str | None = None) -> PlanDraft:
+def unused_plan(*, since: int, namespace: Address | str | None = None, user: str = "") -> PlanDraft:
     """Return a plan that revokes the grants that nobody used in the last `since` days, or only those on and inside
     `namespace`; see `unused_grants`.
 
-    Raise PlanError if there is nothing to revoke, or if the records of use do not cover the window.
+    user: only what the user of this name holds: direct grants and, without a namespace, memberships; see `UnusedAccess`.
+    Raise PlanError if there is nothing to revoke, or if the records of use do not cover the window, and PrincipalError for
+    an unknown user.
     """
     namespace = read_address(namespace)
     condition = namespace_condition(namespace)
@@ -42,18 +49,99 @@ def unused_plan(*, since: int, namespace: Address | str | None = None) -> PlanDr
         )
     window_since = today - timedelta(days=since)
     where = f" in {namespace}" if namespace else ""
+    recipe = {"namespace": str(namespace or ""), "since": since}
+    if user:
+        access = UnusedAccess(user_by_name(user), window_since)
+        groups = [] if namespace else list(access.memberships().values_list("group__name", flat=True))
+        return PlanDraft(
+            title=f"Revoke what user:{user} has not used since {window_since}{where}",
+            changes=(
+                *_revocations([access.grants().filter(**condition)]),
+                *(Leave(user, group) for group in groups),
+            ),
+            recipe=recipe | {"user": user},
+            watches=[f"group:{group}" for group in groups],
+            empty_message=f"there is nothing to revoke: user:{user} has used everything{where} since {window_since}, or has "
+            "it for a shorter time",
+        )
     return PlanDraft(
         title=f"Revoke grants without a use since {window_since}{where}",
-        changes=(
-            Revoke(*key)
-            for grants in unused_grants(window_since, **condition)
-            for key in grants.order_by(
-                *ENTITY_COLUMNS, grants.principal_type.name_path, "permission_id"
-            ).grant_keys()
-        ),
-        recipe={"namespace": str(namespace or ""), "since": since},
+        changes=_revocations(unused_grants(window_since, **condition)),
+        recipe=recipe,
         empty_message=f"there is nothing to revoke: every grant{where} was used since {window_since}, or is newer",
     )
+
+
+def _revocations(queries: Iterable[GrantQuerySet]) -> Iterator[Revoke]:
+    for grants in queries:
+        order = (*ENTITY_COLUMNS, grants.principal_type.name_path, "permission_id")
+        for key in grants.order_by(*order).grant_keys():
+            yield Revoke(*key)
+
+
+@dataclass(frozen=True, slots=True)
+class UnusedAccess:
+    """What a user has held for longer than since a day, and has not used since then. As for `unused_grants`, a use of anything
+    inside a container counts as a use of the container, and access to the instance remains.
+    """
+
+    user: User
+    since: date
+
+    def exists(self) -> bool:
+        """Return whether there is something to revoke. Runs at most two queries."""
+        return self.grants().exists() or self.memberships().exists()
+
+    def grants(self) -> GrantQuerySet:
+        """Return the direct grants."""
+        user = PRINCIPAL_TYPES["user"]
+        return user.grants.filter(
+            user.is_effective,
+            ~self._is_used(),
+            user=self.user,
+            content_object__state=State.LIVE,
+            granted_at__date__lt=self.since,
+        ).exclude(content_object__kind="instance")
+
+    def memberships(self) -> QuerySet:
+        """Return the memberships without an end in groups of which the user used nothing. Memberships in groups that have
+        another purpose remain.
+        """
+        given = PRINCIPAL_TYPES["group"].grants.filter(
+            content_object__state=State.LIVE, group=OuterRef("group")
+        )
+        joined = JournalLine.objects.filter(
+            action="member-add",
+            principal=f"user:{self.user.username}",
+            detail=Concat(Value("group:"), OuterRef("group__name")),
+        ).order_by("-revision")
+        return (
+            effective_memberships()
+            .alias(joined=Subquery(joined.values("at")[:1]))
+            .filter(
+                Exists(given),
+                ~Exists(given.filter(self._is_used() | Q(content_object__kind="instance"))),
+                user=self.user,
+                valid_until__isnull=True,
+                joined__date__lt=self.since,
+            )
+            .exclude(has_other_purpose())
+        )
+
+    def _is_used(self) -> Q:
+        """The condition on grants that the user used the entity or anything inside it. It does not refer to the outer row, so
+        that the database reads the uses once.
+        """
+        used = UsageDay.objects.filter(user=self.user, day__gte=self.since)
+        return (
+            Q(content_object__in=used.values("entity"))
+            | Q(content_object__in=used.filter(entity__namespace__isnull=False).values("entity__namespace"))
+            | Q(
+                content_object__in=used.filter(entity__application__isnull=False).values(
+                    "entity__application"
+                )
+            )
+        )
 
 
 def unused_grants(since: date, **where) -> list[GrantQuerySet]:

@@ -11,6 +11,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from entities.address import ancestor_kinds
+from entities.models import Entity
 from entities.vocabulary import KINDS, Privilege
 from grants.models import Plan, UserGrant
 from grants.plans.sources.change_file import SAMPLES
@@ -422,3 +423,31 @@ def test_the_empty_list_of_plans_links_to_the_forms_that_create_plans(browse):
     empty = page_html(browse("ada").get("/plans/")).split('<div class="empty">')[1]
     assert BULK in empty and IMPORT in empty
     assert BULK not in page_html(browse("aud").get("/plans/"))
+
+
+def test_the_page_of_a_user_offers_to_revoke_what_is_unused_only_if_there_is_something(browse):
+    client, url = browse("ada"), "/people/user:ned"
+    ned = UserGrant.objects.filter(user__username="ned")
+    ned.update(granted_at=timezone.now() - timedelta(days=40))
+    button = "Revoke what is unused for 30 days"
+    assert button not in client.html(url), "no use is recorded"
+    first_day = timezone.now().date() - timedelta(days=30)
+    add_usage([UsageRecord("dee", "dataset", "sales.orders", first_day)])
+    assert button in client.html(url)
+    for other in ("aud", "ned"):
+        assert button not in page_html(browse(other).get(url)), other
+    page = client.post("/plans/unused", {"user": "ned", "since": "30"}, follow=True)
+    assert "Revoke what user:ned has not used" in text_of(page)
+    assert {row.principal for row in page.context["plan"].items.all()} == {"user:ned"}
+    entities = Entity.objects.filter(pk__in=ned.values("content_object"))
+    add_usage(
+        [
+            UsageRecord("ned", kind, key, timezone.now().date())
+            for kind, key in entities.values_list("kind", "key")
+        ]
+    )
+    assert button not in client.html(url)
+    page = client.post("/plans/unused", {"user": "ned", "since": "30"}, follow=True)
+    assert page.wsgi_request.path == url and "user:ned has used everything" in text_of(page)
+    page = client.post("/plans/unused", {"user": "nobody", "since": "30"}, follow=True)
+    assert page.wsgi_request.path == "/plans/" and "user:nobody" in text_of(page)
