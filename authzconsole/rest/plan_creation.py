@@ -4,6 +4,9 @@ They copy grants, let a user delete a namespace, keep permissions across generat
 the access of another one, change many entities at once, clean up ghost grants, or read a file of changes.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from django.http import Http404
 from rest_framework import serializers
 from rest_framework.response import Response
@@ -12,6 +15,7 @@ from analytics.analyses import AnalysisError, AnalysisName
 from analytics.models import AnalysisRun
 from analytics.regrant_plans import regrant_plan
 from analytics.results.manifest import ReportChanged
+from analytics.role_plans import MAX_ROLES, proposed_roles
 from analytics.storage import StorageError
 from authzconsole.common.fields import (
     AddressText,
@@ -51,6 +55,7 @@ from grants.plans.sources.like import like_plan
 from grants.plans.sources.off_boarding import OffBoarding, off_boarding_plan
 from grants.plans.sources.readiness import readiness_plan
 from grants.plans.sources.redundant import RedundantPart, redundant_plan
+from grants.plans.sources.roles import role_plan
 from grants.plans.sources.unused import unused_plan
 from grants.tenant import Fault
 
@@ -472,13 +477,73 @@ class ImpactPlans(Endpoint):
         nothing is lost, or if the plan would be too large.
         """
         data = self.data
-        run = AnalysisRun.objects.filter(pk=data.pop("run")).first()
-        if run is None:
-            raise Http404
-        try:
+        run = _run(data.pop("run"))
+        with _report_errors(run, AnalysisName.POLICY_IMPACT):
             return self.creation_response(regrant_plan.create(self.author, run=run, **data), "plans")
-        except ReportChanged:
-            raise
-        except (AnalysisError, StorageError) as error:
-            has_no_report = run.state != JobState.DONE or run.type != AnalysisName.POLICY_IMPACT
-            raise Problem(409 if has_no_report else 410, str(error)) from None
+
+
+class RoleSerializer(StrictSerializer):
+    """A role that becomes a group."""
+
+    role = Integer(min_value=1, help_text="The number of the role in the report.")
+    group = NameText(
+        required=False,
+        help_text="The name of the group; by default the existing group of the report, or a new name.",
+    )
+
+
+class RolesSerializer(StrictSerializer):
+    """A report of role-mining, and the roles that become groups."""
+
+    run = Integer(help_text="The number of a finished run of role-mining.")
+    roles = RoleSerializer(  # type: ignore[call-arg]
+        many=True,
+        required=False,
+        min_length=1,
+        max_length=MAX_ROLES,
+        help_text="The roles; by default the first of the report.",
+    )
+
+
+class RolePlans(Endpoint):
+    route, url_name = "plans/role-mining", "rest-plans-roles"
+
+    @creating_plan(
+        "plans_replace_by_groups",
+        body=RolesSerializer,
+        errors=[404, 410],
+    )
+    def post(self) -> Response:
+        """Create a plan that replaces direct grants by groups.
+
+        Uses a finished run of role-mining. Each role becomes a group with its users and its grants, or an
+        existing group with exactly these users gets the grants, and the direct grants are revoked. It changes no answer: a
+        grant that has an end, or that not all users of the role hold now, remains direct. Without `roles`, the plan has the first
+        {MAX_ROLES:,} of the report. Returns 409 if nothing can be replaced, if a group with other members has the name, or if the plan would
+        be too large.
+        """
+        run = _run(self.data["run"])
+        roles = self.data.get("roles")
+        groups = None if roles is None else {item["role"]: item.get("group", "") for item in roles}
+        with _report_errors(run, AnalysisName.ROLE_MINING):
+            plan = role_plan.create(self.author, run=run.pk, roles=proposed_roles(run, groups))
+        return self.creation_response(plan, "plans")
+
+
+def _run(number: int) -> AnalysisRun:
+    run = AnalysisRun.objects.filter(pk=number).first()
+    if run is None:
+        raise Http404
+    return run
+
+
+@contextmanager
+def _report_errors(run: AnalysisRun, analysis: AnalysisName) -> Iterator[None]:
+    """Raise the Problem 409 for a run without a report of the analysis, and 410 for a report that cannot be read."""
+    try:
+        yield
+    except ReportChanged:
+        raise
+    except (AnalysisError, StorageError) as error:
+        has_no_report = run.state != JobState.DONE or run.type != analysis
+        raise Problem(409 if has_no_report else 410, str(error)) from None

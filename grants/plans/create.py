@@ -80,6 +80,7 @@ class PlanOrigin(StrEnum):
     GHOSTS = "ghosts"
     REDUNDANT = "redundant"
     UNUSED = "unused"
+    ROLE_MINING = "role-mining"
     FILE = "file"
     OFF_BOARDING = "off-boarding"
     EXPIRED = "expired"

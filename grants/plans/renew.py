@@ -50,7 +50,7 @@ SOURCES = {
 def can_renew(plan: Plan) -> bool:
     """Return whether the plan can be created again from its source."""
     # the source of the others is a report, which may be out of date
-    return plan.origin != PlanOrigin.POLICY_IMPACT
+    return plan.origin not in (PlanOrigin.POLICY_IMPACT, PlanOrigin.ROLE_MINING)
 
 
 def renew_plan(*, author: Author, plan_id: int, period: Validity | None = None) -> Plan:

@@ -88,6 +88,7 @@ WRITES = [
     ("POST", "/plans/ghosts", {}),
     ("POST", "/plans/redundant", {}),
     ("POST", "/plans/unused", {"since": 1}),
+    ("POST", "/plans/role-mining", {"run": 1}),
     ("POST", "/plans/like", {"source": "ned", "target": "dee"}),
     ("POST", "/plans/off-boarding", {"user": "dee"}),
     (
@@ -138,6 +139,7 @@ REFUSED = {
     "/break-glass-uses",
     "/plans/redundant",
     "/plans/unused",
+    "/plans/role-mining",
     "/findings/1/accept",
     "/findings/1/reopen",
     "/findings/1/assign",

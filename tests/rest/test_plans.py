@@ -229,6 +229,56 @@ def test_a_plan_from_policy_impact_keeps_existing_permissions(by_session, ada, s
     problem(ada.post("/plans/policy-impact", {"run": run.pk}), 410)
 
 
+def role_report(folder):
+    """Create a report in which `dee` and `out` are role 1, and `ned` is role 2."""
+    return create_report(
+        folder,
+        {
+            "rows": [(1, 2, 1, 2, ""), (2, 1, 1, 1, "")],
+            "members": [(1, "dee"), (1, "out"), (2, "ned")],
+            "permissions": [(1, ORDERS, "READ"), (2, "namespace:sales", "ADMIN")],
+            "detail": [],
+        },
+        analysis="role-mining",
+        revision=current_revision(),
+        summary={},
+    )
+
+
+def test_a_plan_from_role_mining_replaces_direct_grants_by_groups(by_session, ada, settings, tmp_path):
+    settings.SNAPSHOT_URI = str(tmp_path)
+    change_grants(grant=[("user:out", ORDERS, "READ"), ("user:dee", ORDERS, "READ")])
+    run = role_report(tmp_path)
+    created = ada.post("/plans/role-mining", {"run": run.pk})
+    assert created.status_code == 201, created.json()
+    assert [created.json()["effect"][name] for name in ("groups", "joins", "grants", "revokes")] == [
+        2,
+        3,
+        2,
+        3,
+    ]
+    assert created.json()["recipe"] == {"run": run.pk, "roles": [1, 2]}
+    chosen = ada.post("/plans/role-mining", {"run": run.pk, "roles": [{"role": 1, "group": "order-readers"}]})
+    path = chosen["Location"].removeprefix("/api/v1")
+    items = [(item["verb"], item["principal"]) for item in ada.all_of(f"{path}/items", limit=2)]
+    assert items[0] == ("add", "group:order-readers") and len(items) == 6
+    for name in ("aud", "ned"):
+        problem(by_session(name).post("/plans/role-mining", {"run": run.pk}), 403)
+    for sent, status in (
+        ({"run": run.pk + 1}, 404),
+        ({"run": run.pk, "roles": [{"role": 3}]}, 409),
+        ({"run": run.pk, "roles": [{"role": 1, "group": "operators"}]}, 409),
+        ({"run": run.pk, "roles": []}, 400),
+        ({"run": run.pk, "roles": [{"group": "x"}]}, 400),
+        ({}, 400),
+    ):
+        problem(ada.post("/plans/role-mining", sent), status)
+    other = create_report(tmp_path, {"rows": []}, revision=current_revision())
+    problem(ada.post("/plans/role-mining", {"run": other.pk}), 409)
+    settings.SNAPSHOT_URI = str(tmp_path / "elsewhere")
+    problem(ada.post("/plans/role-mining", {"run": run.pk}), 410)
+
+
 @pytest.mark.parametrize("verb", ["inverse", "renewal"])
 def test_an_invalid_or_unexpected_body_is_refused(ada, plan, verb):
     path = f"/plans/{plan.pk}/{verb}"

@@ -269,6 +269,7 @@ PAGES_BY_STATUS: dict[tuple[int, ...], list[str]] = {
     (303, 403, 404, 404, 404, 404): [
         "/plans/readiness",
         "/plans/policy-impact/{run}",
+        "/plans/role-mining/{run}",
     ],
 }
 PAGES = [(url, *statuses) for statuses, urls in PAGES_BY_STATUS.items() for url in urls]

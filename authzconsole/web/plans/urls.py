@@ -16,11 +16,13 @@ from authzconsole.web.plans.plan_pages import (
     UndoPlan,
     plan_page,
 )
+from authzconsole.web.plans.role_plan import NewRolePlan
 
 urlpatterns = [
     path("plans/", PlanList.as_view(), name="plans"),
     path("plans/readiness", ChooseReadinessPlan.as_view(), name="plan-readiness"),
     path("plans/policy-impact/<int:pk>", ChooseImpactPlan.as_view(), name="plan-impact"),
+    path("plans/role-mining/<int:pk>", NewRolePlan.as_view(), name="plan-roles"),
     path("plans/missing", ChooseAnswerPlan.as_view(), name="plan-from-answer"),
     path("plans/copy", CopyGrants.as_view(), name="plan-copy"),
     path("plans/many", NewBulkPlan.as_view(), name="plan-bulk-change"),
