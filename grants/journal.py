@@ -117,6 +117,8 @@ ACTIONS = {
     "webhook-delete": "Webhook deleted",
     **BREAK_GLASS_ACTIONS,
     **REQUEST_ACTIONS,
+    "catalogue-publish": "Published in the catalogue",
+    "catalogue-withdraw": "Withdrawn from the catalogue",
     "approvers-propose": "Approvers of a namespace proposed",
     "approvers-set": "Approvers of a namespace changed",
     "delegation-set": "Limits of delegation changed",

@@ -1,14 +1,15 @@
 """The lists about access requests: the requests, and the groups that decide for namespaces."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 
 from authzconsole.common import output
-from authzconsole.common.fields import Choice, StrictSerializer
+from authzconsole.common.fields import Choice, StrictSerializer, Text
 from authzconsole.lists.base import List
-from grants.models import AccessRequest, NamespaceApprovers, RequestEventKind, RequestState
+from grants.models import AccessRequest, NamespaceApprovers, PublishedItem, RequestEventKind, RequestState
 from grants.requests.approvers import approver_scope, listed_requests
+from grants.requests.catalogue import DECIDERS, deciders_of, published_items, usual_times
 from grants.requests.disclosure import listed_parts
 from grants.roles.capabilities import Capability
 
@@ -119,6 +120,67 @@ class AccessRequests(List):
                 "plans": sorted(plans),
             }
             yield {name: line[name] for name in self.columns}
+
+
+class CatalogueItemSerializer(output.Output):
+    """An entity that every account may request."""
+
+    entity = output.Text(source="address")
+    operations = output.Texts(
+        example=["read"], help_text="Operations and privileges that a request proposes."
+    )
+    description = output.Text(example="Orders of all shops, one row each.")
+    decided_by = output.Texts(
+        list(DECIDERS),
+        example=["stewards", "console"],
+        help_text="Who decides: `stewards` and `approvers` of the "
+        "namespace, holders of ADMIN (`admin-holders`), administrators and approvers of the `console`.",
+    )
+    usual_seconds = output.Integer(
+        allow_null=True,
+        example=14400,
+        help_text="The median time to a decision in the last 90 days; null for fewer than three decisions.",
+    )
+
+
+class CatalogueFilters(StrictSerializer):
+    q = Text(
+        required=False, max_length=100, help_text="Only entries whose address or description contains this."
+    )
+
+
+class Catalogue(List):
+    """The published entities, which every account may see."""
+
+    name = "catalogue"
+    output = CatalogueItemSerializer
+    filter_fields = CatalogueFilters
+    order = ("entity__key", "entity__kind")
+    extensions = ()
+
+    def select(self) -> QuerySet[PublishedItem]:
+        rows, text = published_items(), self.filters.get("q", "")
+        return rows.filter(Q(address_text__icontains=text) | Q(description__icontains=text)) if text else rows
+
+    def members(self, rows: Iterable[PublishedItem]) -> list[dict]:
+        return super().members(shown_items(rows))
+
+
+def shown_items(rows: Iterable[PublishedItem]) -> list[dict]:
+    """Return entries of the catalogue with who decides about them and how long it usually takes. Runs at most five queries."""
+    items = list(rows)
+    deciders = deciders_of([item.address for item in items])
+    times = usual_times({item.address.namespace.key for item in items if item.address.namespace})
+    return [
+        {
+            "address": item.address,
+            "operations": item.operations,
+            "description": item.description,
+            "decided_by": deciders[item.address],
+            "usual_seconds": None if (seconds := times.of(item.address)) is None else round(seconds),
+        }
+        for item in items
+    ]
 
 
 class ApproversSerializer(output.Output):

@@ -25,19 +25,23 @@ from authzconsole.common.fields import (
 from authzconsole.lists.requests import (
     AccessRequests,
     Approvers,
+    Catalogue,
     RequestSummarySerializer,
 )
 from authzconsole.models import TokenScope
-from authzconsole.rest.framework.callers import any_account, check_administrator
+from authzconsole.rest.framework.callers import any_account, check_administrator, visible_entity
 from authzconsole.rest.framework.endpoint import Endpoint, Resource
 from authzconsole.rest.framework.lists import FORMULAS, ListEndpoint
 from authzconsole.rest.framework.operations import operation
 from authzconsole.rest.framework.problems import Problem
+from authzconsole.rest.people import OutcomeSerializer
 from grants.changes import Shown
 from grants.models import AccessRequestPart, NamespaceApprovers, RequestEventKind, RequestState
+from grants.outcomes import Outcome
 from grants.principal_names import MAX_REASON_CHARACTERS
 from grants.requests.approvers import own_requests, set_namespace_approvers, visible_requests
 from grants.requests.background import PartBackground, can_see_effect, part_background
+from grants.requests.catalogue import MAX_DESCRIPTION_CHARACTERS, publish, withdraw
 from grants.requests.create import MAX_PARTS, RequestDraft, WantedAccess, create_request, request_subject
 from grants.requests.decide import Approval, approve_request, ask_back, deny_request
 from grants.requests.disclosure import RequestView, view_of
@@ -308,6 +312,25 @@ class ApproversChangeSerializer(output.Output):
     group = output.Text(allow_null=True, example="finance-stewards")
     is_proposed = output.Boolean(help_text="Whether another administrator must confirm the group.")
     sentence = output.Text()
+
+
+class PublicationSerializer(StrictSerializer):
+    """An entry of the catalogue."""
+
+    entity = AddressText(help_text="The address of a live entity that you see.")
+    operations = List(
+        child=Text(max_length=40),
+        min_length=1,
+        max_length=MAX_PARTS,
+        help_text="Operations of its kind, or privileges.",
+    )
+    description = Text(
+        max_length=MAX_DESCRIPTION_CHARACTERS, help_text="What it is, for people who do not know it."
+    )
+
+
+class WithdrawalQuery(StrictSerializer):
+    entity = AddressText(help_text="The address of the entity.")
 
 
 class SetApproversSerializer(StrictSerializer):
@@ -621,3 +644,33 @@ class ApproverList(ListEndpoint):
                 "sentence": outcome.sentence,
             }
         )
+
+
+class CatalogueList(ListEndpoint):
+    """List the catalogue.
+
+    The entities that were published so that every account can request them, by name. For every account.
+    """
+
+    route, url_name = "catalogue", "rest-catalogue"
+    operation_id = "catalogue_list"
+    rows = Catalogue
+    self_methods = ("GET",)
+
+    @operation("catalogue_publish", any_account, OutcomeSerializer, body=PublicationSerializer)
+    def put(self) -> Outcome:
+        """Publish an entity.
+
+        Adds it to the catalogue, or changes its entry. From then on, every account sees its address and the description.
+        For accounts that decide about requests for it. Returns 404 if the caller does not see the entity.
+        """
+        data = dict(self.data)
+        return publish(author=self.author, entity=visible_entity(self.request, data.pop("entity")), **data)
+
+    @operation("catalogue_withdraw", any_account, OutcomeSerializer, query=WithdrawalQuery)
+    def delete(self) -> Outcome:
+        """Withdraw an entity.
+
+        Takes it out of the catalogue. For accounts that decide about requests for it.
+        """
+        return withdraw(author=self.author, entity=visible_entity(self.request, self.data["entity"]))

@@ -283,11 +283,19 @@ def _ago(at: datetime) -> str:
     figure = (timezone.now() - at).total_seconds()
     if figure < 5:
         return "just now"
+    amount = rough_duration(figure)
+    return f"{amount} ago" if amount else "long ago"
+
+
+@register.filter
+def rough_duration(seconds: float) -> str:
+    """Return a duration in its largest unit, such as `3 hours`; empty if it is longer than the units tell."""
+    figure = seconds
     for size, unit in _STEPS:
         if figure < size:
-            return f"{int(figure)} {unit}{'' if int(figure) == 1 else 's'} ago"
+            return quantity(int(figure), unit, f"{unit}s")
         figure /= size
-    return "long ago"
+    return ""
 
 
 @register.filter

@@ -15,7 +15,7 @@ from authzconsole.web.shared.rendering import render_page, requested_section
 
 
 class ListView(View):
-    """A view of a list for its readers. `form` has the filters in the URL.
+    """A view of a list for its readers, or for every account if `select` limits the rows. `form` has the filters in the URL.
 
     form_class: names the list and parses its filters.
     """
@@ -26,7 +26,8 @@ class ListView(View):
     def dispatch(self, request: HttpRequest, *args, **kwargs) -> HttpResponse:
         if request.method.lower() not in self.http_method_names:
             return self.http_method_not_allowed(request)
-        check_page_access(request, *self.form_class.list_type.readers)
+        if readers := self.form_class.list_type.readers:
+            check_page_access(request, *readers)
         self.form = self.form_class(request.GET)
         return super().dispatch(request, *args, **kwargs)
 

@@ -136,6 +136,7 @@ PAGES = (
         "validity period expiry expired ends begins",
         (Capability.READ_ALL,),
     ),
+    Destination("Catalogue", "request-catalogue", "request publish requestable access"),
     Destination("Request access", "request-new", "new ask permission denied"),
     Destination("Approvers", "request-approvers", "requests group namespace", (Capability.READ_ALL,)),
     Destination("Delegation", "delegation-limits", "limits owners", (Capability.READ_ALL,)),

@@ -54,6 +54,7 @@ from grants.models.requests import (
     AccessRequestEvent,
     AccessRequestPart,
     NamespaceApprovers,
+    PublishedItem,
     RequestEventKind,
     RequestState,
 )
@@ -103,6 +104,7 @@ __all__ = [
     "PlanStranding",
     "PlanVerb",
     "PrincipalType",
+    "PublishedItem",
     "RequestEventKind",
     "RequestState",
     "Role",

@@ -211,3 +211,34 @@ class NamespaceApprovers(models.Model):
     @property
     def address(self) -> Address:
         return Address("namespace", self.namespace)
+
+
+class PublishedItem(models.Model):
+    """An entry of the catalogue: an entity that every account may know and request. Changed only by
+    `grants.requests.catalogue`.
+
+    operations: operations and privileges that a request proposes. revision: that of its journal line.
+    published_by: the name of the account.
+    """
+
+    entity = models.OneToOneField("entities.Entity", models.CASCADE, related_name="+")
+    operations = models.JSONField()
+    description = models.TextField()
+    published_by = models.CharField(max_length=150)
+    published_at = models.DateTimeField()
+    revision = models.BigIntegerField()
+
+    class Meta:
+        default_permissions = ()
+
+    def __str__(self):
+        return f"{self.entity} in the catalogue"
+
+    @property
+    def address(self) -> Address:
+        return self.entity.address
+
+    @property
+    def text(self) -> str:
+        """What is published, as in the journal."""
+        return f"{', '.join(self.operations)}: {self.description}"

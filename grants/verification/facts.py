@@ -26,6 +26,7 @@ from grants.models import (
     NamespaceApprovers,
     NamespaceSteward,
     Plan,
+    PublishedItem,
     Role,
     User,
     all_grants,
@@ -77,6 +78,7 @@ _TITLES = {
     "steward": "{0} as data steward of {1}",
     "delegation": "the limits of delegation",
     "approvers": "the group of approvers of {0}",
+    "published": "the entry of {0} in the catalogue",
     "plan": "the content of plan {0}",
     "webhook": "webhook {0}",
     "webhook-content": "the content of webhook {0}",
@@ -146,6 +148,10 @@ def facts_of_line(values: tuple, passkeys: Counter[str]) -> list[Fact]:
             return [(fact_key("delegation"), values[_DETAIL])]
         case "approvers-set":
             return [(fact_key("approvers", entity), principal or None)]
+        case "catalogue-publish":
+            return [(fact_key("published", entity), values[_DETAIL])]
+        case "catalogue-withdraw":
+            return [(fact_key("published", entity), None)]
         case "steward-add" | "steward-remove":
             return [(fact_key("steward", principal, entity), HELD if action == "steward-add" else None)]
         case "member-add" | "member-remove":
@@ -305,6 +311,8 @@ def facts_of_tables() -> Iterator[Fact]:
         yield fact_key("steward", steward.principal, steward.address), HELD
     for approvers in NamespaceApprovers.objects.select_related("group"):
         yield fact_key("approvers", approvers.address), f"group:{approvers.group.name}"
+    for item in PublishedItem.objects.select_related("entity"):
+        yield fact_key("published", item.entity), item.text
     for limits in stored_limits():
         yield fact_key("delegation"), limits.text
     yield from _facts_of_guardrails()

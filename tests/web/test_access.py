@@ -48,6 +48,7 @@ PAGES_BY_STATUS: dict[tuple[int, ...], list[str]] = {
         "/explorer/inside",
         "/requests/",
         "/requests/new",
+        "/requests/catalogue",
         "/policies/",
         "/my-access",
         "/my-access/give-back?entity=dataset:sales.orders&privilege=READ",
@@ -243,6 +244,7 @@ PAGES_BY_STATUS: dict[tuple[int, ...], list[str]] = {
         "/revoke/dataset:sales.orders?principal=user:dee&privilege=READ",
         "/lifecycle/delete/dataset:sales.orders",
         "/describe/dataset:sales.orders",
+        "/publish/dataset:sales.orders",
     ],
     (204, 204, 204, 204, 204, 204): [
         "/requests/count",
@@ -342,6 +344,7 @@ WRITES_BY_STATUS = {
     ],
     (403, 403, 403, 404): [
         "/grant/dataset:sales.orders",
+        "/publish/dataset:sales.orders",
         "/revoke/dataset:sales.orders",
         "/lifecycle/delete/dataset:sales.orders",
         "/describe/dataset:sales.orders",

@@ -30,6 +30,7 @@ from grants.active_generation import active_generation
 from grants.authority.rights import can_read_history
 from grants.models import GroupGrant, UserGrant
 from grants.policies.policy import Generation
+from grants.requests.catalogue import can_publish
 from grants.roles.capabilities import Capability
 
 
@@ -152,11 +153,16 @@ def _page_context(request: HttpRequest, entity: Entity, generation: Generation) 
         "trail": breadcrumbs_of(entity, request.user, generation),
         "verbs": [(verb, title, address_url("lifecycle", entity, verb)) for verb, title in verbs],
         "has_changed": entity.changed_at - entity.created_at > timedelta(minutes=1),
+        "publish_url": address_url("publish", entity) if _can_publish(request, entity) else "",
         "evidence_url": evidence_url(entity) if request.user.can_read_journal else "",
         "readiness_url": _readiness_url(request, entity),
         "total_grants": _total_grants(entity) if request.user.can_see_all and not entity.is_live else None,
         "new_kinds": child_kinds(entity.kind) if request.user.can_administer and entity.is_live else [],
     }
+
+
+def _can_publish(request: HttpRequest, entity: Entity) -> bool:
+    return entity.is_live and not getattr(request, "past", None) and can_publish(request.user, entity.address)
 
 
 def _verbs(entity: Entity) -> list[tuple[str, str]]:

@@ -1,7 +1,5 @@
 """The form that requests access. It never reveals whether an address or a colleague exists."""
 
-from collections.abc import Sequence
-
 from django import forms
 from django.contrib import messages
 from django.http import HttpResponse
@@ -19,13 +17,13 @@ from authzconsole.web.forms import (
     TextsField,
     optional,
 )
+from authzconsole.web.requests.catalogue import item_rows
+from authzconsole.web.requests.operations import requestable_operations
 from authzconsole.web.shared.guard import request_author
-from authzconsole.web.shared.levels import operations_in_groups
 from authzconsole.web.shared.rendering import see_other
 from authzconsole.web.shared.times import zone_name
 from entities.address import address_or_none
-from entities.vocabulary import KINDS, Privilege
-from grants.active_generation import active_generation
+from grants.requests.catalogue import published_item_at, published_items, usual_times
 from grants.requests.create import RequestDraft, WantedAccess, create_request
 
 
@@ -64,7 +62,8 @@ class NewRequestForm(ConsoleForm):
         self.fields["until"].widget.attrs["min"] = f"{timezone.localtime():%Y-%m-%d}"
         chosen, field = self["operation"].value() or (), self.fields["operation"]
         field.widget.allow_multiple_selected = len(chosen) > 1
-        field.choices = _operations(self["entity"].value() or "")
+        address = address_or_none(self["entity"].value() or "")
+        field.choices = requestable_operations(address.kind if address else "")
         if not any(chosen):
             field.choices = [("", "Choose an operation"), *field.choices]
 
@@ -89,6 +88,17 @@ class NewRequest(FormPage):
     form_class = NewRequestForm
     template_name = "requests/new.html"
 
+    def get_context_data(self, **context) -> dict:
+        """Say who decides and how long it takes about a published entity; otherwise only how long all requests take."""
+        context = super().get_context_data(**context)
+        address = address_or_none(context["form"]["entity"].value() or "")
+        item = published_item_at(address) if address else None
+        return context | {
+            "item": item_rows([item])[0] if item else None,
+            "usual_seconds": None if item else usual_times().overall,
+            "has_catalogue": address is None and published_items().exists(),
+        }
+
     def perform(self, form: NewRequestForm) -> HttpResponse:
         created = create_request(author=request_author(self.request), draft=form.draft())
         messages.success(
@@ -99,17 +109,3 @@ class NewRequest(FormPage):
     def refusal_response(self, form: NewRequestForm, error: Exception) -> HttpResponse:
         self.extra_context = {"pending_request": getattr(error, "request_id", None)}
         return super().refusal_response(form, error)
-
-
-def _operations(text: str) -> list[tuple[str, list[tuple[str, str]]]]:
-    """Return the operations as groups of choices: those of the address by access level, or of all kinds while there is no
-    valid address; and the privileges.
-    """
-    address = address_or_none(text)
-    groups: list[tuple[str, Sequence[str]]]
-    if address:
-        groups = [*operations_in_groups(active_generation(), address.kind)]
-    else:
-        groups = [(kind.title.capitalize(), kind.operations) for kind in KINDS.values() if kind.operations]
-    groups.append(("Privilege on exactly this address", tuple(map(str, Privilege))))
-    return [(title, [(name, name) for name in names]) for title, names in groups]

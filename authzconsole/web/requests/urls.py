@@ -3,6 +3,7 @@
 from django.urls import path
 
 from authzconsole.web.requests.approvers import NamespaceApproversPage
+from authzconsole.web.requests.catalogue import CataloguePage, PublishPage
 from authzconsole.web.requests.delegation import DelegationLimitsPage
 from authzconsole.web.requests.lists import request_count, request_list
 from authzconsole.web.requests.new_request import NewRequest
@@ -19,6 +20,8 @@ urlpatterns = [
     path("requests/", request_list, name="requests"),
     path("requests/count", request_count, name="request-count"),
     path("requests/new", NewRequest.as_view(), name="request-new"),
+    path("requests/catalogue", CataloguePage.as_view(), name="request-catalogue"),
+    path("publish/<path:address>", PublishPage.as_view(), name="publish"),
     path("requests/approvers", NamespaceApproversPage.as_view(), name="request-approvers"),
     path("requests/delegation", DelegationLimitsPage.as_view(), name="delegation-limits"),
     path("requests/<int:pk>/", request_page, name="request"),

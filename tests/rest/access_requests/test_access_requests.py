@@ -318,3 +318,24 @@ def test_a_subject_is_named_with_or_without_its_type(ada):
     for subject, operation in (("user:out", "read"), ("out", "write")):
         path = request_access(ada, ORDERS | {"operation": operation}, subject=subject)
         assert ada.get(path).json()["subject"] == "user:out"
+
+
+ENTRY = {"entity": "dataset:hr.salaries", "operations": ["read"], "description": "Salaries"}
+
+
+def test_every_account_reads_the_catalogue_that_deciders_publish(ada, by_session, by_token):
+    ned, out = by_session("ned"), by_session("out")
+    # the answer does not tell whether an entity exists that the caller does not see
+    for entity in ("dataset:hr.salaries", "dataset:hr.nothing"):
+        problem(out.put("/catalogue", ENTRY | {"entity": entity}), 404)
+    problem(ned.put("/catalogue", ENTRY | {"entity": "dataset:sales.orders"}), 403)
+    assert out.get("/catalogue").json()["items"] == []
+    answer = ada.put("/catalogue", ENTRY)
+    assert answer.status_code == 200 and answer.json()["changed"]
+    expected = ENTRY | {"decided_by": ["console"], "usual_seconds": None}
+    for caller in (out, ned, by_token("out", "self")):
+        assert caller.get("/catalogue").json()["items"] == [expected]
+    assert out.get("/catalogue?q=orders").json()["items"] == []
+    problem(ada.put("/catalogue", ENTRY | {"operations": ["fly"]}), 400)
+    assert ada.delete("/catalogue?entity=dataset:hr.salaries").json()["changed"]
+    assert out.get("/catalogue").json()["items"] == []

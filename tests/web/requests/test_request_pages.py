@@ -493,3 +493,54 @@ def test_an_approver_goes_on_to_the_next_request_after_a_decision(browse):
 def test_a_proposal_says_what_else_it_gives_in_one_way(browse):
     text = text_of(browse("ada").get(with_effect(new_request(browse("out")))))
     assert "other permissions come with it" in text and "no side effects" not in text
+
+
+def publish(browse, **changes):
+    form = {"operation": ["read"], "description": "Salaries of all employees"} | changes
+    return browse("ada").post("/publish/dataset:hr.salaries", form)
+
+
+def test_a_person_without_access_finds_requests_and_knows_who_decides(browse, cast):
+    out = browse("out")
+    assert "Nothing is published yet" in text_of(out.get("/requests/catalogue"))
+    assert "Choose from the catalogue" not in text_of(out.get("/requests/new"))
+    assert publish(browse).status_code == 303
+    page = out.get("/requests/catalogue")
+    text = text_of(page)
+    assert "dataset:hr.salaries" in page_html(page) and "Salaries of all employees" in text
+    assert "Administrators and approvers of this console." in text
+    for address in ("sales.", "namespace:"):
+        assert address not in page_html(page), "an address that was not published"
+    url = page.context["items"][0]["request_url"]
+    form = out.get(url)
+    assert "Salaries of all employees" in text_of(form)
+    assert form.context["form"]["operation"].value() == ["read"]
+    answer = out.post(
+        "/requests/new", {"entity": "dataset:hr.salaries", "operation": "read", "reason": "audit"}
+    )
+    assert answer.status_code == 303 and AccessRequest.objects.get().created_by == "out"
+    # the entry gives no access, not even to the page of the entity
+    assert out.get("/entities/dataset:hr.salaries").status_code == 404
+    assert "Nothing matches" in text_of(out.get("/requests/catalogue?q=orders"))
+    assert "dataset:hr.salaries" in page_html(out.get("/requests/catalogue?q=EMPLOYEES"))
+    assert publish(browse, verb="withdraw").status_code == 303
+    assert "dataset:hr.salaries" not in page_html(out.get("/requests/catalogue"))
+
+
+def test_the_form_answers_alike_about_addresses_that_exist_and_that_do_not(browse, cast):
+    """An address that was not published tells neither who decides nor whether it exists."""
+    publish(browse)
+    out = browse("out")
+
+    def answer(address: str) -> str:
+        return text_of(out.get("/requests/new", {"entity": address})).replace(address, "ADDRESS")
+
+    assert (
+        answer("dataset:sales.orders") == answer("dataset:nowhere.nothing") != answer("dataset:hr.salaries")
+    )
+
+
+def test_a_bad_publication_keeps_what_was_typed(browse, cast):
+    answer = publish(browse, operation=[])
+    assert answer.status_code == 400 and "Salaries of all employees" in page_html(answer)
+    assert "choose from 1 to" in text_of(answer).lower()
