@@ -103,6 +103,39 @@ def test_a_plan_is_applied_after_its_effect_has_arrived(page):
     assert Plan.objects.get().state == "applied"
 
 
+def test_an_empty_required_reason_is_marked_and_focused_when_the_effect_arrives_and_enter_applies(page):
+    plan = create_plan_from_changes(grant=[("user:ned", parse_address("dataset:sales.orders"), "READ")])
+    held = delay_effects(page)
+    page.goto(f"/plans/{plan.pk}/")
+    reason = page.get_by_label("Reason", exact=True)
+    expect(page.get_by_role("button", name="Apply plan")).to_be_disabled()
+    expect(reason).not_to_be_focused()
+    mark = "getComputedStyle(document.querySelector('label[for=reason]'), '::after').content"
+    assert "(required)" in page.evaluate(mark)
+    held.pop().continue_()
+    expect(reason).to_be_focused()
+    assert page.evaluate("scrollY") == 0
+    page.keyboard.type("the same work")
+    assert "(required)" not in page.evaluate(mark)
+    for confirmation in page.get_by_label("as side effects").all():
+        confirmation.check()
+    reason.press("Enter")
+    expect(page.locator("#notices")).to_contain_text("is applied")
+    assert Plan.objects.get().state == "applied"
+
+
+def test_the_arrival_of_an_effect_leaves_the_focus_in_the_field_that_is_edited(page):
+    plan = create_plan_from_changes(grant=[("user:ned", parse_address("dataset:sales.orders"), "READ")])
+    held = delay_effects(page)
+    page.goto(f"/plans/{plan.pk}/")
+    page.get_by_text("Limit the access to a period").click()
+    field = page.locator("details[open] form :is(input, select):visible").first
+    field.focus()
+    held.pop().continue_()
+    expect(page.get_by_role("button", name="Apply plan")).to_be_enabled()
+    expect(field).to_be_focused()
+
+
 def test_above_the_limits_the_page_requests_the_job_and_shows_its_end(page, settings, sent_tasks):
     settings.EFFECT_MAX_ENTITIES = 1
     page.goto(DELETE)

@@ -1,4 +1,5 @@
 // Restore the focus and open <details> after htmx replaces a section: focus the same element in the new section, or its heading.
+// Focus an empty required reason when the effect of a change is shown.
 "use strict";
 
 (() => {
@@ -68,5 +69,13 @@
       details.open = true;
       if (focusedId) details.querySelector(`#${CSS.escape(focusedId)}`)?.focus();
     }
+  });
+
+  document.addEventListener("htmx:load", ({ target: part }) => {
+    if (!part.matches(".effect-part") || part.querySelector(".main").disabled) return;
+    const reason = part.closest("form").querySelector("[name=reason]:required");
+    // the focus stays where the user has put it
+    if (reason?.value === "" && document.activeElement === document.body)
+      reason.focus({ preventScroll: true });
   });
 })();
