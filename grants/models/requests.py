@@ -147,6 +147,11 @@ class AccessRequestPart(models.Model):
                 name="access_request_part_namespace",
                 condition=Q(state=RequestState.PENDING),
             ),
+            models.Index(
+                fields=["kind", "key", "-request"],
+                name="access_request_part_decided",
+                condition=Q(state__in=(RequestState.APPROVED, RequestState.DENIED)),
+            ),
         ]
 
     @property

@@ -3,6 +3,8 @@
 `grants.reviews` and `grants.usage` are the only writers of these tables.
 """
 
+from datetime import datetime
+
 from django.db import models
 from django.db.models import F, Q, Value
 from django.db.models.functions import Abs
@@ -306,6 +308,11 @@ class ReviewItem(models.Model):
         `grants.reviews.selection.with_principals` has loaded it.
         """
         return getattr(self, "principal_active", None)
+
+    @property
+    def principal_last_sign_in(self) -> datetime | None:
+        """When the user last signed in to the console; None if that is not known, like `is_principal_active`."""
+        return getattr(self, "principal_signed_in_at", None)
 
     @property
     def principal(self) -> str:

@@ -15,7 +15,7 @@ from grants.errors import RequestError
 from grants.evaluation.effective_grants import grant_tables_of_principal
 from grants.evaluation.entity_filters import EntityConditions
 from grants.evaluation.facts import gather_facts
-from grants.models import AccessRequest, AccessRequestPart, Membership, User
+from grants.models import AccessRequest, AccessRequestPart, Membership, RequestState, User
 from grants.plans.minimal_grants import Denial, NewGrants
 from grants.policies.decide import is_permitted
 from grants.policies.explain import NOT_REGISTERED
@@ -25,6 +25,7 @@ from grants.requests.approvers import ApproverScope
 from grants.requests.proposals import Proposal, proposals_of
 from grants.validity import in_force_condition
 
+MAX_EARLIER = 3
 MAX_COLLEAGUES, MAX_GRANTS_COMPARED = 200, 10
 MAX_ENTITIES = 5
 MAX_NAMES_COMPARED = 2_000
@@ -51,6 +52,8 @@ class PartBackground:
     visible_effects: the proposals with an effect that the approver may see.
     state: the state of the address, or `not registered`; empty for a membership.
     operations_later: those that the first proposal permits once the address is live, if it is not live.
+    earlier: the newest decisions about parts with the same address that were decided before, at most MAX_EARLIER, with their
+    requests.
     similar: registered addresses of the same kind and namespace with a similar name, if it is not registered.
     held: the privileges of the requester on the address, each with the principal that holds the grant.
     colleagues: how many colleagues have the access of the first proposal; None if the approver may not see
@@ -70,6 +73,7 @@ class PartBackground:
     nearby_count: int
     operations_later: tuple[str, ...] = ()
     similar: tuple[Address, ...] = ()
+    earlier: tuple[AccessRequestPart, ...] = ()
 
 
 def part_background(request: AccessRequest, part: AccessRequestPart, scope: ApproverScope) -> PartBackground:
@@ -113,7 +117,24 @@ def part_background(request: AccessRequest, part: AccessRequestPart, scope: Appr
         # the name of a namespace must not reveal others
         and (scope.account.can_see_all or address.kind != "namespace")
         else (),
+        _earlier_decisions(part),
     )
+
+
+def _earlier_decisions(part: AccessRequestPart) -> tuple[AccessRequestPart, ...]:
+    """Return the newest decisions about the address of a part. Who decides about the part decides about these too, and so
+    sees their requests.
+    """
+    if part.address is None:
+        return ()
+    decided = AccessRequestPart.objects.filter(
+        kind=part.kind,
+        key=part.key,
+        state__in=(RequestState.APPROVED, RequestState.DENIED),
+        is_hidden=False,
+    )
+    rows = decided.exclude(request=part.request_id).select_related("request__subject")
+    return tuple(rows.order_by("-request", "position")[:MAX_EARLIER])
 
 
 def can_see_effect(chosen: Iterable[tuple[PartBackground, Proposal]]) -> bool:

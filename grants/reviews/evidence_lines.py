@@ -47,6 +47,9 @@ def evidence_lines(
         yield EvidenceLine(f"last used {item.last_used_on.day} {item.last_used_on:%B %Y}")
     else:
         yield EvidenceLine("no recorded use" if knows_use else "use is not recorded")
+    if item.principal_last_sign_in:
+        signed_in = localtime(item.principal_last_sign_in)
+        yield EvidenceLine(f"signed in {signed_in.day} {signed_in:%B %Y}")
     if item.peers:
         yield EvidenceLine(
             f"{item.peer_holders:,} of {item.peers:,} others in group:{item.peer_group} hold it"

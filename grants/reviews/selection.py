@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
-from django.db.models import BooleanField, Case, F, OuterRef, Q, QuerySet, Subquery, When
+from django.db.models import BooleanField, Case, DateTimeField, F, OuterRef, Q, QuerySet, Subquery, When
 from django.db.models.functions import Abs
 
 from entities.vocabulary import KINDS, Privilege
@@ -97,12 +97,15 @@ def visible_items(account: User, campaign: Campaign) -> QuerySet[ReviewItem]:
 
 
 def with_principals(items: QuerySet[ReviewItem]) -> QuerySet[ReviewItem]:
-    """Load the reviewer of each item, and whether its user is active."""
-    is_active = User.objects.filter(pk=OuterRef("principal_id")).values("is_active")
+    """Load the reviewer of each item, whether its user is active, and when its user last signed in."""
+    users, is_user = User.objects.filter(pk=OuterRef("principal_id")), ~Q(source=ItemSource.GROUP)
     return items.select_related("reviewer").annotate(
         principal_active=Case(
-            When(~Q(source=ItemSource.GROUP), then=Subquery(is_active)), output_field=BooleanField(null=True)
-        )
+            When(is_user, then=Subquery(users.values("is_active"))), output_field=BooleanField(null=True)
+        ),
+        principal_signed_in_at=Case(
+            When(is_user, then=Subquery(users.values("last_login"))), output_field=DateTimeField(null=True)
+        ),
     )
 
 

@@ -544,3 +544,23 @@ def test_a_bad_publication_keeps_what_was_typed(browse, cast):
     answer = publish(browse, operation=[])
     assert answer.status_code == 400 and "Salaries of all employees" in page_html(answer)
     assert "choose from 1 to" in text_of(answer).lower()
+
+
+def test_approvers_see_earlier_decisions_about_the_same_address_and_nobody_elses(browse, cast):
+    add_steward(author=COMMAND, namespace=parse_address("namespace:sales"), principal="user:grp")
+    first = new_request(browse("out"))
+    other = new_request(browse("dee"), entity="dataset:hr.salaries")
+    for url in (first, other):
+        assert browse("ada").post(f"{url}deny", {"reason": "not now"}).status_code == 303
+    again = new_request(browse("out"))
+    for name in ("ada", "grp"):
+        text = text_of(browse(name).get(f"{again}?preview=yes"))
+        assert "Decided before" in text and "denied" in text
+        page = page_html(browse(name).get(f"{again}?preview=yes"))
+        assert f'href="{first}"' in page and f'href="{other}"' not in page
+        assert browse(name).get(first).status_code == 200
+    assert "Decided before" not in text_of(browse("out").get(again))
+    # a delegate for the address of a decision sees no decision about the access of a colleague
+    assert "Decided before" not in text_of(
+        browse("ada").get(f"{new_request(browse('dee'), entity='dataset:sales.customers')}?preview=yes")
+    )

@@ -9,7 +9,7 @@ from entities.address import parse_address
 from entities.models import Entity
 from grants.evidence.signing import public_key
 from grants.journal import Author
-from grants.models import Job, JobState, JournalLine, Plan
+from grants.models import Job, JobState, JournalLine, Plan, User
 from grants.models.reviews import Campaign, ReviewItem, UsageDay
 from grants.reviews.answers import ItemSelection, answer_items
 from grants.reviews.selection import ItemFilter
@@ -553,3 +553,13 @@ def test_the_pages_that_answer_and_finish_say_what_the_items_give(browse, cast, 
     assert "What the plan revokes or shortens" not in text_of(ada.get(finish))
     ada.post(f"/reviews/{review.pk}/answers", {"item": item.pk, "answer": "revoke"})
     assert "What the plan revokes or shortens Reads 1 dataset in sales." in text_of(ada.get(finish))
+
+
+def test_an_item_says_when_its_user_last_signed_in(browse, cast):
+    User.objects.filter(username="dee").update(last_login=timezone.now().replace(year=2026, month=3, day=4))
+    review = open_campaign(scope={"user": "dee"})
+    for name in ("ada", "aud"):
+        assert "signed in 4 March 2026" in text_of(browse(name).get(f"/reviews/{review.pk}/"))
+    assert "signed in" not in text_of(
+        browse("ada").get(f"/reviews/{open_campaign(scope={'user': 'ned'}).pk}/")
+    )
