@@ -12,15 +12,16 @@ from django.views.decorators.http import require_safe
 
 from analytics.analyses import AnalysisName
 from analytics.models import AnalysisRun
-from analytics.runs.selectors import changes_since
+from analytics.runs.selectors import changes_since, latest_run
 from authzconsole.common.row_estimates import RowEstimate, estimated_rows
 from authzconsole.findings.sources import Situation
 from authzconsole.web.findings.items import own_items
 from authzconsole.web.journal.rows import journal_rows
 from authzconsole.web.overview.attention import attention_section
 from authzconsole.web.reports.charts.namespace_treemap import COLORINGS, namespace_chart
+from authzconsole.web.reports.charts.report_charts import reach_bars
 from authzconsole.web.reports.charts.trends import overview_trends, trend_days
-from authzconsole.web.reports.results import summaries_or_fault
+from authzconsole.web.reports.results import REPORT_ERRORS, report_fault, summaries_or_fault
 from authzconsole.web.shared.entity_counts import holder_counts, kind_counts_inside
 from authzconsole.web.shared.links import entity_url
 from authzconsole.web.shared.paging import ADDRESS_ORDER, keyset_page
@@ -39,6 +40,7 @@ from grants.roles.capabilities import Capability
 
 ROWS_PER_PAGE = 25
 MAX_LINES = 5
+MAX_PEOPLE = 5
 WEEK = timedelta(days=7)
 DEFAULT_COLORING = "readiness"
 
@@ -85,9 +87,20 @@ def home(request: HttpRequest) -> HttpResponse:
                 # the reports change every section
                 response["HX-Refresh"] = "true"
             return response
+        context["reach"] = _broadest_access()
         context["trends"] = overview_trends()
         context["trend_days"] = trend_days(context["trends"])
     return render_page(request, "overview/page.html", context)
+
+
+def _broadest_access() -> dict:
+    """Return the users who could damage the most, as the newest report on it says. Runs at most four queries."""
+    run = latest_run(AnalysisName.BLAST_RADIUS)
+    section = {"run": run, "analysis": AnalysisName.BLAST_RADIUS, "changes_since": changes_since(run)}
+    try:
+        return section | {"chart": reach_bars(run, MAX_PEOPLE) if run else None}
+    except REPORT_ERRORS as error:
+        return section | {"fault": report_fault(run, error)}
 
 
 def namespaces_section(

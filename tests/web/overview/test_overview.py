@@ -14,13 +14,14 @@ from authzconsole.models import MaintenanceTask
 from entities.address import parse_address
 from entities.models import Entity
 from entities.services import ensure_entities
+from entities.vocabulary import Privilege
 from grants.active_generation import active_generation
 from grants.journal import current_revision
 from grants.models import GroupGrant, JournalHead, Plan, User
 from grants.requests.create import RequestDraft, WantedAccess, create_request
 from tests.support.authors import author_named
 from tests.support.changes import add_grant, create_plan_from_changes
-from tests.support.pages import page_html
+from tests.support.pages import page_html, text_of
 from tests.support.reports import create_report
 
 NAMESPACES = [("hr", 2, 1, 0, 2, "dee", True), ("sales", 6, 3, 2, 0, "ned", False)]
@@ -377,3 +378,30 @@ def test_the_overview_counts_open_findings_as_the_inbox_does(browse):
     assert page.context["open_total"] == len(listed) > 0
     total = page.context["open_total"]
     assert f"{total} open finding" in page_html(page)
+
+
+def test_the_overview_names_the_five_users_with_the_broadest_access(browse, report):
+    client, offer = browse("ada"), '<input type="hidden" name="analysis" value="blast-radius">'
+    assert "Broadest access" in client.html("/") and offer in client.html("/")
+    assert "Broadest access" in browse("aud").html("/") and offer not in browse("aud").html("/")
+    people = [(f"user{number}", 10 * number, number, 1, 0, 0, 0, 1) for number in range(1, 8)]
+    tables = {"rows": [], "people": people}
+    run = report(tables, analysis="blast-radius", revision=current_revision(), summary={})
+    page = client.get("/")
+    assert [(bar["row"]["user"], bar["url"]) for bar in page.context["reach"]["chart"]["bars"]] == [
+        (f"user{number}", f"/analyses/{run.pk}/?user=%22user{number}%22#rows") for number in (7, 6, 5, 4, 3)
+    ]
+    assert "can change 7 of 70 , in 1 namespace" in text_of(page)
+    assert f"From run {run.pk}" in text_of(page) and "change since" not in text_of(page)
+    add_grant("user:out", "dataset:sales.orders", Privilege.READ)
+    assert "(1 change since)" in text_of(client.get("/"))
+
+
+def test_a_damaged_report_on_the_broadest_access_breaks_only_its_card(browse, report, folder):
+    tables = {"rows": [], "people": []}
+    run = report(tables, analysis="blast-radius", revision=current_revision(), summary={})
+    assert "No user reaches anything" in browse("aud").html("/")
+    run = report(tables, analysis="blast-radius", revision=current_revision(), summary={})
+    next((folder / run.result_path / "people").iterdir()).write_bytes(b"nothing")
+    text = browse("aud").html("/")
+    assert f"The report of run {run.pk} cannot be read" in text and "Latest changes" in text

@@ -43,8 +43,6 @@ _RIGHT_MARGIN = 90
 # percent of the width on either side of the middle, which leaves space for the figure at the end of the
 # longest bar
 _BAR_SIDE_PERCENT = 40
-# percent of the width of the longest bar of a single side
-_REACH_PERCENT = 85
 
 
 def report_chart(run: AnalysisRun, user: str = "") -> dict | None:
@@ -254,9 +252,12 @@ def _bar(run: AnalysisRun, row: dict, largest_count: int) -> dict:
     }
 
 
-def _reach_bars(run: AnalysisRun) -> dict | None:
-    """Return bars of the users who can change the most entities, with all the entities that they reach."""
-    result = result_page(run, "people", sort="changeable", descending=True, max_rows=MAX_BARS)
+@cached_by_report(8)
+def reach_bars(run: AnalysisRun, max_bars: int = MAX_BARS) -> dict | None:
+    """Return bars of the users who can change the most entities, with all the entities that they reach; None if no user
+    reaches any. Raise the errors of `result_page`.
+    """
+    result = result_page(run, "people", sort="changeable", descending=True, max_rows=max_bars)
     if not result.rows:
         return None
     people = sorted(result.rows, key=lambda row: (-row["changeable"], -row["entities"], row["user"]))
@@ -267,9 +268,8 @@ def _reach_bars(run: AnalysisRun) -> dict | None:
         "bars": [
             {
                 "row": row,
-                "reached": round(row["entities"] / largest * _REACH_PERCENT, 2),
-                "changeable": round(row["changeable"] / largest * _REACH_PERCENT, 2),
-                "text_x": round(row["entities"] / largest * _REACH_PERCENT + 1, 2),
+                "reached": round(row["entities"] / largest * 100, 2),
+                "changeable": round(row["changeable"] / largest * 100, 2),
                 "url": rows_url(run, user=exactly(row["user"])),
                 "title": f"{row['user']} can change {row['changeable']:,} of {row['entities']:,} live entities "
                 f"that the user reaches, in {quantity(row['namespaces'], 'namespace', 'namespaces')}",
@@ -326,7 +326,7 @@ CHARTS: dict[str, Callable[[AnalysisRun], dict | None]] = {
     AnalysisName.DELETE_READINESS: _readiness_treemap,
     AnalysisName.VISIBILITY: _visibility_heat_map,
     AnalysisName.POLICY_IMPACT: _impact_bars,
-    AnalysisName.BLAST_RADIUS: _reach_bars,
+    AnalysisName.BLAST_RADIUS: reach_bars,
 }
 # by analysis: the chart about one user
 CHARTS_OF_USER: dict[str, Callable[[AnalysisRun, str], dict | None]] = {
