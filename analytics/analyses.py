@@ -187,6 +187,7 @@ class Output:
 class Analysis:
     """One analysis.
 
+    words: further words by which the search finds its page.
     options: the names of the OPTIONS that it takes.
     outputs: written in this order. `--output` writes the table `rows`; the last one is the overview.
     detail: the pairs behind the counts of the first output; it may have as many rows as users times entities.
@@ -201,6 +202,7 @@ class Analysis:
     name: AnalysisName | str
     title: str
     question: str
+    words: str
     options: tuple[str, ...]
     outputs: tuple[Output, ...]
     figures: Mapping[str, tuple[str, str]]
@@ -253,6 +255,7 @@ ANALYSES: dict[str, Analysis] = {
             name=AnalysisName.DELETE_READINESS,
             title="Delete readiness",
             question="Who can delete which namespace, and which grants are missing?",
+            words="deletable remove namespace blocked who can delete",
             options=("generation", "namespace"),
             outputs=(
                 Output(
@@ -287,6 +290,7 @@ ANALYSES: dict[str, Analysis] = {
             name=AnalysisName.VISIBILITY,
             title="Visibility",
             question="Which live entities does each user see in lists?",
+            words="see sees visible exposure who",
             options=("generation",),
             outputs=(
                 Output(
@@ -320,6 +324,7 @@ ANALYSES: dict[str, Analysis] = {
             name=AnalysisName.POLICY_IMPACT,
             title="Policy impact",
             question="Which permissions would users gain and lose under another generation?",
+            words="generation activate compare who gained gains lost loses",
             options=("generation", "to_generation"),
             outputs=(
                 Output(
@@ -348,6 +353,7 @@ ANALYSES: dict[str, Analysis] = {
             name=AnalysisName.GHOST_GRANTS,
             title="Ghost grants",
             question="Which grants are on addresses that are not live?",
+            words="leftover orphaned deleted planned addresses clean up",
             # the result is the same in every generation
             options=("generation",),
             outputs=(
@@ -378,6 +384,7 @@ ANALYSES: dict[str, Analysis] = {
             name=AnalysisName.STRANDED,
             title="Stranded entities",
             question="Which live entities have no ADMIN holder, or only one?",
+            words="no admin holder owner administrator orphaned",
             # the result is the same in every generation
             options=("generation",),
             outputs=(
@@ -404,6 +411,7 @@ ANALYSES: dict[str, Analysis] = {
             name=AnalysisName.BLAST_RADIUS,
             title="Blast radius",
             question="What could one account damage?",
+            words="broadest widest access risk damage reach powerful most privileged users who",
             # the result is the same in every generation
             options=("generation",),
             outputs=(
@@ -444,6 +452,7 @@ ANALYSES: dict[str, Analysis] = {
             name=AnalysisName.REDUNDANT,
             title="Redundant access",
             question="Which grants and memberships change no answer?",
+            words="duplicate double grants memberships without effect inactive clean up",
             # the result is the same in every generation
             options=("generation",),
             outputs=(
@@ -480,6 +489,7 @@ ANALYSES: dict[str, Analysis] = {
             name=AnalysisName.UNUSED,
             title="Unused access",
             question="Which effective grants have no recorded use in the window?",
+            words="not used use usage grants stale dormant least privilege revoke",
             # the result is the same in every generation
             options=("generation", "since"),
             outputs=(
@@ -519,6 +529,7 @@ ANALYSES: dict[str, Analysis] = {
             name=AnalysisName.OUTLIERS,
             title="Outliers",
             question="What does a member of a group hold that almost no other member does?",
+            words="unusual different peers colleagues anomalies risk",
             # the result is the same in every generation
             options=("generation", "namespace", "share"),
             outputs=(
@@ -551,6 +562,7 @@ ANALYSES: dict[str, Analysis] = {
             name=AnalysisName.DRIFT,
             title="Drift",
             question="Who gained or lost which privileges between two revisions, and by which journal lines?",
+            words="who gained lost changed changes privileges difference",
             # the result is the same in every generation
             options=("generation", "from_revision", "to_revision"),
             outputs=(
@@ -583,6 +595,7 @@ ANALYSES: dict[str, Analysis] = {
             name=AnalysisName.ROLE_MINING,
             title="Role mining",
             question="Which groups would replace the direct grants?",
+            words="roles groups propose direct grants",
             # the result is the same in every generation
             options=("generation", "namespace"),
             outputs=(
@@ -620,6 +633,7 @@ ANALYSES: dict[str, Analysis] = {
             name=AnalysisName.GUARDRAILS,
             title="Guardrail violations",
             question="Which guardrails do the grants violate?",
+            words="rules forbidden separation of duties sod risk",
             # expected decisions are those of the active generation
             options=("generation",),
             outputs=(

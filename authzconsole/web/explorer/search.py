@@ -15,7 +15,8 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
-from analytics.analyses import ANALYSES
+from analytics.analyses import ANALYSES, Analysis
+from analytics.models import AnalysisRun
 from analytics.runs.selectors import latest_finished_runs
 from authzconsole.web.page_registry import ACTIONS, PAGES, Action, Target
 from authzconsole.web.plans.plan_pages import plan_url
@@ -187,22 +188,25 @@ def _plans(text: str, max_hits: int) -> HitGroup:
 
 
 def _reports(text: str, max_hits: int) -> HitGroup:
-    """Return the newest finished run of each analysis that matches."""
-    if not any(_matches(text, f"{analysis.title} {name}") for name, analysis in ANALYSES.items()):
-        return HitGroup("reports", "Reports", [])
-    runs = [run for run in latest_finished_runs() if _matches(text, f"{ANALYSES[run.type].title} {run.type}")]
+    """Return the newest finished run of each analysis that matches, or the page that starts one."""
+    found = [
+        analysis
+        for analysis in ANALYSES.values()
+        if _matches(text, f"{analysis.title} {analysis.name} {analysis.words}")
+    ]
+    runs = {run.type: run for run in latest_finished_runs()} if found else {}
     return HitGroup(
         "reports",
         "Reports",
-        [
-            SearchHit(
-                ANALYSES[run.type].title,
-                reverse("analysis", args=[run.pk]),
-                "analyses",
-                f"run {run.pk}, {run.state}",
-            )
-            for run in runs[:max_hits]
-        ],
+        [_report_hit(analysis, runs.get(analysis.name)) for analysis in found[:max_hits]],
+    )
+
+
+def _report_hit(analysis: Analysis, run: AnalysisRun | None) -> SearchHit:
+    if run is None:
+        return SearchHit(analysis.title, reverse("analyses"), "analyses", "not analyzed yet")
+    return SearchHit(
+        analysis.title, reverse("analysis", args=[run.pk]), "analyses", f"run {run.pk}, {run.state}"
     )
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from analytics.analyses import ANALYSES
 from analytics.models import AnalysisRun
 from authzconsole.web.explorer.search import action_hits, console_hits
 from authzconsole.web.page_registry import ACTIONS, PAGES
@@ -177,13 +178,40 @@ def test_administrators_and_auditors_also_find_people_groups_plans_reports_and_p
     assert hits_of(client.get("/search", {"q": text.format(plan=plan.pk)})) == hits
 
 
+@pytest.mark.parametrize(
+    ("text", "title"),
+    [
+        ("unused", "Unused access"),
+        ("risk", "Blast radius"),
+        ("broadest", "Blast radius"),
+        ("broadest access", "Blast radius"),
+        ("duplicate", "Redundant access"),
+        ("roles", "Role mining"),
+        ("who gained", "Drift"),
+        ("no owner", "Stranded entities"),
+        ("colleagues", "Outliers"),
+    ],
+)
+def test_reports_are_found_by_the_words_of_a_question(text, title, browse, cast):
+    response = browse("aud").get("/search", {"q": text})
+    assert title in hits_of(response)["reports"]
+    hit = next(hit for group in response.context["groups"] for hit in group.hits if hit.title == title)
+    assert (hit.url, hit.note) == ("/analyses/", "not analyzed yet")
+    name = next(analysis.name for analysis in ANALYSES.values() if analysis.title == title)
+    run = AnalysisRun.objects.create(type=name, options={}, state="done", requested_by=cast["ada"])
+    response = browse("aud").get("/search", {"q": text})
+    urls = {hit.title: hit.url for group in response.context["groups"] for hit in group.hits}
+    assert urls[title] == f"/analyses/{run.pk}/"
+    assert "reports" not in hits_of(browse("dee").get("/search", {"q": text}))
+
+
 def test_every_hit_leads_to_a_page_that_the_account_can_open(browse, cast):
     copy_plan.create(author=SETUP, source="user:ned", target="user:out")
     for name in ("ada", "aud", "dee"):
         client, urls = browse(name), set()
         for page in PAGES:
             urls |= {hit.url for group in console_hits(cast[name], page.title, 10) for hit in group.hits}
-        for text in ("ada", "dee", "operators", "copy"):
+        for text in ("ada", "dee", "operators", "copy", "unused"):
             urls |= {hit.url for group in console_hits(cast[name], text, 10) for hit in group.hits}
         for action in ACTIONS:
             for target in ("", "dee", "operators", "orders"):
