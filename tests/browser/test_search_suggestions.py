@@ -7,6 +7,8 @@ import axe_playwright_python
 import pytest
 from playwright.sync_api import expect
 
+from tests.support.changes import add_grant
+
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
 AXE = Path(axe_playwright_python.__file__).with_name("axe.min.js").read_text()
@@ -207,3 +209,18 @@ def test_a_field_for_principals_suggests_names_and_the_operations_follow_the_ent
     page.get_by_role("button", name="Ask").click()
     expect(page.locator("#answer")).to_contain_text("truncate on dataset:sales.orders")
     expect(page).to_have_url(re.compile("operation=truncate"))
+
+
+def test_a_click_on_a_candidate_adds_its_name_to_the_field(cast, page_of):
+    add_grant("user:out", "namespace:sales", "ADMIN")
+    page = page_of("ada")
+    page.goto("/people/leaving/user:ned")
+    field = page.locator("#stranded-to")
+    candidate = page.locator("button[data-fills=stranded-to]", has_text="user:out")
+    candidate.click()
+    expect(field).to_have_value("user:out")
+    expect(field).to_be_focused()
+    field.fill("user:dee, ")
+    candidate.click()
+    candidate.click()
+    expect(field).to_have_value("user:dee, user:out")

@@ -144,4 +144,14 @@
     if (isOpen(field)) show(field, false);
     field.form?.classList.remove("palette");
   });
+
+  // a name beside a field is added to the names in it
+  document.addEventListener("click", ({ target }) => {
+    const button = target.closest("[data-fills]"),
+      field = document.getElementById(button?.dataset.fills);
+    if (field === null) return;
+    const names = field.value.split(/[ ,]*,[ ,]*/).filter((name) => name !== "");
+    fillField(field, { dataset: { value: [...new Set([...names, button.value])].join(", ") } });
+    field.focus();
+  });
 })();

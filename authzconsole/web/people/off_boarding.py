@@ -1,22 +1,35 @@
 """The checklist that off-boards a user with one plan, and the entities that removing a group would strand."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from django.contrib.auth.models import Group
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
 
 from authzconsole.common.messages import READ_ONLY_ACCOUNT
-from authzconsole.web.forms import ConsoleForm, FlagField, FormPage, TextField
+from authzconsole.web.forms import ConsoleForm, FlagField, FormPage, FormRefused, TextField
 from authzconsole.web.people.names import ended_access, grants_by_state
 from authzconsole.web.plans.plan_pages import plan_url
 from authzconsole.web.shared.guard import request_author
 from authzconsole.web.shared.links import principal_link
-from authzconsole.web.shared.principal_input import principal_from_input, principal_or_404, with_default_type
+from authzconsole.web.shared.principal_input import (
+    principal_from_input,
+    principal_or_404,
+    similar_principals,
+    with_default_type,
+)
 from authzconsole.web.shared.rendering import see_other
 from grants.models import User
-from grants.plans.sources.off_boarding import HeldEntity, OffBoarding, held_entities, off_boarding_plan
+from grants.plans.sources.off_boarding import (
+    HeirCandidate,
+    HeldEntity,
+    OffBoarding,
+    heir_candidates,
+    held_entities,
+    off_boarding_plan,
+)
+from grants.principal_names import parse_principal, principals_by_name
 from grants.principals.administrator_loss import loss_if_removed
 from grants.principals.principal_lists import MAX_COUNTED, capped_count
 from grants.roles.capabilities import Capability
@@ -26,6 +39,7 @@ MAX_PRINCIPALS = 20
 # stranded entities
 MAX_ENTITIES = 200
 MAX_NAMESPACES = 100
+MAX_CANDIDATES = 4
 ENTITY_PREFIX, NAMESPACE_PREFIX = "entity-", "inside-"
 STEPS = ("deactivate", "leave_groups", "revoke_grants")
 
@@ -93,8 +107,10 @@ class OffBoard(FormPage):
         return dict.fromkeys(STEPS, True)
 
     def perform(self, form: OffBoardingForm) -> HttpResponse:
-        author = request_author(self.request)
-        return see_other(plan_url(off_boarding_plan.create(author, form.choices(self.subject))))
+        choices = form.choices(self.subject)
+        if unknown := sorted(choices.heirs - principals_by_name(choices.heirs).keys()):
+            raise FormRefused(_unknown_text(unknown[0]))
+        return see_other(plan_url(off_boarding_plan.create(request_author(self.request), choices)))
 
     def get_context_data(self, **context) -> dict:
         context = super().get_context_data(**context) | {
@@ -109,6 +125,7 @@ class OffBoard(FormPage):
     def _user_context(self, form: OffBoardingForm) -> dict:
         user = self.subject
         held = held_entities(user)
+        candidates = heir_candidates(user, held, MAX_CANDIDATES)
         stranded = [row for row in held if row.is_stranded]
         groups, grants = list(user.groups.order_by("name")), grants_by_state(user)
         return ended_access(user) | {
@@ -125,7 +142,8 @@ class OffBoard(FormPage):
                 for number, row in enumerate(held[:MAX_ENTITIES])
             ],
             "max_entities": MAX_ENTITIES,
-            "namespaces": _namespace_rows(held, form),
+            "namespaces": _namespace_rows(held, form, candidates),
+            "candidates": candidates[None],
             "stranded_to": form["stranded_to"].value() or "",
         }
 
@@ -135,7 +153,16 @@ def _entity_row(row: HeldEntity, form: OffBoardingForm) -> dict:
     return {"held": row, "name": name, "heirs": form.heirs(name)}
 
 
-def _namespace_rows(held: Iterable[HeldEntity], form: OffBoardingForm) -> list[dict]:
+def _unknown_text(heir: str) -> str:
+    similar = " or ".join(similar_principals(parse_principal(heir)[1]))
+    return f"{heir} does not exist: {f'do you mean {similar}?' if similar else 'correct the name'}"
+
+
+def _namespace_rows(
+    held: Iterable[HeldEntity],
+    form: OffBoardingForm,
+    candidates: Mapping[int | None, list[HeirCandidate]],
+) -> list[dict]:
     totals = Counter(row.entity.namespace for row in held if row.entity.namespace is not None)
     names = sorted(totals, key=lambda namespace: namespace.key)[:MAX_NAMESPACES]
     return [
@@ -145,6 +172,7 @@ def _namespace_rows(held: Iterable[HeldEntity], form: OffBoardingForm) -> list[d
             "name": f"{NAMESPACE_PREFIX}{namespace}",
             "heirs": form.heirs(f"{NAMESPACE_PREFIX}{namespace}"),
             "id": f"inside-{number}",
+            "candidates": candidates.get(namespace.pk, []),
         }
         for number, namespace in enumerate(names)
     ]

@@ -81,12 +81,13 @@ def unknown_principal_in(request: HttpRequest, subject: str) -> UnknownPrincipal
     if PRINCIPAL_TYPES[type_].find(name):
         return None
     suggestions = [
-        (principal, url_with(request, subject=principal)) for principal in _similar_principals(name)
+        (principal, url_with(request, subject=principal)) for principal in similar_principals(name)
     ]
     return UnknownPrincipal(type_, name, suggestions)
 
 
-def _similar_principals(name: str) -> list[str]:
+def similar_principals(name: str) -> list[str]:
+    """Return at most MAX_SUGGESTIONS principals with a similar name, the most similar first. Runs two queries."""
     rows = {USER: User.objects.principals(), GROUP: GROUP.principals}
     scored = [
         (_similarity(name, candidate), f"{principal_type.name}:{candidate}")

@@ -6,11 +6,14 @@ user holds on it directly, with their periods, and with ADMIN if it would be str
 grants and grants on deleted addresses are not handed over.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from itertools import islice
 from typing import Self
 
+from django.db.models import Count
+from django.db.models.functions import Coalesce
 from django.utils import timezone
 
 from entities.address import parse_address
@@ -19,15 +22,29 @@ from entities.vocabulary import KINDS, Privilege
 from grants.change_set import Change, Deactivate, Grant, Leave, Revoke
 from grants.changes import existing_grants
 from grants.errors import PlanError
-from grants.models import Plan, User, UserGrant, privilege_of
+from grants.models import (
+    GROUP,
+    PRINCIPAL_TYPES,
+    Membership,
+    NamespaceSteward,
+    Plan,
+    User,
+    UserGrant,
+    permission_ids,
+    privilege_of,
+)
 from grants.plans.create import MAX_PLAN_ITEMS, PlanDraft, PlanOrigin, plan_source
 from grants.plans.stranding import stranded_entities
 from grants.principal_names import format_principal, principals_by_name
 from grants.principals.administrator_loss import stranded_if_removed
 from grants.stored_changes import stored_grants
-from grants.validity import VALIDITY_COLUMNS, Validity, not_over_condition
+from grants.validity import VALIDITY_COLUMNS, Validity, in_force, not_over_condition
 
 MAX_NAMED = 3
+# candidates are found for the first entities only
+MAX_ENTITIES_COMPARED = 500
+MAX_HOLDERS_READ = 1_000
+MAX_COLLEAGUES = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +158,92 @@ def held_entities(user: User) -> list[HeldEntity]:
     return sorted(held, key=lambda row: (not row.is_stranded, kinds.index(row.entity.kind), row.entity.key))
 
 
+@dataclass(frozen=True, slots=True)
+class HeirCandidate:
+    """A principal that could receive what the user holds.
+
+    administered: on how many of the entities and their namespaces it holds ADMIN itself. shared_groups: how many groups
+    it shares with the user.
+    """
+
+    principal: str
+    administered: int
+    is_steward: bool
+    shared_groups: int
+
+
+def heir_candidates(
+    user: User, held: Sequence[HeldEntity], max_candidates: int
+) -> dict[int | None, list[HeirCandidate]]:
+    """Return the best candidates for the entities in each namespace, by its primary key, and for all entities, by None.
+
+    First come those that hold ADMIN on most of the entities, then data stewards, then members of the same groups. Runs at
+    most four queries.
+    """
+    rows = held[:MAX_ENTITIES_COMPARED]
+    namespaces = {row.entity.namespace_id: row.entity.namespace for row in rows if row.entity.namespace}
+    administered = _administered({row.entity.pk for row in rows} | namespaces.keys(), user)
+    stewards = defaultdict(set)
+    pk_of = {namespace.key: pk for pk, namespace in namespaces.items()}
+    for row in NamespaceSteward.objects.filter(namespace__in=pk_of).select_related("user", "group"):
+        if row.user_id != user.pk and (row.user is None or row.user.is_active):
+            stewards[pk_of[row.namespace]].add(row.principal)
+    memberships = Membership.objects.filter(
+        group__in=user.groups.all(), user__in=User.objects.active_principals(), **in_force()
+    ).exclude(user=user)
+    shared_groups = {
+        f"user:{name}": total
+        for name, total in memberships.values_list("user__username")
+        .annotate(total=Count("*"))
+        .order_by("-total", "user__username")[:MAX_COLLEAGUES]
+    }
+
+    def best(counts: Mapping[str, int], stewards: Collection[str]) -> list[HeirCandidate]:
+        candidates = [
+            HeirCandidate(name, counts.get(name, 0), name in stewards, shared_groups.get(name, 0))
+            for name in {*counts, *stewards, *shared_groups}
+        ]
+        return sorted(
+            candidates,
+            key=lambda row: (-row.administered, not row.is_steward, -row.shared_groups, row.principal),
+        )[:max_candidates]
+
+    return {None: best(administered.total, set().union(*stewards.values()))} | {
+        pk: best(administered.by_namespace[pk], stewards[pk]) for pk in namespaces
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class _Administered:
+    """On how many entities each principal holds ADMIN."""
+
+    total: Counter[str] = field(default_factory=Counter)
+    by_namespace: defaultdict[int, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+
+
+def _administered(pks: Collection[int], user: User) -> _Administered:
+    """Count the direct grants of ADMIN on these entities to active users, and to groups with an active member, other
+    than the user. Runs two queries.
+    """
+    counts, others = _Administered(), User.objects.active_principals().exclude(pk=user.pk)
+    for principal_type in PRINCIPAL_TYPES.values():
+        path = "group__memberships__user__in" if principal_type is GROUP else "user__in"
+        grants = principal_type.grants.filter(
+            content_object__pk__among=pks, permission_id=permission_ids()[Privilege.ADMIN], **in_force()
+        ).filter(**{path: others})
+        totals = (
+            grants.order_by()
+            .values_list(principal_type.name_path, Coalesce("namespace_id", "content_object_id"))
+            .annotate(total=Count("content_object_id", distinct=True))
+            .order_by("-total", principal_type.name_path)
+        )
+        for name, namespace, total in totals[:MAX_HOLDERS_READ]:
+            principal = f"{principal_type.name}:{name}"
+            counts.total[principal] += total
+            counts.by_namespace[namespace][principal] += total
+    return counts
+
+
 def _changes(user: User, choices: OffBoarding) -> Iterator[Change]:
     if choices.heirs:
         yield from _hand_over(held_entities(user), choices)
@@ -215,7 +318,7 @@ def _note(choices: OffBoarding) -> str:
         return ""
     return (
         "API tokens, sessions, stewardships, open reviews and pending requests of the user end when this plan is applied, "
-        "and so does being a manager. Undoing the plan does not restore them."
+        "and so does being a manager. Undoing the plan does not restore them. It restores the account, groups and grants."
     )
 
 

@@ -6,9 +6,11 @@ import pytest
 from django.utils import timezone
 
 from entities.address import parse_address
+from entities.selectors import entity_at
 from grants.errors import PlanError, StalePlan
 from grants.models import Plan, UserGrant
-from grants.plans.sources.off_boarding import OffBoarding, held_entities, off_boarding_plan
+from grants.plans.sources.off_boarding import OffBoarding, heir_candidates, held_entities, off_boarding_plan
+from grants.stewards import add_steward
 from grants.validity import Validity
 from tests.support.authors import COMMAND, account, all_grants
 from tests.support.cast import DELETED, PLANNED, SALES, create_sample_tenant
@@ -153,3 +155,25 @@ def test_grants_are_handed_over_with_their_periods_and_shorten_none():
         ("user:dee", "namespace:hr", "EXECUTE"): until,
         ("user:dee", "dataset:hr.salaries", "ADMIN"): until,
     }
+
+
+def test_candidates_hold_admin_nearby_or_are_stewards_or_share_groups_and_are_active(cast):
+    add_grant("user:out", "namespace:sales", "ADMIN")
+    add_grant("user:dee", "namespace:sales", "ADMIN")
+    add_grant("user:dee", ORDERS, "ADMIN")
+    add_grant("group:operators", "dataset:hr.salaries", "ADMIN")
+    add_grant("group:stewards", "namespace:sales", "ADMIN")
+    add_grant("user:ina", ORDERS, "ADMIN")
+    add_member("grp", "stewards")
+    add_steward(author=COMMAND, namespace=parse_address("namespace:hr"), principal="user:out")
+    held = held_entities(account("ned"))
+    sales = entity_at(parse_address("namespace:sales")).pk
+    rows = {
+        row.principal: (row.administered, row.is_steward, row.shared_groups)
+        for row in heir_candidates(account("ned"), held, 10)[sales]
+    }
+    assert rows["user:dee"] == (2, False, 0) and rows["user:out"] == (1, False, 0)
+    # the group has another active member
+    assert rows["group:stewards"] == (1, False, 0) and rows["user:grp"] == (0, False, 1)
+    assert not {"user:ina", "user:ned", "group:operators"} & rows.keys()
+    assert [row.principal for row in heir_candidates(account("ned"), held, 1)[sales]] == ["user:dee"]

@@ -4,6 +4,7 @@ import pytest
 
 from grants.models import Plan, User
 from tests.support.cast import SALES
+from tests.support.changes import add_grant
 from tests.support.pages import page_html, shown_effect_of_plan
 
 pytestmark = pytest.mark.django_db
@@ -54,3 +55,15 @@ def test_auditors_see_the_checklist_and_cannot_create_a_plan(browse):
     assert "Create plan" not in page_html(browse("aud").get(URL))
     assert browse("aud").post(URL, {"deactivate": "yes", "accept": "yes"}).status_code == 403
     assert not Plan.objects.exists()
+
+
+def test_the_fields_name_candidates_and_an_unknown_name_lists_similar_ones(browse):
+    add_grant("user:out", "namespace:sales", "ADMIN")
+    ada = browse("ada")
+    page = page_html(ada.get(URL))
+    assert 'data-fills="stranded-to" value="user:out"' in page and 'data-fills="inside-0"' in page
+    assert "(ADMIN on 1)" in " ".join(page.split())
+    response = ada.post(URL, {"revoke_grants": "yes", "stranded_to": "operatos"})
+    assert response.status_code == 400
+    assert "user:operatos does not exist: do you mean group:operators?" in page_html(response)
+    assert 'value="operatos"' in page_html(response) and not Plan.objects.exists()

@@ -21,7 +21,7 @@ MAX_QUERIES = {
     "/people/user:grp?through=operators": 60,
     "/people/group:operators": 50,
     "/people/group:operators?in=namespace:sales": 50,
-    "/people/leaving/user:ned": 13,
+    "/people/leaving/user:ned": 17,
     "/people/leaving/group:operators": 12,
     "/people/compare?one=dee&other=grp": 55,
     "/my-access": 53,
