@@ -4,6 +4,7 @@ A snapshot is a folder `<identity>/revision=<20 digits>-<chain>-<token>` with on
 is the start of a hash that covers the journal, so that a database with a replaced history does not reuse an
 older snapshot, and the last time at which a grant or membership began or ended. A snapshot contains only the
 grants and memberships that are in force.
+A snapshot may share unchanged files with an older one (`analytics.snapshots.advance`).
 INVARIANT: a complete snapshot does not change. A snapshot is verified against its manifest (`analytics.snapshots.stored`)
 before it is read, and its file names and sizes are compared again afterwards.
 INVARIANT: a snapshot in use contains a lease file and is not deleted. A reader first creates its lease and
@@ -15,12 +16,14 @@ import hashlib
 import io
 import logging
 import secrets
+import time
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
-from itertools import islice
+from itertools import islice, pairwise
 
+import numpy as np
 import psycopg
 import pyarrow as pa
 import pyarrow.csv
@@ -35,6 +38,7 @@ from analytics.arrow import arrow_schema
 from analytics.folders import folder_problem
 from analytics.manifests import MANIFEST_NAME, ManifestError, read_manifest_file, write_manifest_file
 from analytics.signatures import has_signing_key, signed_manifest, verified_contents
+from analytics.snapshots.advance import Base, base_of, entities_per_part
 from analytics.snapshots.guardrails import guardrail_rows
 from analytics.snapshots.history import history_revision, history_rows
 from analytics.snapshots.stored import (
@@ -80,6 +84,8 @@ from grants.history import catch_up
 from grants.journal_queries import data_head
 from grants.models import (
     PRINCIPAL_TYPES,
+    JournalHead,
+    JournalLine,
     User,
     clear_permission_ids,
     permission_ids,
@@ -94,6 +100,9 @@ from grants.validity import at_time, in_force, last_change_of_time
 ROWS_PER_GROUP = 100_000
 BLOCK_BYTES = 8_000_000
 ROWS_PER_FILE = 500_000
+ROWS_PER_BUFFER = 20_000
+# the tables with parts (`analytics.snapshots.advance`): the column with the id of the entity, and that of the model
+_ENTITY_COLUMNS = {ENTITIES: ("id", "id"), GRANTS: ("entity_id", "content_object_id")}
 
 
 def write_rows(
@@ -103,30 +112,79 @@ def write_rows(
     schema: pa.Schema,
     parts: Iterable[QuerySet],
     check: Callable[[], None],
+    *,
+    part_of: tuple[str, int] | None = None,
+    reused: Collection[str] = (),
 ) -> list[str]:
     """Write the rows of querysets as several files in `folder/name`, so that Spark reads them in parallel.
 
     The querysets return values in the order of the schema. Without rows, there is one file without rows.
     check: called between batches of rows; its exceptions end the writing.
-    Return the paths of the files within `folder`.
+    part_of: a column, and how many of its values one file contains; by default a file has ROWS_PER_FILE rows.
+    reused: the paths of files of this table that are there already, with other rows.
+    Return the paths of all files within `folder`. At most ROWS_PER_BUFFER rows of each file are in memory.
     """
     filesystem.create_dir(f"{folder}/{name}")
-    paths: list[str] = []
-    # an error ends the COPY at once, because the connection is locked until then, and its transaction is rolled back
-    with closing(_batches(parts, schema)) as batches:
-        batch = next(batches, None)
-        while batch is not None or not paths:
-            paths.append(f"{name}/part-{len(paths):05}.parquet")
-            rows_in_file = 0
-            with pq.ParquetWriter(
-                f"{folder}/{paths[-1]}", schema, filesystem=filesystem, compression="zstd"
-            ) as writer:
-                while batch is not None and rows_in_file < ROWS_PER_FILE:
-                    check()
-                    writer.write_batch(batch.cast(schema))
-                    rows_in_file += batch.num_rows
-                    batch = next(batches, None)
-    return paths
+    with ExitStack() as stack:
+        files: dict[int, _PartFile] = {}
+
+        def file_of(number: int) -> _PartFile:
+            if number not in files:
+                path = f"{folder}/{name}/part-{number:05}.parquet"
+                writer = pq.ParquetWriter(path, schema, filesystem=filesystem, compression="zstd")
+                files[number] = _PartFile(stack.enter_context(writer))
+            return files[number]
+
+        # an error ends the COPY at once, because the connection is locked until then, and its transaction is rolled back
+        batches = stack.enter_context(closing(_batches(parts, schema)))
+        for number, batch in _numbered_batches(batches, part_of):
+            check()
+            file_of(number).write(batch.cast(schema))
+        if not files and not reused:
+            file_of(0)
+        for file in files.values():
+            file.flush()
+    return [*reused, *(f"{name}/part-{number:05}.parquet" for number in files)]
+
+
+class _PartFile:
+    """A Parquet file that collects rows until they are worth a row group."""
+
+    def __init__(self, writer: pq.ParquetWriter):
+        self._writer = writer
+        self._batches: list[pa.RecordBatch] = []
+        self._rows = 0
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self._batches.append(batch)
+        self._rows += batch.num_rows
+        if self._rows >= ROWS_PER_BUFFER:
+            self.flush()
+
+    def flush(self) -> None:
+        if self._batches:
+            self._writer.write_table(pa.Table.from_batches(self._batches))
+        self._batches, self._rows = [], 0
+
+
+def _numbered_batches(
+    batches: Iterable[pa.RecordBatch], part_of: tuple[str, int] | None
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Yield the rows of all batches by file, with the number of the file. part_of: see `write_rows`."""
+    rows = 0
+    for batch in batches:
+        if part_of is None:
+            yield rows // ROWS_PER_FILE, batch
+            rows += batch.num_rows
+            continue
+        column, values_per_file = part_of
+        numbers = batch.column(column).to_numpy() // values_per_file
+        if (numbers[1:] < numbers[:-1]).any():
+            order = np.argsort(numbers, kind="stable")
+            batch, numbers = batch.take(pa.array(order)), numbers[order]
+        limits = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), batch.num_rows]
+        for first, end in pairwise(limits):
+            yield int(numbers[first]), batch.slice(first, end - first)
 
 
 def _batches(parts: Iterable[QuerySet], schema: pa.Schema) -> Generator[pa.RecordBatch, None, None]:
@@ -203,10 +261,17 @@ PURPOSE = "snapshot manifest"
 
 
 def write_snapshot_manifest(
-    filesystem: FileSystem, folder: str, revision: int, paths: Collection[str], at: datetime
+    filesystem: FileSystem,
+    folder: str,
+    head: JournalHead | JournalLine,
+    paths: Collection[str],
+    at: datetime,
+    *,
+    entities_per_part: int,
 ) -> tuple[SnapshotFile, ...]:
-    """Write the manifest of a complete snapshot and return its files. paths: of the files, within the snapshot.
+    """Write the manifest of a complete snapshot and return its files.
 
+    head: the newest journal line in the snapshot. paths: of the files, within the snapshot.
     It also has what a job without the database needs: the active generation, the digests of the rules, the kinds and the
     name of the instance.
     One listing; one query.
@@ -219,7 +284,9 @@ def write_snapshot_manifest(
         raise OSError(f"{folder}/{min(missing)} is missing after it was written")
     contents = {
         "snapshot": _name_of(folder),
-        "revision": revision,
+        "revision": head.revision,
+        "hash": head.hash,
+        "entities_per_part": entities_per_part,
         "schema": SCHEMA_VERSION,
         "at": format_time(at),
         "generation": active_generation().name,
@@ -296,16 +363,14 @@ def export_snapshot(uri: str) -> Snapshot:
             )
         _prepare(EXTRA_TABLES)
         with consistent_read(), at_time() as at:
-            revision = data_head().revision
-            files, lease = _write_snapshot(
-                place.filesystem, place.path, revision, at, extra_tables=EXTRA_TABLES
-            )
+            head = data_head()
+            files, lease = _write_snapshot(place.filesystem, place.path, head, at, extra_tables=EXTRA_TABLES)
     except OSError as error:
         raise StorageError(
             folder_problem("The folder of the snapshot", shown_uri(uri), error, "the command")
         ) from error
     _release(place.filesystem, lease)
-    return Snapshot(place, revision, files, at)
+    return Snapshot(place, head.revision, files, at)
 
 
 def _check_unchanged(filesystem: FileSystem, snapshot: Snapshot) -> None:
@@ -327,24 +392,78 @@ def _lease_newest(
     folder: Place, check: Callable[[], None], *, extra_tables: Collection[Table]
 ) -> tuple[Snapshot, str]:
     """Return a snapshot of the newest revision and the path of its lease."""
-    filesystem = folder.filesystem
     _prepare(extra_tables)
     with consistent_read(), at_time() as at:
         head = data_head()
         stem = f"revision={head.revision:020}-{_chain(head.hash, at, extra_tables=extra_tables)}"
-        fault = ""
-        for name in folder_names(filesystem, folder.path):
-            if name.startswith(stem):
-                try:
-                    if leased := _lease_intact(folder.child(name), head.revision, at):
-                        return leased
-                except ManifestError as error:
-                    fault = str(error)
+        leased, fault = _lease_stored(folder, stem, head.revision, at)
+        if leased is None:
+            _lock_state(f"{folder.path}/{stem}", check)
+            # another run may have written it in the meantime
+            leased, later_fault = _lease_stored(folder, stem, head.revision, at)
+            fault = fault or later_fault
+        if leased is not None:
+            return leased
         place = folder.child(f"{stem}-{secrets.token_hex(4)}")
-        files, lease = _write_snapshot(
-            filesystem, place.path, head.revision, at, check, extra_tables=extra_tables
-        )
+        with _lease_base(folder, head, at) as base:
+            files, lease = _write_snapshot(
+                folder.filesystem, place.path, head, at, check, extra_tables=extra_tables, base=base
+            )
     return Snapshot(place, head.revision, files, at, fault), lease
+
+
+def _lease_stored(
+    folder: Place, stem: str, revision: int, at: datetime
+) -> tuple[tuple[Snapshot, str] | None, str]:
+    """Return an intact snapshot of a state with its lease, or None; and why a damaged one is not used."""
+    fault = ""
+    for name in folder_names(folder.filesystem, folder.path):
+        if name.startswith(stem):
+            try:
+                if leased := _lease_intact(folder.child(name), revision, at):
+                    return leased, ""
+            except ManifestError as error:
+                fault = str(error)
+    return None, fault
+
+
+def _lock_state(name: str, check: Callable[[], None]) -> None:
+    """Wait until no other transaction writes this snapshot, and lock it until the end of the transaction.
+
+    On SQLite there is no such lock: two runs write a snapshot each.
+    """
+    if connection.vendor != "postgresql":
+        return
+    key = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], signed=True)
+    with connection.cursor() as cursor:
+        while True:
+            cursor.execute("SELECT pg_try_advisory_xact_lock(%s)", [key])
+            if cursor.fetchone()[0]:
+                return
+            check()
+            time.sleep(0.1)
+
+
+@contextmanager
+def _lease_base(folder: Place, head: JournalHead | JournalLine, at: datetime) -> Iterator[Base | None]:
+    """Yield the newest older snapshot if the new one can reuse its files, and keep it until the block ends."""
+    base, lease = None, ""
+    names = [name for name in folder_names(folder.filesystem, folder.path) if name.startswith("revision=")]
+    newest_first = sorted(names, reverse=True)
+    for name in newest_first[: settings.SNAPSHOTS_KEPT]:
+        revision = int(name.removeprefix("revision=").partition("-")[0])
+        # a damaged snapshot is invalidated
+        with suppress(ManifestError):
+            if revision <= head.revision and (leased := _lease_intact(folder.child(name), revision, at)):
+                snapshot, lease = leased
+                break
+    try:
+        if lease:
+            contents = verified_contents(PURPOSE, read_manifest_file(folder.filesystem, snapshot.path))
+            base = base_of(snapshot, contents, head.revision, at)
+        yield base
+    finally:
+        _release(folder.filesystem, lease)
 
 
 def _prepare(extra_tables: Collection[Table]) -> None:
@@ -422,20 +541,44 @@ def _invalidate(filesystem: FileSystem, path: str) -> None:
 def _write_snapshot(
     filesystem: FileSystem,
     path: str,
-    revision: int,
+    head: JournalHead | JournalLine,
     at: datetime,
     check: Callable[[], None] = lambda: None,
     *,
     extra_tables: Collection[Table],
+    base: Base | None = None,
 ) -> tuple[tuple[SnapshotFile, ...], str]:
-    """Write a snapshot and return its files and the path of a lease."""
+    """Write a snapshot and return its files and the path of a lease.
+
+    base: reuse the files of this snapshot that did not change.
+    """
+    per_part = entities_per_part() if base is None else base.entities_per_part
     try:
         filesystem.create_dir(path)
         lease = _create_lease(filesystem, path)
         paths: list[str] = []
         for table, parts in _table_rows(extra_tables=extra_tables):
-            paths += write_rows(filesystem, path, table.name, arrow_schema(table), parts, check)
-        return write_snapshot_manifest(filesystem, path, revision, paths, at), lease
+            part_of, reused = None, []
+            if table in _ENTITY_COLUMNS:
+                column, model_column = _ENTITY_COLUMNS[table]
+                part_of = column, per_part
+                if base is not None:
+                    reused = base.reuse_files(table, filesystem, path)
+                    parts = base.changed_rows(parts, model_column)
+            paths += write_rows(
+                filesystem,
+                path,
+                table.name,
+                arrow_schema(table),
+                parts,
+                check,
+                part_of=part_of,
+                reused=reused,
+            )
+        if base is not None:
+            # the files were linked or copied after they were verified
+            check_files(filesystem, base.snapshot.path, base.snapshot.files, ignore_times=True)
+        return write_snapshot_manifest(filesystem, path, head, paths, at, entities_per_part=per_part), lease
     except BaseException:
         discard_path(filesystem, path)
         raise

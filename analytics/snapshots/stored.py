@@ -20,7 +20,7 @@ from grants.policies.times import parse_time
 LEASE_PREFIX = "_LEASE-"
 # Increase it if the manifest changes, or the rows of a table get another meaning. A change of columns changes
 # SCHEMA_VERSION by itself.
-_MEANING = 3
+_MEANING = 4
 SCHEMA_VERSION = (
     f"{_MEANING}-{hashlib.sha256(repr((*SNAPSHOT_TABLES, *EXTRA_TABLES)).encode()).hexdigest()[:16]}"
 )

@@ -18,7 +18,7 @@ from analytics.snapshots.snapshot import delete_old_snapshots, lease_snapshot
 from analytics.storage import StorageError, storage_root
 from grants.jobs import run_job
 from grants.journal import Author, JournalEntry, append_to_journal, lock_journal
-from grants.models import JobState, Role, User
+from grants.models import JobState, JournalHead, Role, User
 from tests.support.random_tenants import random_tenant, store_tenant
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -200,7 +200,12 @@ def test_snapshots_of_other_file_systems_are_verified_too():
     with files.open_output_stream("bucket/id/revision=1/users/part-00000.parquet") as file:
         file.write(b"rows")
     written = snapshot.write_snapshot_manifest(
-        files, "bucket/id/revision=1", 1, ["users/part-00000.parquet"], datetime.now(UTC)
+        files,
+        "bucket/id/revision=1",
+        JournalHead(revision=1),
+        ["users/part-00000.parquet"],
+        datetime.now(UTC),
+        entities_per_part=1,
     )
     assert snapshot.verified_files(files, "bucket/id/revision=1", 1) == written
     files.delete_file("bucket/id/revision=1/users/part-00000.parquet")
