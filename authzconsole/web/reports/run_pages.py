@@ -28,7 +28,7 @@ from authzconsole.web.reports.charts.report_charts import report_chart
 from authzconsole.web.reports.charts.trends import figure_label, report_trends, trend_days
 from authzconsole.web.reports.readiness import namespaces_section
 from authzconsole.web.reports.results import REPORT_ERRORS, changes_sentence, report_fault, run_or_404
-from authzconsole.web.reports.summary import use_coverage
+from authzconsole.web.reports.summary import HIDDEN_FIGURES, report_summary, use_coverage
 from authzconsole.web.reports.table import DETAIL_NAMES, table_or_fault
 from authzconsole.web.shared.guard import capability_required, request_author
 from authzconsole.web.shared.paging import paginate_sequence
@@ -38,6 +38,7 @@ from grants.active_generation import active_generation
 from grants.models import JobState
 from grants.plans.sources.redundant import RedundantPart
 from grants.policies.catalogue import GENERATIONS
+from grants.policies.times import parse_time
 from grants.roles.capabilities import Capability
 
 RUNS_PER_PAGE = 20
@@ -171,6 +172,7 @@ def run_context(run: AnalysisRun) -> dict:
             for name, value in run.options.items()
             if value and name in OPTIONS and name not in ("generation", "to_generation", "namespace")
         ],
+        "data_at": parse_time(at) if (at := run.summary.get("at")) else None,
         "elapsed_seconds": (finished - started).total_seconds() if started else None,
     }
 
@@ -215,10 +217,15 @@ def run_page(request: HttpRequest, pk: int) -> HttpResponse:
         return render_page(request, template, context)
     if is_done:
         context["chart"] = report_chart(run, exact_value(request.GET.get("user", "")))
+        context["summary"] = report_summary(run, context["chart"])
         context["trends"] = report_trends(run)
         context["trend_days"] = trend_days(context["trends"])
         context["work"] = _work(run)
-        context["figures"] = [(run.summary.get(name, 0), figure_label(name)) for name in analysis.figures]
+        context["figures"] = [
+            (run.summary.get(name, 0), figure_label(name))
+            for name in analysis.figures
+            if name not in HIDDEN_FIGURES
+        ]
     return _report_page(request, context)
 
 

@@ -1,11 +1,15 @@
-"""What a report says before its rows."""
+"""What a report says before its rows: what the analysis found, what that means, and what to do next."""
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import date, timedelta
 
+from django.urls import reverse
 from django.utils import timezone
 
+from analytics.analyses import DRIFT_DAYS, AnalysisName
 from analytics.models import AnalysisRun
+from authzconsole.web.shared.links import principal_url
 from authzconsole.web.shared.times import day_text
 from entities.vocabulary import quantity
 from grants.usage import first_day_of_use
@@ -40,8 +44,8 @@ class UseCoverage:
             )
         since = self.ran_on - timedelta(days=self.covered)
         return (
-            f"Uses are recorded since {day_text(since)} ({quantity(self.covered, 'day', 'days')}). Unused means: without a "
-            f"recorded use in the last {quantity(self.window, 'day', 'days')} of these. Earlier use is unknown."
+            f"Unused means: without a recorded use in the last {quantity(self.window, 'day', 'days')}. Uses are recorded "
+            f"since {day_text(since)} ({quantity(self.covered, 'day', 'days')}); earlier use is unknown."
         )
 
 
@@ -52,3 +56,131 @@ def use_coverage(run: AnalysisRun) -> UseCoverage:
     )
     ran_at = run.started_at or run.finished_at or timezone.now()
     return UseCoverage(first_day_of_use(), max(covered, window), window, ran_at.date())
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """found: a sentence. meaning: what it means and what to do. next_step: the label and the URL of a button; empty if the
+    page has none.
+    """
+
+    found: str
+    meaning: str = ""
+    next_step: tuple[str, str] | tuple[()] = ()
+
+
+def report_summary(run: AnalysisRun, chart: dict | None) -> Summary | None:
+    """Return the summary of a finished run; None if its analysis has none. chart: that of the page."""
+    make = SUMMARIES.get(run.type)
+    return make(run, run.summary, chart or {}) if make else None
+
+
+Figures = Mapping[str, int]
+# that a sentence says
+HIDDEN_FIGURES = ("days_with_records_of_use", "days_of_the_window")
+
+
+def _unused(run: AnalysisRun, figures: Figures, chart: dict) -> Summary:
+    users = figures.get("users_with_unused_privileges", 0)
+    if not users:
+        return Summary("Every user used all that they hold.")
+    return Summary(
+        f"{quantity(users, 'user', 'users')} did not use {quantity(figures['unused_privileges'], 'privilege', 'privileges')} "
+        f"that they hold; {quantity(figures['grants_that_nobody_used'], 'grant was', 'grants were')} used by nobody.",
+        "Revoke the grants that nobody used with the plan below. The menu of a user's page revokes what one user does not use.",
+    )
+
+
+def _blast_radius(run: AnalysisRun, figures: Figures, chart: dict) -> Summary:
+    if user := chart.get("user"):
+        row = chart["total"]
+        found = (
+            f"{user} can change {row['changeable']:,} of {quantity(row['entities'], 'live entity', 'live entities')} that the "
+            f"user reaches."
+        )
+        meaning = "The page of the user shows the groups and grants that give this, and can revoke what the user does not use."
+        return Summary(found, meaning, (f"Open {user}", principal_url("person", f"user:{user}")))
+    if not chart.get("bars"):
+        return Summary("No active user holds a privilege on a live entity.")
+    row = chart["bars"][0]["row"]
+    return Summary(
+        f"{row['user']} could damage the most: {row['changeable']:,} of {quantity(row['entities'], 'live entity', 'live entities')} "
+        f"that the user reaches can be changed with this account, in {quantity(row['namespaces'], 'namespace', 'namespaces')}.",
+        "A stolen account can do what its user can. Start with the first bars: open one to see where the access is.",
+        (f"Show what {row['user']} reaches", chart["bars"][0]["url"]),
+    )
+
+
+def _outliers(run: AnalysisRun, figures: Figures, chart: dict) -> Summary:
+    users, share = figures.get("users_who_differ", 0), float(run.options.get("share") or 0)
+    limit = f"at most {share:.0%} of the members of a group"
+    if not users:
+        return Summary(f"Nobody holds anything that {limit} hold.")
+    return Summary(
+        f"{quantity(users, 'user holds', 'users hold')} {quantity(figures['unusual_privileges'], 'privilege', 'privileges')} that "
+        f"{limit} hold.",
+        "Such access often remains from an earlier job. Open a user to see which grants and groups give it, and revoke what is no "
+        "longer needed.",
+    )
+
+
+def _drift(run: AnalysisRun, figures: Figures, chart: dict) -> Summary:
+    first, last = (run.options.get(name) for name in ("from_revision", "to_revision"))
+    start = f"Since revision {int(first):,}" if first else f"In the {DRIFT_DAYS} days before the data"
+    period = f"{start}, up to revision {int(last):,}," if last else f"{start},"
+    users = figures.get("users_with_changes", 0)
+    if not users:
+        return Summary(
+            f"{period} no active user gained or lost a privilege.",
+            "Compare with an earlier revision: start the analysis with another one under Analyses.",
+            ("Choose revisions", reverse("analyses")),
+        )
+    return Summary(
+        f"{period} {quantity(users, 'user', 'users')} gained {figures['privileges_gained']:,} and lost "
+        f"{quantity(figures['privileges_lost'], 'privilege', 'privileges')}.",
+        "The journal lines say who changed it and why.",
+        ("Show the journal lines", reverse("analysis-table", args=[run.pk, "lines"])),
+    )
+
+
+def _role_mining(run: AnalysisRun, figures: Figures, chart: dict) -> Summary:
+    roles, shared = figures.get("roles", 0), figures.get("roles_of_several_users", 0)
+    if not roles:
+        return Summary(
+            "No active user holds a direct grant on a live entity, so there is nothing to replace."
+        )
+    return Summary(
+        f"{quantity(roles, 'role', 'roles')} would give exactly what the direct grants give; "
+        f"{shared or 'none'} of them {'has' if shared in (0, 1) else 'have'} several users.",
+        "Roles with several users are worth a group."
+        if shared
+        else "Each direct grant belongs to one person, so groups would not make this tenant simpler.",
+    )
+
+
+def _guardrails(run: AnalysisRun, figures: Figures, chart: dict) -> Summary:
+    rules, violated = figures.get("guardrails", 0), figures.get("guardrails_violated", 0)
+    if not rules:
+        return Summary(
+            "No guardrail is defined, so nothing can be violated.",
+            "A guardrail is a rule such as: contractors never hold ADMIN in finance.",
+            ("Guardrails", reverse("policies-guardrails")),
+        )
+    if not violated:
+        return Summary(f"The grants violate none of {quantity(rules, 'guardrail', 'guardrails')}.")
+    return Summary(
+        f"{violated:,} of {quantity(rules, 'guardrail is', 'guardrails are')} violated, "
+        f"{quantity(figures['guardrail_violations'], 'time', 'times')} in all.",
+        "Revoke the grants of the rows below, or give them an exception with a reason and an end on the page of the guardrail.",
+        ("Guardrails", reverse("policies-guardrails")),
+    )
+
+
+SUMMARIES: Mapping[str, Callable[[AnalysisRun, Figures, dict], Summary]] = {
+    AnalysisName.UNUSED: _unused,
+    AnalysisName.BLAST_RADIUS: _blast_radius,
+    AnalysisName.OUTLIERS: _outliers,
+    AnalysisName.DRIFT: _drift,
+    AnalysisName.ROLE_MINING: _role_mining,
+    AnalysisName.GUARDRAILS: _guardrails,
+}

@@ -34,9 +34,11 @@ from authzconsole.web.reports.results import (
 from authzconsole.web.shared.guard import capability_required
 from authzconsole.web.shared.paging import numbered_page, page_number, url_with
 from authzconsole.web.shared.rendering import render_page, requested_section, see_other
+from authzconsole.web.shared.times import exact_time
 from entities.models import State
 from entities.vocabulary import KINDS, Privilege
 from grants.models import JobState
+from grants.policies.times import TimeError, parse_time
 from grants.roles.capabilities import Capability
 
 ROWS_PER_PAGE = 50
@@ -63,6 +65,8 @@ CHOICES = {
 }
 # a table of changes has two columns for each value
 BEFORE, AFTER = "_before", "_after"
+# columns with a time, which reports write as text
+TIMES = ("at", "granted_at")
 # by column: the value that is displayed as good
 GOOD_VALUES = {"ready": True, "before": True, "after": True, "nobody_can_delete": False}
 # by column: how its values are displayed, and as which text; all other columns are plain text
@@ -315,6 +319,13 @@ class ReportCell:
     before: "ReportCell | None" = None
 
 
+def _shown_time(text: str) -> str:
+    try:
+        return exact_time(parse_time(text))
+    except TimeError:
+        return text
+
+
 def cell_of(column: Column, row: dict, urls: dict[str, str]) -> ReportCell:
     """Return the cell of a column. urls: links by column name."""
     if not column.name.endswith(AFTER):
@@ -335,6 +346,8 @@ def _cell(column: Column, name: str, value: str | int | bool | None) -> ReportCe
         return ReportCell(f"{value:,}", is_number=True)
     if value == "" and name in EMPTY_DISPLAYS:
         return ReportCell("none", EMPTY_DISPLAYS[name])
+    if value and name in TIMES and isinstance(value, str):
+        return ReportCell(_shown_time(value))
     if not value or name not in DISPLAYS:
         return ReportCell(value or "", is_number=column.type == ColumnType.LONG)
     display, text = DISPLAYS[name]

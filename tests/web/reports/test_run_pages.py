@@ -159,8 +159,10 @@ def test_a_report_of_unused_access_says_how_much_history_the_records_cover(brows
         summary=UNUSED_FIGURES | {"days_of_the_window": 20},
     )
     page = browse("ada").get(f"/analyses/{run.pk}/")
-    assert f"Uses are recorded since {day_text(first_day)} (30 days)." in text_of(page)
-    assert "in the last 20 days of these. Earlier use is unknown." in text_of(page)
+    assert f"Uses are recorded since {day_text(first_day)} (30 days); earlier use is unknown." in text_of(
+        page
+    )
+    assert "without a recorded use in the last 20 days." in text_of(page)
     assert "/plans/unused" in page_html(page)
 
     run.summary = dict.fromkeys(UNUSED_FIGURES, 0)
@@ -168,3 +170,101 @@ def test_a_report_of_unused_access_says_how_much_history_the_records_cover(brows
     page = browse("ada").get(f"/analyses/{run.pk}/")
     assert "When the analysis ran, no full day of use was recorded" in text_of(page)
     assert "run it again" in text_of(page) and "/plans/unused" not in page_html(page)
+
+
+@pytest.mark.parametrize(
+    ("analysis", "figures", "options", "words", "step"),
+    [
+        (
+            "unused",
+            UNUSED_FIGURES | {"users_with_unused_privileges": 1},
+            {},
+            "1 user did not use 4,711 privileges",
+            "",
+        ),
+        (
+            "outliers",
+            {"users_who_differ": 2, "unusual_privileges": 7},
+            {"share": "0.25"},
+            "2 users hold 7 privileges that at most 25%",
+            "",
+        ),
+        ("outliers", {"users_who_differ": 0}, {"share": "0.2"}, "Nobody holds anything that at most 20%", ""),
+        (
+            "drift",
+            {"users_with_changes": 0},
+            {},
+            "In the 7 days before the data, no active user",
+            "/analyses/",
+        ),
+        (
+            "drift",
+            {"users_with_changes": 1, "privileges_gained": 3, "privileges_lost": 1},
+            {"from_revision": "1200", "to_revision": "1300"},
+            "Since revision 1,200, up to revision 1,300, 1 user gained 3 and lost 1 privilege.",
+            "tables/lines",
+        ),
+        (
+            "role-mining",
+            {"roles": 3, "roles_of_several_users": 1},
+            {},
+            "3 roles would give exactly what the direct grants give; 1 of them has",
+            "",
+        ),
+        ("role-mining", {"roles": 3}, {}, "none of them has several users", ""),
+        ("guardrails", {"guardrails": 0}, {}, "No guardrail is defined", "/policies/guardrails"),
+        ("guardrails", {"guardrails": 2}, {}, "The grants violate none of 2 guardrails.", ""),
+        (
+            "guardrails",
+            {"guardrails": 2, "guardrails_violated": 1, "guardrail_violations": 4},
+            {},
+            "1 of 2 guardrails are violated, 4 times in all.",
+            "/policies/guardrails",
+        ),
+    ],
+)
+def test_a_report_says_in_a_sentence_what_it_found_before_its_rows(
+    analysis, figures, options, words, step, browse, tmp_path
+):
+    now = timezone.now()
+    add_usage([UsageRecord("ned", "dataset", "sales.orders", now.date() - timedelta(days=30))])
+    run = create_report(
+        tmp_path,
+        {"rows": []},
+        analysis=analysis,
+        options=options,
+        revision=1,
+        started_at=now,
+        finished_at=now,
+        summary=figures,
+    )
+    page = browse("aud").get(f"/analyses/{run.pk}/")
+    text = text_of(page)
+    assert words in text and text.index(words) < text.index(
+        "Run again" if "Run again" in text else "requested"
+    )
+    summary = page.context["summary"]
+    assert (summary.next_step[1] if summary.next_step else "").endswith(step) or step in summary.next_step[1]
+    assert not step or browse("aud").get(summary.next_step[1]).status_code == 200
+
+
+def test_a_report_on_blast_radius_names_who_could_damage_most_and_leads_to_the_reason(browse, tmp_path):
+    run = create_report(
+        tmp_path,
+        {
+            "rows": [("dee", "dataset", "WRITE", 3)],
+            "people": [("dee", 4, 3, 1, 1, 3, 0, 0)],
+            "namespaces": [("dee", "sales", 4, 3)],
+        },
+        analysis="blast-radius",
+        revision=1,
+        finished_at=timezone.now(),
+        summary={"at": "2026-11-01T08:00:00Z"},
+    )
+    client = browse("aud")
+    page = client.get(f"/analyses/{run.pk}/")
+    assert "dee could damage the most: 3 of 4 live entities" in text_of(page)
+    assert "data as of" in text_of(page) and "2026-11-01T08" not in text_of(page)
+    page = client.get(page.context["summary"].next_step[1].removesuffix("#rows"))
+    assert "dee can change 3 of 4 live entities that the user reaches." in text_of(page)
+    assert page.context["summary"].next_step == ("Open dee", "/people/user:dee")

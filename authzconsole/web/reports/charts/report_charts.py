@@ -307,6 +307,7 @@ def _reach_treemap(run: AnalysisRun, user: str) -> dict | None:
         "template": "reports/charts/_reach_treemap.html",
         "tiles": treemap(items),
         "user": user,
+        "total": result_page(run, "people", where=ResultFilter(equal={"user": user}), max_rows=1).rows[0],
         "more": result.total_rows - len(result.rows),
         "everybody_url": rows_url(run),
     }
