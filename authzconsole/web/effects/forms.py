@@ -250,17 +250,20 @@ class EffectPage(FormPage):
         """Return the attributes of new grants; None for the reason alone."""
         return None
 
-    def make(self, form: ConsoleForm) -> Outcome:
-        """Make the changes of a valid form, if their effect is the one that it showed."""
+    def shown(self, form: ConsoleForm) -> Shown:
+        """Return the effect that a form showed."""
         digest = form.data.get("effect", "")
         if digest == TOO_LARGE and "beyond" not in form.data:
             # an effect that is not known counts as shown only if this was accepted
             digest = ""
-        shown = Shown(digest, form.data.get("effect_of"), is_required=True)
+        return Shown(digest, form.data.get("effect_of"), is_required=True)
+
+    def make(self, form: ConsoleForm) -> Outcome:
+        """Make the changes of a valid form, if their effect is the one that it showed."""
         return apply(
             self.change_set(form),
             author=request_author(self.request, form.cleaned_data["reason"]),
-            shown=shown if self.shows_effect else None,
+            shown=self.shown(form) if self.shows_effect else None,
             attributes=self.attributes(form),
         )
 

@@ -37,6 +37,7 @@ from grants.journal_queries import journal_lines
 from grants.models import GroupGrant, User, UserGrant
 from grants.policies.policy import Generation
 from grants.roles.capabilities import Capability
+from grants.scheduled_activation import scheduled_activation
 
 ROWS_PER_PAGE = 25
 MAX_LINES = 5
@@ -88,6 +89,7 @@ def home(request: HttpRequest) -> HttpResponse:
                 response["HX-Refresh"] = "true"
             return response
         context["reach"] = _broadest_access()
+        context["activation"] = scheduled_activation()
         context["trends"] = overview_trends()
         context["trend_days"] = trend_days(context["trends"])
     return render_page(request, "overview/page.html", context)

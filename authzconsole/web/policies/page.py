@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import reverse
 from django.views.decorators.http import require_safe
@@ -9,13 +10,23 @@ from django.views.decorators.http import require_safe
 from analytics.analyses import AnalysisName
 from analytics.models import AnalysisRun
 from analytics.runs.selectors import changes_since
+from authzconsole.common.messages import as_sentence
 from authzconsole.web.accounts.reauthentication import recent_authentication_required
 from authzconsole.web.effects.forms import EffectPage
-from authzconsole.web.forms import ConsoleForm, FlagField, FormRefused, reason_field
+from authzconsole.web.forms import (
+    ConsoleForm,
+    FlagField,
+    FormPage,
+    FormRefused,
+    TimeField,
+    optional,
+    reason_field,
+)
 from authzconsole.web.shared.guard import request_author
 from authzconsole.web.shared.paging import url_with
 from authzconsole.web.shared.parameters import choice_parameter
 from authzconsole.web.shared.rendering import render_page, see_other, show_outcome
+from authzconsole.web.shared.times import zone_hint
 from entities.vocabulary import KINDS, Kind
 from grants.active_generation import (
     activation_fault,
@@ -34,6 +45,7 @@ from grants.policies.policy import Generation
 from grants.policies.question import Question
 from grants.policies.wording import rule_in_words
 from grants.roles.capabilities import Capability
+from grants.scheduled_activation import cancel_activation, schedule_activation, scheduled_activation
 
 MAX_PLANS = 5
 
@@ -78,6 +90,8 @@ def policies_page(request: HttpRequest) -> HttpResponse:
             "only_url": url_with(request, only=None if only_differences else "differences"),
             "tables": [table for table in tables if table["rows"]],
             "lifecycle": displayed,
+            "activation": scheduled_activation(),
+            "can_cancel": request.user.can(Capability.MANAGE_SETTINGS),
             "can_see_guardrails": request.user.can(Capability.READ_ALL),
             "differences": sum(table["differences"] for table in tables),
             "url": reverse("policies"),
@@ -117,12 +131,19 @@ def _rows(kind: Kind, generation: Generation, other: Generation | None) -> Itera
 
 
 class ActivationForm(ConsoleForm):
-    """propose: propose the generation to a second person. `from`: the generation that was active when the form was
+    """propose: propose the generation to a second person. at: when it becomes active; None for now. `from`: the generation that was active when the form was
     shown.
     """
 
+    id_pattern = "activation-%s"
+
     propose = FlagField()
+    at = TimeField(label=optional("Activate later"))
     reason = reason_field()
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.fields["at"].help_text = f"It is activated then only if this effect still holds. {zone_hint()}"
 
     @property
     def active_name(self) -> str:
@@ -161,9 +182,13 @@ class ActivationPage(EffectPage):
             )
 
     def make(self, form: ConsoleForm) -> Outcome:
+        author = request_author(self.request, form.cleaned_data["reason"])
+        if at := form.cleaned_data["at"]:
+            return schedule_activation(
+                author=author, generation=self.generation, at=at, shown=self.shown(form)
+            )
         if not form.cleaned_data["propose"]:
             return super().make(form)
-        author = request_author(self.request, form.cleaned_data["reason"])
         return propose_generation(author=author, name=self.generation.name)
 
     def done(self, form: ConsoleForm, outcome: Outcome) -> HttpResponse:
@@ -204,6 +229,23 @@ class ActivationPage(EffectPage):
             "lifecycle": [active, generation],
             "compare_url": f"{reverse('policies')}?generation={active.name}&with={generation.name}&only=differences",
         }
+
+
+class CancelActivation(FormPage):
+    """Cancel the scheduled activation."""
+
+    http_method_names = ("post",)
+    capabilities = (Capability.MANAGE_SETTINGS,)
+    visible_to = (Capability.READ_ALL,)
+    form_class = ConsoleForm
+
+    def perform(self, form: ConsoleForm) -> HttpResponse:
+        show_outcome(self.request, cancel_activation(author=request_author(self.request)))
+        return see_other(reverse("policies"))
+
+    def refusal_response(self, form: ConsoleForm, error: Exception) -> HttpResponse:
+        messages.error(self.request, as_sentence(error))
+        return see_other(reverse("policies"))
 
 
 def _plans_applied_since(run: AnalysisRun) -> list[Plan]:

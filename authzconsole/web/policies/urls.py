@@ -3,7 +3,7 @@
 from django.urls import path
 
 from authzconsole.web.policies.guardrails import GuardrailPage, WriteGuardrail, guardrail_list
-from authzconsole.web.policies.page import ActivationPage, policies_page
+from authzconsole.web.policies.page import ActivationPage, CancelActivation, policies_page
 
 urlpatterns = [
     path("policies/", policies_page, name="policies"),
@@ -11,5 +11,6 @@ urlpatterns = [
     path("policies/guardrails/new", WriteGuardrail.as_view(), name="policies-guardrail-new"),
     path("policies/guardrails/<str:name>/", GuardrailPage.as_view(), name="policies-guardrail"),
     path("policies/guardrails/<str:name>/edit", WriteGuardrail.as_view(), name="policies-guardrail-edit"),
+    path("policies/scheduled/cancel", CancelActivation.as_view(), name="activation-cancel"),
     path("policies/<slug:name>/activate", ActivationPage.as_view(), name="generation-activate"),
 ]

@@ -1,15 +1,19 @@
 """The pages of policies, and activating a generation."""
 
+from datetime import timedelta
+
 import pytest
 from django.utils import timezone
 
 from entities.vocabulary import KINDS
 from grants.active_generation import active_generation
+from grants.jobs import run_job
 from grants.journal import current_revision
-from grants.models import ActiveGeneration, JournalLine, Plan
+from grants.models import ActiveGeneration, Job, JournalLine, Plan
 from grants.policies.catalogue import GENERATIONS
 from tests.support.authors import database_state
-from tests.support.pages import page_html, with_effect
+from tests.support.changes import add_grant
+from tests.support.pages import page_html, post_as_shown, with_effect
 from tests.support.reports import create_report
 
 
@@ -166,7 +170,36 @@ def test_an_outdated_form_changes_nothing_and_keeps_its_reason(browse):
 
 def test_the_pages_take_a_constant_number_of_queries(browse, django_assert_max_num_queries):
     client = browse("ada")
-    for url, max_queries in (("/policies/?generation=final&with=core", 3), ("/policies/core/activate", 24)):
+    for url, max_queries in (("/policies/?generation=final&with=core", 4), ("/policies/core/activate", 24)):
         client.get(url)
         with django_assert_max_num_queries(max_queries):
             client.get(url)
+
+
+def test_an_activation_is_scheduled_shown_and_cancelled(browse):
+    ada = browse("ada")
+    form = {"from": "final", "reason": "new rules", "at": "2126-01-02T10:00"}
+    refused = post_as_shown(ada, "/policies/core/activate", form)
+    assert refused.status_code == 400 and "choose a time in the next 366 days" in page_html(refused).lower()
+    at = (timezone.now() + timedelta(days=3)).strftime("%Y-%m-%dT%H:%M")
+    assert post_as_shown(ada, "/policies/core/activate", form | {"at": at}).status_code == 303
+    assert active_generation().name == "final"
+    for name, url in (("ada", "/"), ("ada", "/policies/"), ("out", "/policies/")):
+        page = page_html(browse(name).get(url))
+        assert "becomes active at" in page and ("Cancel activation" in page) == (name == "ada" and url != "/")
+    for name, status in (("out", 404), ("aud", 403)):
+        assert browse(name).post("/policies/scheduled/cancel").status_code == status
+    assert "becomes active at" in page_html(ada.get("/policies/"))
+    assert ada.post("/policies/scheduled/cancel").status_code == 303
+    assert "becomes active at" not in page_html(ada.get("/policies/"))
+
+
+def test_only_readers_of_all_see_why_an_activation_was_refused(browse):
+    ada = browse("ada")
+    at = (timezone.now() + timedelta(days=3)).strftime("%Y-%m-%dT%H:%M")
+    post_as_shown(ada, "/policies/core/activate", {"from": "final", "reason": "x", "at": at})
+    add_grant("user:out", "dataset:hr.salaries", "READ")
+    run_job(Job.objects.get(type="generation-activation").pk)
+    for name, is_shown in (("ada", True), ("aud", True), ("out", False)):
+        assert ("not the one that was shown" in page_html(browse(name).get("/policies/"))) == is_shown
+    assert "not the one that was shown" in page_html(ada.get("/"))
