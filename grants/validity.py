@@ -80,6 +80,16 @@ class Validity(NamedTuple):
         end = min(filter(None, (self.valid_until, period.valid_until)), default=None)
         return None if start and end and start >= end else Validity(start, end)
 
+    def joined(self, other: "Validity") -> "Validity":
+        """Return the period of both, if they meet; otherwise the one that begins first."""
+        first, second = sorted(
+            (self, other), key=lambda period: (period.valid_from is not None, period.valid_from)
+        )
+        if first.valid_until and second.valid_from and first.valid_until < second.valid_from:
+            return first
+        ends = (first.valid_until, second.valid_until)
+        return Validity(first.valid_from, None if None in ends else max(filter(None, ends)))
+
     @property
     def is_limited(self) -> bool:
         return self.valid_from is not None or self.valid_until is not None

@@ -124,6 +124,14 @@ class LikeSerializer(PeriodSerializer):
         help_text="Also remove the groups and direct grants that only the target "
         "has, so that the users do not differ.",
     )
+    without = List(
+        child=AddressText(),
+        required=False,
+        default=list,
+        max_length=MAX_HEIRS,
+        help_text="Namespaces to leave out. A group with grants in them is not joined; its other grants become direct "
+        "ones. Not together with `remove`.",
+    )
 
 
 class OffBoardingPlans(Endpoint):
@@ -161,7 +169,8 @@ class LikePlans(Endpoint):
     def post(self) -> Response:
         """Create a plan that gives a user the access of another user.
 
-        Adds the memberships and direct grants that only the source has. Returns 409 if there are none.
+        Adds the memberships and direct grants that only the source has, except for the namespaces in `without`. Returns
+        409 if there are none.
         """
         data = self.data
         return self.creation_response(

@@ -6,22 +6,26 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby, islice
 
 from django.contrib.auth.models import Group
+from django.core.exceptions import ValidationError
 from django.db.models import OuterRef, QuerySet, Subquery, Value
 from django.db.models.lookups import IsNull
 from django.http import HttpRequest, HttpResponse
 
 from authzconsole.web.forms import (
+    AddressField,
     FlagField,
     ForAdministrators,
     FormPage,
     PeriodForm,
     PrincipalField,
     TextsField,
+    optional,
 )
 from authzconsole.web.plans.plan_pages import plan_url
 from authzconsole.web.shared.guard import request_author
 from authzconsole.web.shared.links import principal_link
 from authzconsole.web.shared.rendering import see_other
+from entities.address import Address
 from entities.errors import Refusal
 from entities.models import Entity
 from entities.text import storage_fault
@@ -52,12 +56,18 @@ PARTS = {
 
 class LikeForm(PeriodForm):
     """Two users, and the chosen items in which they differ. remove: also those that only the target has. rest: all
-    items without a checkbox of their own.
+    items without a checkbox of their own. without: a namespace to leave out.
     """
 
     source = PrincipalField(only="user")
     target = PrincipalField(only="user")
     remove = FlagField()
+    without = AddressField(
+        required=False,
+        label=optional("Leave out a namespace"),
+        help_text="A group with grants there is not joined; its other grants are given directly.",
+        placeholder="namespace:NAME",
+    )
     rest = FlagField()
     item = TextsField()
 
@@ -65,8 +75,21 @@ class LikeForm(PeriodForm):
         super().__init__(*args, **kwargs)
         self.users: dict[str, User] = {}
 
+    @property
+    def namespaces(self) -> list[Address]:
+        """The namespaces to leave out."""
+        return list(filter(None, [self.cleaned_data.get("without")]))
+
+    def clean_without(self) -> Address | None:
+        address = self.cleaned_data["without"]
+        if address is not None and address.kind != "namespace":
+            raise ValidationError(f"{address} is not a namespace.")
+        return address
+
     def clean(self) -> dict:
         super().clean()
+        if self.cleaned_data["remove"] and self.namespaces:
+            self.add_error(None, "Users cannot be made alike without a namespace: clear one of both.")
         for name in ("source", "target"):
             text = self.cleaned_data[name]
             if user := None if storage_fault(text) else User.objects.filter(username=text).first():
@@ -80,7 +103,7 @@ class LikeColleague(ForAdministrators, FormPage):
     """Show in which items the user `target` differs from the user `source`, and create a plan of the chosen
     ones.
 
-    URL parameters: source, target, remove (`yes`: also remove what only the target has).
+    URL parameters: source, target, remove (`yes`: also remove what only the target has), without (a namespace).
     """
 
     form_class = LikeForm
@@ -108,6 +131,7 @@ class LikeColleague(ForAdministrators, FormPage):
             items=keys,
             period=values["validity"],
             note=" ".join(_reach_warnings(self.rows, self.chosen)),
+            without=[str(namespace) for namespace in form.namespaces],
         )
         return see_other(plan_url(plan))
 
@@ -131,7 +155,8 @@ class LikeColleague(ForAdministrators, FormPage):
 
     def _rows(self, form: LikeForm) -> list[AccessDifference]:
         selection = DifferenceSelection(removes=form.cleaned_data["remove"])
-        found = islice(differences(form.users["source"], form.users["target"]), MAX_PLAN_ITEMS + 1)
+        changes = differences(form.users["source"], form.users["target"], form.namespaces)
+        found = islice(changes, MAX_PLAN_ITEMS + 1)
         return [row for row in found if selection.has(row)]
 
     def get_context_data(self, **context) -> dict:
@@ -139,6 +164,7 @@ class LikeColleague(ForAdministrators, FormPage):
         return super().get_context_data(**context) | {
             "names": {name: values[name] for name in ("source", "target")},
             "remove": values["remove"],
+            "without": context["form"]["without"].value() or "",
             "max_items": MAX_ITEMS,
             "max_counted": MAX_COUNTED,
         }

@@ -1,7 +1,8 @@
 """Create plans that give a user the access of a colleague: memberships and direct grants, all of them or
 chosen items.
 
-With removals, the two users have the same groups and direct grants afterwards.
+With removals, the two users have the same groups and direct grants afterwards. Without some namespaces, a group with grants
+there is not joined; its other grants become direct ones, so that the user gets all other access of the colleague.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -10,10 +11,11 @@ from dataclasses import dataclass, replace
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 
+from entities.address import Address, parse_address
 from grants.change_set import Grant, Join, Leave, Revoke
 from grants.errors import PlanError
-from grants.models import User
-from grants.plans.create import PlanDraft, PlanOrigin, plan_source
+from grants.models import GroupGrant, User
+from grants.plans.create import MAX_PLAN_ITEMS, PlanDraft, PlanOrigin, plan_source
 from grants.plans.sources.copy import grants_only_of
 from grants.plans.sources.recipes import read_period
 from grants.querysets import memberships
@@ -47,21 +49,63 @@ class DifferenceSelection:
         )
 
 
-def differences(source: User, target: User) -> Iterator[AccessDifference]:
+def differences(source: User, target: User, without: Collection[Address] = ()) -> Iterator[AccessDifference]:
     """Yield the changes that give the target the memberships and direct grants that only the source has, with
     their periods, and end those that only the target has.
 
-    Expired ones are left out. Runs four queries.
+    Expired ones are left out. without: namespaces to leave out: their grants are not given, and of a group that has some,
+    the other grants are given instead of a membership. Runs four queries, and one for each of these groups.
     """
     is_current, name = not_over_condition(timezone.now()), target.username
+    replaced = []
     for join in stored_memberships(_memberships_only_of(source, target, is_current)):
-        yield replace(join, user=name)
+        if without and _reaches(join.group, without, is_current):
+            replaced.append(join)
+        else:
+            yield replace(join, user=name)
     for join in stored_memberships(_memberships_only_of(target, source, is_current)):
         yield Leave(name, join.group)
-    for grant in grants_only_of(str(source), str(target)):
+    grants = grants_only_of(str(source), str(target))
+    if without:
+        grants = iter(_grants_outside(grants, replaced, str(target), without).values())
+    for grant in grants:
         yield replace(grant, principal=str(target))
     for grant in grants_only_of(str(target), str(source)):
         yield Revoke(*grant.key)
+
+
+def _reaches(group: str, namespaces: Collection[Address], is_current: Q) -> bool:
+    keys = [namespace.key for namespace in namespaces]
+    grants = GroupGrant.objects.filter(is_current, group__name=group, namespace__key__in=keys)
+    return grants.exists()
+
+
+def _grants_outside(
+    grants: Iterator[Grant], joins: Collection[Join], target: str, without: Collection[Address]
+) -> dict[tuple[Address, str], Grant]:
+    """Return the grants, and those of the groups within the periods of the memberships, outside the namespaces.
+
+    If a privilege is given in several periods that meet, it is given in all of them, otherwise in the first. Reads at most
+    MAX_PLAN_ITEMS + 1 grants.
+    """
+    found: dict[tuple[Address, str], Grant] = {}
+
+    def add(grant: Grant, period: Validity | None) -> None:
+        if period is None or grant.address.namespace in without:
+            return
+        key = (grant.address, grant.privilege)
+        known = found.get(key)
+        period = period if known is None else known.validity.joined(period)
+        found[key] = replace(grant, principal=target, validity=period)
+
+    for grant in grants:
+        add(grant, grant.validity)
+    for join in joins:
+        for grant in grants_only_of(f"group:{join.group}", target):
+            add(grant, grant.validity.within(join.validity))
+            if len(found) > MAX_PLAN_ITEMS:
+                return found
+    return found
 
 
 @plan_source(PlanOrigin.LIKE)
@@ -73,34 +117,53 @@ def like_plan(
     items: Collection[str] | None = None,
     period: Validity | Sequence[str] = (),
     note: str = "",
+    without: Collection[str] = (),
 ) -> PlanDraft:
     """Return a plan that gives the user `target` what the user `source` has.
 
     remove: also remove what only the target has. items: the `difference_key` of the differences to make; None
-    for all. period: see PlanDraft. note: a sentence for the page of the plan. Runs six queries. Raise PlanError if a user does not exist, or if nothing would change.
+    for all. period: see PlanDraft. note: a sentence for the page of the plan. without: the addresses of namespaces to leave
+    out; see `differences`. Runs two queries and those of `differences`. Raise PlanError if a user does not exist, or if
+    nothing would change.
     """
     users = {name: User.objects.filter(username=name).first() for name in (source, target)}
     if missing := next((name for name, user in users.items() if user is None), None):
         raise PlanError(f"user:{missing} does not exist: add it first, or correct the name")
     if source == target:
         raise PlanError(f"user:{source} is both users: name two different users")
+    namespaces = _namespaces(without)
+    if remove and namespaces:
+        raise PlanError("users cannot be made alike without a namespace: leave out `remove` or `without`")
     from_user, to_user = users[source], users[target]
     assert from_user is not None and to_user is not None
     selection = DifferenceSelection(None if items is None else frozenset(items), remove)
+    limit = f" without {', '.join(map(str, namespaces))}" if namespaces else ""
+    groups = (
+        [f"group:{name}" for name in from_user.groups.values_list("name", flat=True)] if namespaces else []
+    )
     return PlanDraft(
-        title=f"{'Make' if remove else 'Give'} user:{target} {'' if remove else 'access '}like user:{source}",
-        watches=[f"user:{source}", f"user:{target}"],
-        changes=filter(selection.has, differences(from_user, to_user)),
+        title=f"{'Make' if remove else 'Give'} user:{target} {'' if remove else 'access '}like user:{source}{limit}",
+        watches=[f"user:{source}", f"user:{target}", *groups],
+        changes=filter(selection.has, differences(from_user, to_user, namespaces)),
         recipe={
             "source": source,
             "target": target,
             "remove": remove,
             "items": None if items is None else sorted(items),
             "note": note,
+            "without": [str(namespace) for namespace in namespaces],
         },
         period=read_period(period),
         empty_message=f"nothing is selected, or user:{target} has all groups and direct grants of user:{source} already",
     )
+
+
+def _namespaces(addresses: Collection[str]) -> list[Address]:
+    """Return the namespaces at these addresses. Raise PlanError if one is not a namespace."""
+    namespaces = sorted({parse_address(address) for address in addresses}, key=str)
+    if other := next((address for address in namespaces if address.kind != "namespace"), None):
+        raise PlanError(f"{other} is not a namespace: name namespaces to leave out")
+    return namespaces
 
 
 def _memberships_only_of(holder: User, other: User, is_current: Q) -> QuerySet:

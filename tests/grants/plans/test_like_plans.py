@@ -6,7 +6,7 @@ import pytest
 from django.contrib.auth.models import Group
 
 from entities.address import parse_address
-from grants.errors import PlanError
+from grants.errors import PlanError, StalePlan
 from grants.models import User
 from grants.plans.sources.like import differences, like_plan
 from grants.principals.user_comparison import compare_groups, differing_entities
@@ -19,6 +19,7 @@ from tests.support.changes import (
     apply_plan,
     change_grants,
     create_inverse,
+    items_of,
     renew_plan,
 )
 
@@ -93,3 +94,25 @@ def test_both_users_must_exist_and_differ():
     ):
         with pytest.raises(PlanError, match=message):
             like(*names)
+
+
+def test_without_a_namespace_the_plan_is_renewed_in_the_same_way_and_watches_the_groups():
+    add_member("ned", "operators")
+    for address in ("dataset:hr.salaries", "dataset:sales.orders"):
+        add_grant("group:operators", address, "READ")
+    plan = like("ned", "out", without=["namespace:hr"])
+    assert ("user:out", "dataset:hr.salaries", "READ") not in items_of(plan)
+    add_grant("group:operators", "dataset:sales.customers", "READ")
+    with pytest.raises(StalePlan):
+        apply_plan(plan)
+    apply_plan(renew_plan(plan))
+    held = {(str(address), privilege) for name, address, privilege in all_grants() if name == "user:out"}
+    assert {("dataset:sales.orders", "READ"), ("dataset:sales.customers", "READ")} < held
+    assert ("dataset:hr.salaries", "READ") not in held and not account("out").groups.exists()
+
+
+def test_only_namespaces_are_left_out_and_not_together_with_removals():
+    with pytest.raises(PlanError, match="dataset:sales.orders is not a namespace"):
+        like("ned", "dee", without=["dataset:sales.orders"])
+    with pytest.raises(PlanError, match="cannot be made alike"):
+        like("ned", "dee", remove=True, without=["namespace:sales"])

@@ -123,3 +123,21 @@ def test_a_group_that_reaches_a_namespace_without_a_selected_grant_is_named(brow
     plan = Plan.objects.get()
     for each in (plan, renew_plan(plan)):
         assert warning in page_html(browse("aud").get(f"/plans/{each.pk}/"))
+
+
+def test_a_namespace_is_left_out_also_where_a_group_gives_it(browse):
+    for address in ("dataset:hr.salaries", "dataset:sales.customers"):
+        add_grant("group:operators", address, "READ")
+    ada, form = browse("ada"), {"source": "ned", "target": "dee", "without": "namespace:hr"}
+    response = ada.get("/people/like", form)
+    parts = {part["verb"]: [row["key"] for row in part["rows"]] for part in response.context["parts"]}
+    assert "join" not in parts and "grant READ dataset:sales.customers" in parts["grant"]
+    html = page_html(response)
+    assert '<input type="hidden" name="without" value="namespace:hr">' in html
+    assert html.index('aria-label="Period"') < html.index('id="grant-title"')
+    assert ada.post("/people/like", form | {"item": parts["grant"]}).status_code == 303
+    assert Plan.objects.get().recipe["without"] == ["namespace:hr"]
+    refused = ada.post("/people/like", form | {"without": "dataset:hr.salaries", "item": parts["grant"]})
+    assert refused.status_code == 400 and "dataset:hr.salaries is not a namespace" in page_html(refused)
+    refused = ada.post("/people/like", form | {"remove": "yes", "item": parts["grant"]})
+    assert refused.status_code == 400 and "cannot be made alike without a namespace" in page_html(refused)
