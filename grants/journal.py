@@ -80,6 +80,7 @@ ACTIONS = {
     "recreate": "Recreated",
     "describe": "Description changed",
     "user-add": "User added",
+    "user-invite": "User invited",
     "user-activate": "User activated",
     "user-deactivate": "User deactivated",
     "user-change": "User changed",

@@ -168,6 +168,7 @@ IRRELEVANT_ACTIONS = (
     "describe",
     "role-set",
     "password-set",
+    "user-invite",
     "token-add",
     "token-revoke",
     "generation-activate",

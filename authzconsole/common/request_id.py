@@ -18,6 +18,8 @@ from authzconsole.common.monitoring.reports import traced_response
 CONTROL_CHARACTERS = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 # unlike those of the log, without 0x80 to 0x9f, which are bytes of UTF-8 here
 _NOT_IN_HEADERS = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+# the links of invitations, which authzconsole.common.invitations makes
+INVITATIONS = "/invitation/"
 MAX_CALLER_ID_CHARACTERS = 200
 logger = structlog.stdlib.get_logger("authzconsole.access")
 _current_request: ContextVar[HttpRequest | None] = ContextVar("current_request", default=None)
@@ -65,13 +67,18 @@ class RequestIdMiddleware:
         logger.info(
             "answered",
             method=request.method,
-            path=request.path,
+            path=_without_secret(request.path),
             status=response.status_code,
             milliseconds=round(1_000 * seconds, 1),
             client=request.META.get("REMOTE_ADDR"),
         )
         response["X-Request-ID"] = request.echoed_id
         return response
+
+
+def _without_secret(path: str) -> str:
+    """Return the path for the log. Whoever reads the link of an invitation could use it before the user does."""
+    return f"{INVITATIONS}..." if path.startswith(INVITATIONS) else path
 
 
 @receiver(request_finished)

@@ -16,6 +16,8 @@ AUTH_PASSWORD_VALIDATORS = [
 ]
 # a password that an administrator or `bootstrap` set must be changed within this time
 FIRST_PASSWORD_HOURS = env.int("FIRST_PASSWORD_HOURS", default=72)
+# the links of invitations are tokens of Django's password reset
+PASSWORD_RESET_TIMEOUT = FIRST_PASSWORD_HOURS * 3600
 LOGIN_URL = "sign-in"
 LOGIN_REDIRECT_URL = "home"
 LOGOUT_REDIRECT_URL = "sign-in"

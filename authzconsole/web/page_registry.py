@@ -114,6 +114,9 @@ PAGES = (
         "new create person onboard",
         (Capability.CHANGE_GRANTS, Capability.MANAGE_ACCOUNTS),
     ),
+    Destination(
+        "Invite users", "account-invite", "invitation link password onboard", (Capability.MANAGE_ACCOUNTS,)
+    ),
     Destination("Compare users", "people-compare", "differences alike", (Capability.READ_ALL,)),
     Destination("Bulk change", "plan-bulk-change", "plan many grant revoke", (Capability.CHANGE_GRANTS,)),
     Destination("Import changes", "plan-import", "plan file csv", (Capability.CHANGE_GRANTS,)),

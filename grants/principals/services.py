@@ -22,6 +22,7 @@ from grants.authority.transactions import (
     administrator_transaction,
     check_can_manage,
     check_can_manage_account,
+    own_access_transaction,
 )
 from grants.change_set import AddGroup
 from grants.errors import PrincipalError
@@ -163,6 +164,45 @@ def renew_user_password(*, author: Author, name: str) -> str:
             *end_access([user.pk], with_tokens=False),
         )
     return password
+
+
+def begin_invitation(*, author: Author, name: str) -> User:
+    """Let a user who has no password choose the first one, with a link that depends on the stored password. Return the user.
+
+    Earlier links stop working. An account with a password cannot be invited, so that a link never replaces what a
+    person knows.
+    """
+    hashed = make_password(None)
+    with _journal_recorder(author, Capability.MANAGE_ACCOUNTS) as record:
+        user = managed_user(author, name)
+        if user.is_service:
+            raise PrincipalError(
+                f"{user} is a service account, which never signs in: create an API token instead"
+            )
+        if not user.is_active:
+            raise PrincipalError(f"{user} is inactive: activate it first")
+        if user.has_usable_password():
+            raise PrincipalError(f"{user} has a password already: replace it instead")
+        User.objects.filter(pk=user.pk).update(password=hashed)
+        record(JournalEntry("user-invite", principal=str(user)), f"{user} is invited")
+    user.password = hashed
+    return user
+
+
+def accept_invitation(*, author: Author, user: User, password: str) -> bool:
+    """Set the first password of an invited user. Return False if its link was used, or replaced, in the meantime.
+
+    author: the user. user: as read when the link was verified.
+    """
+    hashed = make_password(password)
+    with own_access_transaction(author) as (head, _):
+        is_set = (
+            User.objects.filter(pk=user.pk, password=user.password, is_active=True, is_service=False)
+        ).update(password=hashed, must_change_password=False, password_expires_at=None)
+        if is_set:
+            entry = JournalEntry("password-set", principal=str(user), detail="with an invitation")
+            append_to_journal(head, [entry], author=author)
+    return bool(is_set)
 
 
 def first_password_end() -> datetime:

@@ -26,6 +26,7 @@ NOT_IN_AN_AREA = {
     "metrics",
     "sign-in",
     "sign-out",
+    "invitation",
     "openid_connect_login",
     "openid_connect_callback",
     "saml-acs",

@@ -22,6 +22,7 @@ from django.utils.safestring import SafeString
 from django.views.decorators.debug import sensitive_variables
 from django.views.decorators.http import require_safe
 
+from authzconsole.common.invitations import can_be_invited
 from authzconsole.common.sign_in_methods import factor_title, reset_factors, unlink_identity
 from authzconsole.models import ApiToken, TokenScope
 from authzconsole.sessions import active_sessions
@@ -180,6 +181,7 @@ def _context(
         "password": password,
         "first_password_hours": settings.FIRST_PASSWORD_HOURS,
         "roles": [choice for choice in Role.choices if role_includes(request.user.role, choice[0])],
+        "can_invite": can_be_invited(user),
         "has_providers": bool(settings.SIGN_IN_PROVIDERS),
         "can_change": can_manage and request.user.can(Capability.MANAGE_ACCOUNTS),
         "max_tokens": MAX_TOKENS,

@@ -19,6 +19,7 @@ from authzconsole.web.accounts.factors.pages import (
     SecondFactorSignIn,
     factor_list,
 )
+from authzconsole.web.accounts.invitations import AcceptInvitation, InviteUsers
 from authzconsole.web.accounts.providers.openid_connect import provider_callback, provider_login
 from authzconsole.web.accounts.providers.saml import SignOut, saml_acs, saml_metadata, saml_slo
 from authzconsole.web.accounts.reauthentication import Reauthenticate
@@ -39,6 +40,8 @@ urlpatterns = [
     path("sign-in/<slug:provider_id>/acs", saml_acs, name="saml-acs"),
     path("sign-in/<slug:provider_id>/metadata", saml_metadata, name="saml-metadata"),
     path("sign-in/<slug:provider_id>/slo", saml_slo, name="saml-slo"),
+    path("invitation/<uidb64>/<token>", AcceptInvitation.as_view(), name="invitation"),
+    path("accounts/invite", InviteUsers.as_view(), name="account-invite"),
     path("sign-out", SignOut.as_view(), name="sign-out"),
     path("sessions", OwnSessions.as_view(), name="sessions"),
     path("time-zone", ChooseTimeZone.as_view(), name="time-zone"),
