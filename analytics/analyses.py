@@ -34,6 +34,7 @@ from analytics.tables import (
     REDUNDANT_GROUPS,
     REDUNDANT_INACTIVE,
     REDUNDANT_MEMBERSHIPS,
+    ROLE_COVERAGE,
     ROLE_DETAIL,
     ROLE_MEMBERS,
     ROLE_PERMISSIONS,
@@ -61,6 +62,10 @@ DETAIL_ROWS_MOST = 100_000_000
 DEFAULT_SINCE_DAYS = 90
 # of the option `from_revision`
 DRIFT_DAYS = 7
+# of the option `prefer`
+ROLES_OF_TEAMS = "teams"
+# of the option `surplus`
+MAX_SURPLUS = 0.5
 # of the option `share`
 DEFAULT_SHARE = 0.2
 
@@ -158,6 +163,29 @@ OPTIONS = {
             f"{DEFAULT_SHARE}",
             "SHARE",
             str(DEFAULT_SHARE),
+        ),
+        Option(
+            "prefer",
+            "Prefer",
+            "fewest: the fewest roles, which give exactly the direct grants; teams: roles that people would define; by default "
+            "fewest",
+            "PREFERENCE",
+            "fewest or teams",
+        ),
+        Option(
+            "stable_days",
+            "Only grants older than days",
+            "with teams, only grants that are the same since so many days; by default all",
+            "DAYS",
+            "0",
+            least=1,
+        ),
+        Option(
+            "surplus",
+            "Largest surplus",
+            f"with teams, the largest share of a role's users who may lack a permission of it, up to {MAX_SURPLUS}; by default 0",
+            "SHARE",
+            "0",
         ),
     )
 }
@@ -597,7 +625,7 @@ ANALYSES: dict[str, Analysis] = {
             question="Which groups would replace the direct grants?",
             words="roles groups propose direct grants",
             # the result is the same in every generation
-            options=("generation", "namespace"),
+            options=("generation", "namespace", "prefer", "stable_days", "surplus"),
             outputs=(
                 Output(
                     ROLE_MEMBERS,
@@ -608,6 +636,11 @@ ANALYSES: dict[str, Analysis] = {
                     ROLE_PERMISSIONS,
                     "analytics.spark.analyses.role_mining:permissions",
                     "Which privileges does each role give?",
+                ),
+                Output(
+                    ROLE_COVERAGE,
+                    "analytics.spark.analyses.role_mining:coverage",
+                    "How many direct grants do the first roles replace?",
                 ),
                 Output(
                     ROLES,
@@ -627,6 +660,7 @@ ANALYSES: dict[str, Analysis] = {
                 "roles_that_are_groups": ("rows", "count(*) filter (\"group\" <> '')"),
                 "memberships_needed": ("rows", "coalesce(sum(users), 0)::BIGINT"),
                 "grants_needed": ("rows", "coalesce(sum(permissions), 0)::BIGINT"),
+                "grants_that_roles_cover": ("coverage", "coalesce(max(covered), 0)::BIGINT"),
             },
         ),
         Analysis(

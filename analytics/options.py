@@ -7,7 +7,16 @@ from datetime import date
 from functools import partial
 from typing import Protocol
 
-from analytics.analyses import ANALYSES, DEFAULT_SHARE, DETAIL_ROWS_MOST, OPTIONS, Analysis, AnalysisError
+from analytics.analyses import (
+    ANALYSES,
+    DEFAULT_SHARE,
+    DETAIL_ROWS_MOST,
+    MAX_SURPLUS,
+    OPTIONS,
+    ROLES_OF_TEAMS,
+    Analysis,
+    AnalysisError,
+)
 from entities.address import Address, AddressError, address_of
 from entities.vocabulary import clip, quantity
 from grants.policies.catalogue import GENERATIONS, UnknownGeneration, generation_by_name
@@ -85,6 +94,11 @@ def checked_options(analysis: Analysis, options: Mapping[str, str | None], facts
             f"revision {first:,} is not before revision {last:,}: enter an earlier one to compare from",
             field="from_revision",
         )
+    for name in ("stable_days", "surplus"):
+        if validated.get(name) and not validated["prefer"]:
+            raise AnalysisError(
+                f"{name} is for roles of teams: set prefer to {ROLES_OF_TEAMS}, or leave it out", field=name
+            )
     if "to_generation" in validated and validated["generation"] == validated["to_generation"]:
         raise AnalysisError(
             f"{analysis.name} compares two generations, and both are {validated['generation']}: "
@@ -177,6 +191,42 @@ def _share(text: str, facts: Facts) -> str:
     return str(float(text))
 
 
+def _prefer(text: str, facts: Facts) -> str:
+    """Return the preference; empty for the default."""
+    if text not in ("", "fewest", ROLES_OF_TEAMS):
+        raise AnalysisError(
+            f"`{clip(text)}` is not a preference (prefer, on the command line --prefer): enter fewest or {ROLES_OF_TEAMS}",
+            field="prefer",
+        )
+    return text.removeprefix("fewest")
+
+
+def _stable_days(text: str, facts: Facts) -> str:
+    """Return the number of days; empty for the default."""
+    if not text or text == "0":
+        return ""
+    if not (text.isascii() and text.isdigit() and len(text) < 6):
+        raise AnalysisError(
+            f"`{clip(text)}` is not a number of days (stable_days, on the command line --stable-days): enter one from 1 to "
+            "99,999",
+            field="stable_days",
+        )
+    return str(int(text))
+
+
+def _surplus(text: str, facts: Facts) -> str:
+    """Return the largest surplus; empty for none. Raise AnalysisError if it is above MAX_SURPLUS."""
+    if not text:
+        return ""
+    if not re.fullmatch(r"\d{0,9}\.?\d{1,9}", text, re.ASCII) or float(text) > MAX_SURPLUS:
+        raise AnalysisError(
+            f"`{clip(text)}` is not a share (surplus, on the command line --surplus): enter a number from 0 to {MAX_SURPLUS}, "
+            "such as 0.1",
+            field="surplus",
+        )
+    return str(float(text)) if float(text) else ""
+
+
 def _revision(name: str, text: str, facts: Facts) -> str:
     """Return the number of a journal line; empty for the default, which the history of each run knows."""
     if not text:
@@ -197,6 +247,9 @@ _CHECKS: Mapping[str, Callable[[str, Facts], str]] = {
     "namespace": _namespace,
     "since": _since,
     "share": _share,
+    "prefer": _prefer,
+    "stable_days": _stable_days,
+    "surplus": _surplus,
     "from_revision": partial(_revision, "from_revision"),
     "to_revision": partial(_revision, "to_revision"),
 }

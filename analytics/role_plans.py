@@ -21,8 +21,8 @@ from grants.plans.sources.roles import ProposedRole
 MAX_ROLES = 1_000
 
 
-def group_names(run: AnalysisRun, *, least_users: int = 1) -> dict[int, str]:
-    """Return the name of a group for each of the first MAX_ROLES roles with at least `least_users` users, by number.
+def group_names(run: AnalysisRun, *, size: int = MAX_ROLES) -> dict[int, str]:
+    """Return the name of a group for each of the first `size` roles, at most MAX_ROLES, by number.
 
     It is the existing group with exactly these users, or a new name. Raise AnalysisError if the run has no such report,
     StorageError if it cannot be read.
@@ -31,7 +31,7 @@ def group_names(run: AnalysisRun, *, least_users: int = 1) -> dict[int, str]:
         raise AnalysisError(
             f"run {run.pk} is a run of {run.type}: only a report of {AnalysisName.ROLE_MINING} has roles"
         )
-    rows = [row for row in result_page(run, max_rows=MAX_ROLES).rows if row["users"] >= least_users]
+    rows = result_page(run, max_rows=min(size, MAX_ROLES)).rows
     prefix = f"{run.options['namespace']}-role" if run.options.get("namespace") else "role"
     return {row["role"]: row["group"] for row in rows if row["group"]} | _new_names(
         {row["role"]: f"{prefix[:100]}-{row['role']}" for row in rows if not row["group"]}

@@ -494,6 +494,23 @@ ROLE_MEMBERS = Table("members", (_long("role"), _text("user")), ("role", "user")
 ROLE_PERMISSIONS = Table(
     "permissions", (_long("role"), _text("entity"), _text("privilege")), ("role", "entity", "privilege")
 )
+ROLE_COVERAGE = Table(
+    "coverage",
+    (
+        _long("role"),
+        _long("users"),
+        _long("covered", meaning="direct grants that this role or one before it gives"),
+        _long("grants", meaning="all direct grants"),
+        _long("surplus", meaning="what the role gives to users who do not hold it directly"),
+        _text(
+            "team",
+            meaning="the first group by name of those that share most users with the role; empty without one",
+        ),
+        _long("team_users", meaning="the users of the role in this group"),
+        _long("team_members", meaning="the active members of this group"),
+    ),
+    ("role",),
+)
 ROLE_DETAIL = Table(
     "detail",
     (_long("role"), _text("user"), _text("entity"), _text("privilege")),

@@ -112,7 +112,7 @@ def _option_field(option: Option) -> serializers.Field:
         return generation_field(text)
     if option.least is not None:
         return Integer(min_value=option.least, required=False, help_text=text)
-    if option.name == "share":
+    if option.name in ("share", "surplus"):
         return Number(required=False, help_text=text)
     return Text(required=False, max_length=200, help_text=text)
 

@@ -1,12 +1,19 @@
 """The roles of `role-mining` give exactly the direct grants of active users on live entities, on random tenants."""
 
+import random
 from collections import defaultdict
+from datetime import timedelta
 
 import pytest
+from django.utils import timezone
 
-from analytics.analyses import AnalysisError
+from analytics.analyses import ANALYSES, AnalysisError
+from analytics.runs.services import validated_options
 from analytics.spark.analyses import role_mining
-from entities.models import State
+from analytics.spark.team_roles import team_roles
+from entities.models import Entity, State
+from entities.vocabulary import Privilege
+from grants.models import User, UserGrant
 from tests.support.analyses import (
     SEEDS_AND_SIZES,
     SPARSE,
@@ -42,6 +49,13 @@ def direct_grants(tenant, namespace=""):
 def check_roles(tenant, tables, expected):
     """Check every table of a report against its detail, and the detail against the grants."""
     assert {row[1:] for row in tables["detail"]} == expected
+    check_tables(tenant, tables, expected)
+    covered = [row[3] for row in tables["rows"]]
+    assert covered == sorted(covered, reverse=True)
+
+
+def check_tables(tenant, tables, direct):
+    """Check every table of a report without surplus against its detail."""
     users, permissions = defaultdict(set), defaultdict(set)
     for role, user, entity, privilege in tables["detail"]:
         users[role].add(user)
@@ -62,8 +76,32 @@ def check_roles(tenant, tables, expected):
         )
         for role in range(1, len(users) + 1)
     ]
-    covered = [row[3] for row in tables["rows"]]
-    assert covered == sorted(covered, reverse=True)
+    check_coverage(tenant, tables, direct)
+
+
+def check_coverage(tenant, tables, direct):
+    """Check the table of coverage against the members and permissions."""
+    users, permissions, covered, expected = defaultdict(set), defaultdict(set), set(), []
+    for role, user in tables["members"]:
+        users[role].add(user)
+    for role, *permission in tables["permissions"]:
+        permissions[role].add(tuple(permission))
+    active = set(active_users(tenant))
+    groups = {name: active.intersection(members) for name, members in tenant.groups.items()}
+    for role in sorted(users):
+        given = {(user, *permission) for user in users[role] for permission in permissions[role]}
+        covered |= given & direct
+        shared = [
+            (-len(users[role] & group), len(group), name)
+            for name, group in groups.items()
+            if users[role] & group
+        ]
+        most, members, team = min(shared, default=(0, 0, ""))
+        expected.append(
+            (role, len(users[role]), len(covered), len(direct), len(given - direct), team, -most, members)
+        )
+    assert tables["coverage"] == expected
+    return covered
 
 
 def sort_names(names):
@@ -102,3 +140,89 @@ def test_more_grants_than_fit_into_memory_are_refused_with_what_to_do(spark, mon
     store_tenant(tenant)
     with pytest.raises(AnalysisError, match="2 direct grants .* choose a namespace"):
         tables_of("role-mining")
+
+
+def share_grants(tenant, dice):
+    """Give each user most of the direct grants of another one, so that there are roles of several users."""
+    direct = sorted((grant for grant in tenant.grants if grant[0].startswith("user:")), key=str)
+    for user in tenant.users:
+        like = dice.choice(direct)[0]
+        tenant.grants |= {
+            (f"user:{user}", *what) for name, *what in direct if name == like and dice.random() < 0.9
+        }
+
+
+@pytest.mark.parametrize("surplus", ["", "0.2"])
+@pytest.mark.parametrize("seed", range(3))
+def test_roles_of_teams_are_those_of_the_function_and_their_tables_agree(spark, seed, surplus):
+    tenant = random_tenant(seed)
+    share_grants(tenant, random.Random(seed))
+    store_tenant(tenant)
+    tables, direct = tables_of("role-mining", prefer="teams", surplus=surplus), direct_grants(tenant)
+    # ties are broken by the order of users and entities in the database
+    names = [
+        *User.objects.filter(username__in=active_users(tenant))
+        .order_by("pk")
+        .values_list("username", flat=True)
+    ]
+    entities = [str(entity.address) for entity in Entity.objects.order_by("pk")]
+    held = defaultdict(set)
+    for user, entity, privilege in direct:
+        held[names.index(user)].add(
+            entities.index(entity) * len(Privilege) + list(Privilege).index(privilege)
+        )
+    teams = [
+        [names.index(user) for user in set(members) & {*names}]
+        for _, members in sorted(tenant.groups.items())
+    ]
+    roles = team_roles(held, teams, surplus=float(surplus or 0))
+    found = defaultdict(set)
+    for role, user in tables["members"]:
+        found[role].add(names.index(user))
+    assert roles and {frozenset(users) for users in found.values()} == {role.users for role in roles}
+    given = {
+        (role, user, *permission)
+        for role, user in tables["members"]
+        for of_role, *permission in tables["permissions"]
+        if of_role == role
+    }
+    assert {*tables["detail"]} == {row for row in given if row[1:] in direct}
+    assert check_coverage(tenant, tables, direct) == {row[1:] for row in tables["detail"]}
+    assert [row[3] for row in tables["rows"]] == [
+        sum(row[0] == role for row in tables["detail"]) for role in range(1, len(roles) + 1)
+    ]
+    if not surplus:
+        check_tables(tenant, tables, direct)
+
+
+def test_roles_of_teams_are_made_of_grants_that_are_old_enough(spark):
+    tenant = random_tenant(3)
+    share_grants(tenant, random.Random(3))
+    store_tenant(tenant)
+    UserGrant.objects.update(granted_at=timezone.now() - timedelta(days=10))
+    new = set(UserGrant.objects.order_by("pk").values_list("pk", flat=True)[::2])
+    UserGrant.objects.filter(pk__in=new).update(granted_at=timezone.now() - timedelta(days=2))
+    old = {
+        (principal.removeprefix("user:"), str(address), str(privilege))
+        for principal, address, privilege in UserGrant.objects.exclude(pk__in=new).grant_keys()
+    } & direct_grants(tenant)
+    tables = tables_of("role-mining", prefer="teams", stable_days="5")
+    assert {row[1:] for row in tables["detail"]} <= old
+    check_tables(tenant, tables, old)
+    assert tables_of("role-mining", prefer="teams", stable_days="11")["detail"] == []
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"prefer": "few"}, "enter fewest or teams"),
+        ({"surplus": "0.1"}, "set prefer to teams"),
+        ({"prefer": "fewest", "stable_days": "3"}, "set prefer to teams"),
+        ({"prefer": "teams", "surplus": "0.6"}, "from 0 to 0.5"),
+        ({"prefer": "teams", "surplus": "x"}, "is not a share"),
+        ({"prefer": "teams", "stable_days": "-1"}, "is not a number of days"),
+    ],
+)
+def test_options_of_roles_are_checked(options, message):
+    with pytest.raises(AnalysisError, match=message):
+        validated_options(ANALYSES["role-mining"], options)

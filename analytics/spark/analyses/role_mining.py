@@ -1,20 +1,24 @@
-"""The `role-mining` analysis: the fewest roles that would replace the direct grants of active users on live entities.
+"""The `role-mining` analysis: roles that would replace the direct grants of active users on live entities.
 
-Together, the roles give exactly these grants. A permission is a pair of entity and privilege. A user who alone has a permission needs a
+With the option `prefer`, these are roles that people would define (`analytics.spark.team_roles`). By default, they are the fewest roles
+that together give exactly these grants. A permission is a pair of entity and privilege. A user who alone has a permission needs a
 role without other users, which can give all direct grants of this user; Spark finds these roles. Only the grants of the other users are
 collected, and `analytics.spark.role_cover` covers them in the memory of the driver.
 """
 
 from collections import defaultdict
+from datetime import timedelta
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from analytics.analyses import AnalysisError
+from analytics.analyses import ROLES_OF_TEAMS, AnalysisError
 from analytics.spark.analysis_input import AnalysisInput
 from analytics.spark.joins import live_addresses, live_entities, user_names
 from analytics.spark.role_cover import fewest_roles
+from analytics.spark.schemas import Tables
+from analytics.spark.team_roles import team_roles
 from entities.vocabulary import Privilege
 
 PRIVILEGES = list(Privilege)
@@ -25,27 +29,52 @@ MAX_COLLECTED_GRANTS = 5_000_000
 def members(analysis_input: AnalysisInput) -> DataFrame:
     """Return tables.ROLE_MEMBERS: one row per role and user."""
     direct = _direct_grants(analysis_input)
-    users_alone = _users_alone(direct)
-    shared = direct.join(users_alone, on="user_id", how="left_anti")
-    covered = fewest_roles(_permissions_by_user(shared))
-    roles = [(role.assignments, sorted(role.users)) for role in covered]
-    roles += [(grants, [user]) for user, grants in _pairs(users_alone, "user_id", "grants")]
-    roles.sort(key=lambda role: (-role[0], role[1]))
-    numbers = [number for number, (_, users) in enumerate(roles, start=1) for _ in users]
+    if analysis_input.option("prefer") == ROLES_OF_TEAMS:
+        held = _permissions_by_user(direct)
+        found = team_roles(held, _teams(analysis_input.tables), surplus=_surplus(analysis_input))
+        roles = [sorted(role.users) for role in found]
+    else:
+        roles = _fewest_roles(direct)
+    numbers = [number for number, users in enumerate(roles, start=1) for _ in users]
     rows = pa.table(
         {
             "role": pa.array(numbers, pa.int64()),
-            "user_id": pa.array([user for _, users in roles for user in users], pa.int64()),
+            "user_id": pa.array([user for users in roles for user in users], pa.int64()),
         }
     )
     created = direct.sparkSession.createDataFrame(rows)
     return created.join(user_names(analysis_input.tables), on="user_id").select("role", "user")
 
 
+def _fewest_roles(direct: DataFrame) -> list[list[int]]:
+    """Return the users of each role, for the fewest roles that give exactly the direct grants."""
+    users_alone = _users_alone(direct)
+    shared = direct.join(users_alone, on="user_id", how="left_anti")
+    covered = fewest_roles(_permissions_by_user(shared))
+    roles = [(role.assignments, sorted(role.users)) for role in covered]
+    roles += [(grants, [user]) for user, grants in _pairs(users_alone, "user_id", "grants")]
+    return [users for _, users in sorted(roles, key=lambda role: (-role[0], role[1]))]
+
+
+def _teams(tables: Tables) -> list[list[int]]:
+    """Return the active members of each group, by the name of the group."""
+    teams: dict[int, list[int]] = {}
+    ordered = tables.memberships.join(
+        tables.groups.select(F.col("id").alias("group_id"), "name"), on="group_id"
+    ).join(tables.users.select(F.col("id").alias("user_id")), on="user_id", how="left_semi")
+    for group, user in _pairs(ordered.orderBy("name", "user_id"), "group_id", "user_id"):
+        teams.setdefault(group, []).append(user)
+    return list(teams.values())
+
+
+def _surplus(analysis_input: AnalysisInput) -> float:
+    return float(analysis_input.option("surplus") or 0)
+
+
 def permissions(analysis_input: AnalysisInput) -> DataFrame:
     """Return tables.ROLE_PERMISSIONS: one row per role, entity and privilege.
 
-    The permissions of a role are those that all of its users have.
+    The permissions of a role are those that all of its users have; with a surplus, this share of them may lack one.
     """
     users = user_names(analysis_input.tables)
     roles = analysis_input.earlier["members"]
@@ -56,59 +85,138 @@ def permissions(analysis_input: AnalysisInput) -> DataFrame:
         .groupBy("role", "entity_id", "privilege")
         .agg(F.count("*").alias("holders"))
         .join(sizes, on="role")
-        .where(F.col("holders") == F.col("users"))
+        .where(F.col("holders") >= F.col("users") * (1 - _surplus(analysis_input)) - 1e-9)
         .join(live_addresses(analysis_input.tables).hint("merge"), on="entity_id")
         .select("role", "entity", "privilege")
     )
 
 
-def rows(analysis_input: AnalysisInput) -> DataFrame:
-    """Return tables.ROLES: the size of each role, and the first group by name with exactly its users."""
-    tables, earlier = analysis_input.tables, analysis_input.earlier
-    groups = (
-        tables.memberships.join(tables.users.select(F.col("id").alias("user_id"), "name"), on="user_id")
-        .groupBy("group_id")
-        .agg(_digest("name"))
+def coverage(analysis_input: AnalysisInput) -> DataFrame:
+    """Return tables.ROLE_COVERAGE: one row per role."""
+    members = analysis_input.earlier["members"]
+    given = detail(analysis_input)
+    first = given.groupBy("user", "entity", "privilege").agg(F.min("role").alias("role"))
+    new = first.groupBy("role").agg(F.count("*").alias("new"))
+    held = given.groupBy("role").agg(F.count("*").alias("held"))
+    sizes = _sizes(analysis_input)
+    total = _direct_grants(analysis_input).agg(F.count("*").alias("grants"))
+    before = Window.orderBy("role").rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    return (
+        sizes.join(held, on="role")
+        .join(new, on="role", how="left")
+        .join(_largest_teams(analysis_input.tables, members), on="role", how="left")
+        .crossJoin(total)
+        .select(
+            "role",
+            "users",
+            F.sum(F.coalesce("new", F.lit(0))).over(before).alias("covered"),
+            "grants",
+            (F.col("users") * F.col("permissions") - F.col("held")).alias("surplus"),
+            F.coalesce("team", F.lit("")).alias("team"),
+            F.coalesce("team_users", F.lit(0)).alias("team_users"),
+            F.coalesce("team_members", F.lit(0)).alias("team_members"),
+        )
+    )
+
+
+def _largest_teams(tables: Tables, members: DataFrame) -> DataFrame:
+    """Return role, team, team_users and team_members: the group that shares most users with each role."""
+    grouped = _members_of_groups(tables)
+    sizes = grouped.groupBy("group").agg(F.count("*").alias("team_members"))
+    shared = members.join(grouped, on="user").groupBy("role", "group").agg(F.count("*").alias("team_users"))
+    # the smallest of these: most users of the role, fewest other members, first name
+    order = F.struct(-F.col("team_users"), "team_members", "group")
+    return (
+        shared.join(sizes, on="group")
+        .groupBy("role")
+        .agg(F.min_by(F.struct("group", "team_users", "team_members"), order).alias("best"))
+        .select("role", F.col("best.group").alias("team"), "best.team_users", "best.team_members")
+    )
+
+
+def _members_of_groups(tables: Tables) -> DataFrame:
+    """Return group and user, the names of each group and its active members."""
+    return (
+        tables.memberships.join(
+            tables.users.select(F.col("id").alias("user_id"), F.col("name").alias("user")), on="user_id"
+        )
         .join(
             tables.groups.select(F.col("id").alias("group_id"), F.col("name").alias("group")), on="group_id"
         )
-        .groupBy("digest")
-        .agg(F.min("group").alias("group"))
+        .select("group", "user")
     )
-    sizes = earlier["permissions"].groupBy("role").agg(F.count("*").alias("permissions"))
+
+
+def _sizes(analysis_input: AnalysisInput) -> DataFrame:
+    """Return role, users and permissions: the numbers of each role."""
+    earlier = analysis_input.earlier
     return (
         earlier["members"]
         .groupBy("role")
-        .agg(F.count("*").alias("users"), _digest("user"))
-        .join(sizes, on="role")
+        .agg(F.count("*").alias("users"))
+        .join(earlier["permissions"].groupBy("role").agg(F.count("*").alias("permissions")), on="role")
+    )
+
+
+def rows(analysis_input: AnalysisInput) -> DataFrame:
+    """Return tables.ROLES: the size of each role, and the first group by name with exactly its users."""
+    earlier = analysis_input.earlier
+    groups = (
+        _members_of_groups(analysis_input.tables)
+        .groupBy("group")
+        .agg(_digest("user"))
+        .groupBy("digest")
+        .agg(F.min("group").alias("group"))
+    )
+    digests = earlier["members"].groupBy("role").agg(_digest("user"))
+    return (
+        _sizes(analysis_input)
+        .join(earlier["coverage"].select("role", "surplus"), on="role")
+        .join(digests, on="role")
         .join(groups, on="digest", how="left")
         .select(
             "role",
             "users",
             "permissions",
-            (F.col("users") * F.col("permissions")).alias("assignments"),
+            (F.col("users") * F.col("permissions") - F.col("surplus")).alias("assignments"),
             F.coalesce("group", F.lit("")).alias("group"),
         )
     )
 
 
 def detail(analysis_input: AnalysisInput) -> DataFrame:
-    """Return tables.ROLE_DETAIL: every grant that each role gives."""
+    """Return tables.ROLE_DETAIL: every direct grant that each role gives."""
     earlier = analysis_input.earlier
-    return (
+    given = (
         earlier["members"]
         .join(earlier["permissions"], on="role")
         .select("role", "user", "entity", "privilege")
     )
+    if not _surplus(analysis_input):
+        return given
+    direct = (
+        _direct_grants(analysis_input)
+        .join(user_names(analysis_input.tables), on="user_id")
+        .join(live_addresses(analysis_input.tables).hint("merge"), on="entity_id")
+    )
+    return given.join(
+        direct.select("user", "entity", "privilege"), on=["user", "entity", "privilege"], how="left_semi"
+    ).select("role", "user", "entity", "privilege")
 
 
 def _direct_grants(analysis_input: AnalysisInput) -> DataFrame:
-    """Return user_id, entity_id and privilege of the direct grants of active users on live entities."""
+    """Return user_id, entity_id and privilege of the direct grants of active users on live entities; with the option
+    `stable_days`, of those that are the same since then.
+    """
     tables = analysis_input.tables
     live = live_entities(tables, analysis_input.option("namespace"))
+    grants = tables.grants.where(F.col("principal_type") == "user")
+    if days := analysis_input.option("stable_days"):
+        assert analysis_input.at is not None
+        since = analysis_input.at - timedelta(days=int(days))
+        grants = grants.where(F.col("granted_at") <= since.strftime("%Y-%m-%dT%H:%M:%SZ"))
     return (
-        tables.grants.where(F.col("principal_type") == "user")
-        .select(F.col("principal_id").alias("user_id"), "entity_id", "privilege")
+        grants.select(F.col("principal_id").alias("user_id"), "entity_id", "privilege")
         .join(tables.users.select(F.col("id").alias("user_id")), on="user_id", how="left_semi")
         .join(live.hint("merge"), on="entity_id", how="left_semi")
     )

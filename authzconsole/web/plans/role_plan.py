@@ -10,6 +10,7 @@ from authzconsole.web.forms import CODE_INPUT, ConsoleForm, ForAdministrators, F
 from authzconsole.web.plans.plan_pages import plan_url
 from authzconsole.web.reports.results import REPORT_ERRORS, report_fault, run_or_404
 from authzconsole.web.shared.guard import request_author
+from authzconsole.web.shared.parameters import number_of
 from authzconsole.web.shared.rendering import see_other
 from entities.vocabulary import clip
 from grants.errors import PlanError
@@ -17,10 +18,7 @@ from grants.plans.sources.roles import role_plan
 
 
 class RolesForm(ConsoleForm):
-    """The roles of a report that become groups: on each line the number of a role and the name of its group.
-
-    users: show only the roles with at least so many users at first.
-    """
+    """The roles of a report that become groups: on each line the number of a role and the name of its group."""
 
     id_pattern = "roles-%s"
     refusal = "No plan was created"
@@ -32,7 +30,6 @@ class RolesForm(ConsoleForm):
         "become groups, and change names. The first roles replace the most grants.",
         widget=forms.Textarea(attrs={"class": "mono", "rows": 14, **CODE_INPUT}),
     )
-    users = TextField(widget=forms.HiddenInput)
 
     def groups(self) -> dict[int, str]:
         """Return the name of the group of each role, by number. Raise PlanError for an invalid line."""
@@ -50,7 +47,10 @@ class RolesForm(ConsoleForm):
 
 
 class NewRolePlan(ForAdministrators, FormPage):
-    """Create a plan that replaces direct grants by groups, from the roles of a report."""
+    """Create a plan that replaces direct grants by groups, from the roles of a report.
+
+    URL parameter: `size`, the number of roles at first.
+    """
 
     form_class = RolesForm
     template_name = "plans/roles.html"
@@ -68,9 +68,7 @@ class NewRolePlan(ForAdministrators, FormPage):
     def get_initial(self) -> dict:
         if self.request.method == "POST":
             return {}
-        users = self.request.GET.get("users", "")[:9]
-        least = int(users) if users.isascii() and users.isdigit() else 1
-        names = group_names(self.run, least_users=least)
+        names = group_names(self.run, size=number_of(self.request.GET.get("size", "")) or MAX_ROLES)
         return {"roles": "".join(f"{role} {name}\n" for role, name in sorted(names.items()))}
 
     def perform(self, form: RolesForm) -> HttpResponse:

@@ -28,10 +28,12 @@ from authzconsole.web.reports.charts.report_charts import report_chart
 from authzconsole.web.reports.charts.trends import figure_label, report_trends, trend_days
 from authzconsole.web.reports.readiness import namespaces_section
 from authzconsole.web.reports.results import REPORT_ERRORS, changes_sentence, report_fault, run_or_404
+from authzconsole.web.reports.role_size import role_size
 from authzconsole.web.reports.summary import HIDDEN_FIGURES, report_summary, use_coverage
 from authzconsole.web.reports.table import DETAIL_NAMES, table_or_fault
 from authzconsole.web.shared.guard import capability_required, request_author
 from authzconsole.web.shared.paging import paginate_sequence
+from authzconsole.web.shared.parameters import number_of
 from authzconsole.web.shared.rendering import render_page, requested_section, see_other, show_outcome
 from entities.vocabulary import quantity
 from grants.active_generation import active_generation
@@ -43,7 +45,7 @@ from grants.roles.capabilities import Capability
 
 RUNS_PER_PAGE = 20
 # by the id of a section: its context, and its template reports/_NAME.html
-SECTIONS = {"namespaces": "namespaces", "rows": "table"}
+SECTIONS = {"namespaces": "namespaces", "rows": "table", "role-size": "role_size"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,9 +206,14 @@ def run_page(request: HttpRequest, pk: int) -> HttpResponse:
             return _report_page(
                 request, context | {"clean_up": None, "other_outputs": [], "changes_sentence": ""}
             )
-    if is_done and section != "namespaces":
+    if is_done and section in ("", "run", "role-size") and run.type == AnalysisName.ROLE_MINING:
+        try:
+            context["role_size"] = role_size(run, number_of(request.GET.get("size", "")))
+        except REPORT_ERRORS as error:
+            context["report_fault"] = report_fault(run, error)
+    if is_done and section not in ("namespaces", "role-size"):
         context |= table_or_fault(request, run, analysis.rows)
-    if is_done and section != "rows" and run.type == AnalysisName.DELETE_READINESS:
+    if is_done and section not in ("rows", "role-size") and run.type == AnalysisName.DELETE_READINESS:
         try:
             context["namespaces"] = namespaces_section(request, run)
         except REPORT_ERRORS as error:

@@ -7,7 +7,7 @@ from datetime import date, timedelta
 from django.urls import reverse
 from django.utils import timezone
 
-from analytics.analyses import DRIFT_DAYS, AnalysisName
+from analytics.analyses import DRIFT_DAYS, ROLES_OF_TEAMS, AnalysisName
 from analytics.models import AnalysisRun
 from authzconsole.web.shared.links import principal_url
 from authzconsole.web.shared.times import day_text
@@ -145,6 +145,13 @@ def _drift(run: AnalysisRun, figures: Figures, chart: dict) -> Summary:
 
 def _role_mining(run: AnalysisRun, figures: Figures, chart: dict) -> Summary:
     roles, shared = figures.get("roles", 0), figures.get("roles_of_several_users", 0)
+    if run.options.get("prefer") == ROLES_OF_TEAMS:
+        return Summary(
+            f"{quantity(roles, 'role', 'roles')} would replace "
+            f"{quantity(figures.get('grants_that_roles_cover', 0), 'direct grant', 'direct grants')}; the others remain direct."
+            if roles
+            else "No users share enough direct grants for a group."
+        )
     if not roles:
         return Summary(
             "No active user holds a direct grant on a live entity, so there is nothing to replace."

@@ -23,6 +23,7 @@ def run(cast, settings, tmp_path):
             "rows": [(1, 2, 1, 2, ""), (2, 1, 1, 1, "operators")],
             "members": [(1, "dee"), (1, "out"), (2, "grp")],
             "permissions": [(1, ORDERS, "READ"), (2, ORDERS, "READ")],
+            "coverage": [(1, 2, 2, 4, 0, "", 0, 0), (2, 1, 3, 4, 1, "operators", 1, 1)],
             "detail": [],
         },
         analysis="role-mining",
@@ -35,9 +36,9 @@ def test_the_report_leads_to_a_form_with_the_roles_and_names_from_which_a_plan_i
     Group.objects.create(name="role-1")
     client, url = browse("ada"), f"/plans/role-mining/{run.pk}"
     assert f'action="{url}"' in page_html(client.get(f"/analyses/{run.pk}/"))
-    assert f'action="{url}"' not in page_html(browse("aud").get(f"/analyses/{run.pk}/"))
+    assert "Choose roles" not in page_html(browse("aud").get(f"/analyses/{run.pk}/"))
     assert "1 role-1-2 2 operators" in page_html(client.get(url))
-    shown = page_html(client.get(url, {"users": "2"}))
+    shown = page_html(client.get(url, {"size": "1"}))
     assert "1 role-1-2" in shown and "2 operators" not in shown
     page = client.post(url, {"roles": "1 Order readers\n2 operators\n"}, follow=True)
     text = text_of(page)
@@ -75,3 +76,26 @@ def test_the_page_is_for_accounts_that_change_grants(run, browse):
         assert browse(name).get(url).status_code == status
         assert browse(name).post(url, {"roles": "1 a"}).status_code == status
     assert not Plan.objects.exists()
+
+
+def test_a_slider_shows_what_the_first_roles_replace(run, browse, htmx):
+    url = f"/analyses/{run.pk}/"
+    for name in ("ada", "aud"):
+        text = text_of(browse(name).get(url))
+        assert (
+            "The first 2 roles give 3 of 4 direct grants (75 %), with 3 memberships and 1 grant that nobody holds now"
+            in text
+        )
+    part = browse("ada").get(url, {"size": "1"}, headers=htmx("role-size"))
+    assert "The first 1 role gives 2 of 4 direct grants (50 %), with 2 memberships." in text_of(part)
+    assert "<title>" not in page_html(part) and "operators" not in text_of(part)
+    for size in ("0", "x", "99"):
+        assert browse("ada").get(url, {"size": size}, headers=htmx("role-size")).status_code == 200
+
+
+def test_a_report_without_roles_has_no_slider(cast, browse, settings, tmp_path):
+    settings.SNAPSHOT_URI = str(tmp_path)
+    tables = {name: [] for name in ("rows", "members", "permissions", "coverage", "detail")}
+    run = create_report(tmp_path, tables, analysis="role-mining", revision=1, summary={})
+    page = browse("ada").get(f"/analyses/{run.pk}/")
+    assert page.status_code == 200 and "Number of roles" not in text_of(page)
