@@ -250,11 +250,14 @@ def _hits(form: Form, part: Part, is_lasting: bool) -> tuple[str, list]:
     where: dict = {"content_object__state__in": (State.LIVE, State.PLANNED)}
     if part.entities is not None:
         where["content_object__pk__among"] = list(part.entities)
-    within = _within_clauses(part) if part.guardrails is not None and part.entities is None else Q()
+    within = _within_clauses(part) if part.guardrails is not None and part.entities is None else (Q(),)
     sources = []
     for source in GRANT_SOURCES[USER.name]:
         users = {} if part.users is None else {f"{source.subject}__in": _users(part, is_lasting)}
-        sources.append(_held_grants(source, at, Q(**where, **users) & within, is_lasting=is_lasting))
+        sources += [
+            _held_grants(source, at, Q(**where, **users) & is_within, is_lasting=is_lasting)
+            for is_within in within
+        ]
     counts, counts_parameters = _counts_sql("member", at, is_lasting)
     guardrails, guardrail_parameters = _among("clause.guardrail_id", part.guardrails)
     rest_parameters = [*guardrail_parameters, *counts_parameters]
@@ -296,17 +299,22 @@ def _users(part: Part, is_lasting: bool) -> QuerySet:
     return User.objects.filter(condition).values("pk")
 
 
-def _within_clauses(part: Part) -> Q:
-    """Return the condition that a grant is inside a place of the guardrails. Runs one query."""
-    clauses = GuardrailClause.objects.filter(guardrail__pk__among=list(part.guardrails or ()))
-    places = {Address(*row) for row in clauses.order_by().values_list("kind", "key").distinct()}
+def _within_clauses(part: Part) -> tuple[Q, ...]:
+    """Return conditions of which one is true if a grant is inside a place of the guardrails, one for each index of
+    grants. Runs two queries.
+    """
+    clauses = GuardrailClause.objects.filter(guardrail__pk__among=list(part.guardrails or ())).order_by()
+    rows = set(clauses.values_list("kind", "key", "permission_id"))
+    privileges = Q(permission_id__in={permission for *_, permission in rows})
+    places = {Address(kind, key) for kind, key, _ in rows}
     if any(place.kind == "instance" for place in places):
-        return Q()
+        return (privileges,)
     pks = [entity.pk for entity in entities_at(places).values()]
+    columns = ("content_object", "namespace", "application")
     return (
-        Q(content_object__pk__among=pks) | Q(namespace__pk__among=pks) | Q(application__pk__among=pks)
+        tuple(privileges & Q(**{f"{column}__pk__among": pks}) for column in columns)
         if pks
-        else Q(pk__in=())
+        else (Q(pk__in=()),)
     )
 
 
