@@ -21,6 +21,7 @@ AVAILABLE = {
     "password",
     "healthz",
     "sign-in",
+    "invitation",
     "account_login",
     "sign-out",
     "openid_connect_login",
