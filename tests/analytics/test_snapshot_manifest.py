@@ -23,7 +23,8 @@ from tests.support.random_tenants import random_tenant, store_tenant
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-GRANTS = Path("grants", "part-00000.parquet")
+# the numbers of the files of entities and grants depend on the ids in the database
+MEMBERSHIPS = Path("memberships", "part-00000.parquet")
 
 
 @pytest.fixture(autouse=True)
@@ -52,23 +53,26 @@ def replace_with_file_of_other_snapshot(path):
 
 
 DAMAGE = {
-    "deleted": (lambda folder: (folder / GRANTS).unlink(), "grants/part-00000.parquet is missing"),
-    "all deleted": (lambda folder: shutil.rmtree(folder / "grants"), "grants/part-00000.parquet is missing"),
+    "deleted": (lambda folder: (folder / MEMBERSHIPS).unlink(), "memberships/part-00000.parquet is missing"),
+    "all deleted": (
+        lambda folder: shutil.rmtree(folder / "memberships"),
+        "memberships/part-00000.parquet is missing",
+    ),
     "truncated": (
-        lambda folder: os.truncate(folder / GRANTS, 100),
-        "grants/part-00000.parquet has 100 bytes instead of",
+        lambda folder: os.truncate(folder / MEMBERSHIPS, 100),
+        "memberships/part-00000.parquet has 100 bytes instead of",
     ),
     "replaced": (
-        lambda folder: replace_with_file_of_other_snapshot(folder / GRANTS),
-        "grants/part-00000.parquet was replaced",
+        lambda folder: replace_with_file_of_other_snapshot(folder / MEMBERSHIPS),
+        "memberships/part-00000.parquet was replaced",
     ),
     "added": (
-        lambda folder: shutil.copyfile(folder / GRANTS, folder / "grants" / "part-00001.parquet"),
-        "grants/part-00001.parquet was added",
+        lambda folder: shutil.copyfile(folder / MEMBERSHIPS, folder / "memberships" / "part-00001.parquet"),
+        "memberships/part-00001.parquet was added",
     ),
     "nested": (
-        lambda folder: shutil.copytree(folder / "users", folder / "grants" / "_x=1"),
-        "grants/_x=1/part-00000.parquet was added",
+        lambda folder: shutil.copytree(folder / "users", folder / "memberships" / "_x=1"),
+        "memberships/_x=1/part-00000.parquet was added",
     ),
     "manifest edited": (
         lambda folder: edit_manifest(folder, b'"revision":0', b'"revision":1'),
@@ -133,13 +137,13 @@ def test_a_snapshot_that_changes_while_it_is_read_fails_the_run():
         pytest.raises(StorageError, match="changed outside the console while it was read"),
         lease_snapshot() as taken,
     ):
-        (Path(taken.path) / GRANTS).unlink()
+        (Path(taken.path) / MEMBERSHIPS).unlink()
     assert take_snapshot().path != taken.path
 
 
 @pytest.mark.spark
 @pytest.mark.slow
-def test_after_the_deletion_of_all_grants_the_next_report_is_the_same(spark, storage):
+def test_after_the_deletion_of_all_memberships_the_next_report_is_the_same(spark, storage):
     def run_visibility():
         run = AnalysisRun.objects.create(type="visibility", options={"generation": "final"})
         run_job(run.pk)
@@ -149,10 +153,10 @@ def test_after_the_deletion_of_all_grants_the_next_report_is_the_same(spark, sto
 
     first = run_visibility()
     assert first.summary["users_who_see_something"] > 0
-    for path in storage.glob("*/revision=*/grants/*"):
+    for path in storage.glob("*/revision=*/memberships/*"):
         path.unlink()
     second = run_visibility()
-    assert second.summary["snapshot_fault"] == "grants/part-00000.parquet is missing"
+    assert second.summary["snapshot_fault"] == "memberships/part-00000.parquet is missing"
     assert all(second.summary[name] == figure for name, figure in first.summary.items() if name != "at")
     client = Client()
     client.force_login(User.objects.create_user("ada", role=Role.ADMINISTRATOR, is_principal=False))
@@ -188,9 +192,9 @@ def test_a_cleaner_that_notices_a_new_lease_keeps_the_files(monkeypatch, storage
     monkeypatch.setattr(snapshot, "_invalidate", lease_and_invalidate)
     filesystem, _ = storage_root()
     snapshot._delete_snapshot(filesystem, first.path, is_complete=True)
-    assert (Path(first.path) / GRANTS).exists()
+    assert (Path(first.path) / MEMBERSHIPS).exists()
     delete_old_snapshots(filesystem, str(Path(first.path).parent))
-    assert (Path(first.path) / GRANTS).exists()
+    assert (Path(first.path) / MEMBERSHIPS).exists()
 
 
 def test_snapshots_of_other_file_systems_are_verified_too():

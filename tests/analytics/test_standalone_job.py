@@ -147,7 +147,7 @@ def damaged(snapshot, damage):
         case "no manifest":
             (snapshot / MANIFEST_NAME).write_text("nothing")
         case "file removed":
-            (snapshot / "grants" / "part-00000.parquet").unlink()
+            (snapshot / "memberships" / "part-00000.parquet").unlink()
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def damaged(snapshot, damage):
         ("half written", "is not complete, because it has no manifest"),
         ("other schema", "it has the schema version 1-old, and this version of the pipeline reads"),
         ("no manifest", "its manifest is damaged"),
-        ("file removed", "grants/part-00000.parquet is missing"),
+        ("file removed", "memberships/part-00000.parquet is missing"),
     ],
 )
 def test_a_snapshot_that_is_not_complete_and_intact_is_refused(snapshot, tmp_path, capsys, damage, message):
