@@ -28,7 +28,11 @@ READABLE = {
 REFUSED = {"sec": {("DELETE", "/users/ned?revoke_grants=true"): 403}}
 CHANGEABLE = {
     "sec": {("POST", "/users"): 201, ("PATCH", "/users/ned"): 200},
-    "app": {("POST", "/evidence"): 403},
+    "app": {
+        ("POST", "/evidence"): 403,
+        ("PUT", "/catalogue"): 200,
+        ("DELETE", "/catalogue?entity=dataset:sales.customers"): 200,
+    },
     "ope": {("POST", "/runs"): 202, ("POST", "/runs/1/cancel"): 200, ("PUT", "/schedules/visibility"): 200},
 }
 
