@@ -134,8 +134,9 @@ def test_the_workers_of_a_killed_server_end_within_seconds(state):
             connection = cleanup.enter_context(running.connect())
             connection.sendall(head("/sign-in", JSON, length=1_000) + b"x")
         os.kill(running.process_id, signal.SIGKILL)
-        # without the watch of its parent, a worker runs as long as its clients are connected
-        deadline = time.monotonic() + 20
+        # without the watch of its parent, a worker runs as long as its clients are connected; one that still loads the
+        # console on a busy machine takes longer
+        deadline = time.monotonic() + 60
         while any(is_running(worker) for worker in workers):
             assert time.monotonic() < deadline, "a worker outlives its server"
             time.sleep(0.05)
