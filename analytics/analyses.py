@@ -202,6 +202,8 @@ class Output:
     empty for the key. Files are always sorted by the key.
     needs_administrator: each row names an entity that needs another administrator, so the page offers to
     grant ADMIN on it.
+    has_areas: each row is about a user in a namespace, and depends on what INVARIANT of `analytics.spark.area_input` says, so
+    that the table can be advanced.
     """
 
     table: Table
@@ -209,6 +211,7 @@ class Output:
     question: str
     first_sort: str = ""
     needs_administrator: bool = False
+    has_areas: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,6 +293,7 @@ ANALYSES: dict[str, Analysis] = {
                     READINESS,
                     "analytics.spark.analyses.readiness:rows",
                     "How far is each user from deleting a namespace?",
+                    has_areas=True,
                 ),
                 Output(
                     READINESS_NAMESPACES,
@@ -325,11 +329,13 @@ ANALYSES: dict[str, Analysis] = {
                     VISIBILITY,
                     "analytics.spark.analyses.visibility:rows",
                     "How many entities of each kind does each user see?",
+                    has_areas=True,
                 ),
                 Output(
                     VISIBILITY_NAMESPACES,
                     "analytics.spark.analyses.visibility:namespaces",
                     "How many entities of each namespace does each user see?",
+                    has_areas=True,
                 ),
             ),
             detail=Output(

@@ -130,6 +130,18 @@ def folder_names(filesystem: FileSystem, path: str) -> list[str]:
     return sorted(info.base_name for info in infos if info.type == FileType.Directory)
 
 
+def link_or_copy(filesystem: FileSystem, source: str, target: str) -> None:
+    """Give a file another path: as a hard link on a file system of this machine, as a copy elsewhere."""
+    if isinstance(filesystem, LocalFileSystem):
+        try:
+            os.link(source, target)
+            return
+        except OSError:
+            # some file systems have no hard links
+            pass
+    filesystem.copy_file(source, target)
+
+
 def parquet_paths(filesystem: FileSystem, path: str) -> list[str]:
     """Return the paths of the Parquet files in `path`, sorted. Empty if there is no such folder.
 

@@ -20,16 +20,18 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from analytics.analyses import Analysis, AnalysisError, analysis_by_name
-from analytics.computation import Progress, compute_tables, detail_choice
+from analytics.computation import Progress, compute_tables, detail_choice, is_small_tenant
 from analytics.failures import computation_failure, interruption_message
 from analytics.folders import folder_problem
 from analytics.interrupts import interrupt_queries
 from analytics.java import java_problem
-from analytics.results.compare import compare_with_previous
+from analytics.models import AnalysisRun
+from analytics.results.compare import compare_with_previous, previous_report
 from analytics.results.database import figures_by_namespace
 from analytics.results.index import count_rows, size_of_tables
 from analytics.results.manifest import write_report_manifest
 from analytics.runs.alerts import RunAlerts
+from analytics.runs.base import base_result, result_basis
 from analytics.runs.figures import record_figures, report_figures
 from analytics.snapshots.snapshot import lease_snapshot
 from analytics.spark.session import SparkUnavailable, java_process_id, kill_java, spark_session, stop_spark
@@ -76,6 +78,7 @@ def execute_run(context: JobContext) -> JobResult:
                 folder=folder,
                 writes_detail=lambda rows: rows <= settings.RUN_DETAIL_ROWS_MOST,
                 progress=progress,
+                base=retry_database(lambda: previous_report(run)),
             )
             summary = report.summary | retry_database(
                 lambda: compare_with_previous(run, folder, check=context.check), check=context.check
@@ -228,10 +231,12 @@ def compute_report(
     folder: str,
     writes_detail: Callable[[int], bool],
     progress: Progress,
+    base: AnalysisRun | None = None,
 ) -> ComputedReport:
     """Write the tables of the analysis into `folder`, below SNAPSHOT_URI.
 
-    writes_detail: see `compute_tables`.
+    writes_detail: see `compute_tables`. base: an older run with the same options, whose report is advanced if few areas
+    changed.
     Raise StorageError, SparkUnavailable (SparkExited if Java ended), the exceptions of Spark and those of
     `writes_detail` and `progress.check`.
     """
@@ -257,6 +262,7 @@ def compute_report(
             places=places,
             writes_detail=writes_detail,
             progress=progress,
+            base=None if base is None else retry_database(lambda: base_result(analysis, base, snapshot)),
         )
         files = [f"{snapshot.path}/{file.path}" for file in snapshot.files]
         rows_read = count_rows(snapshot.place.filesystem, files)
@@ -264,6 +270,8 @@ def compute_report(
     sizes = {"snapshot_rows": rows_read, "snapshot_bytes": snapshot.size_bytes} | size_of_tables(written)
     if snapshot.replaced_fault:
         summary["snapshot_fault"] = snapshot.replaced_fault
+    if not is_small_tenant(snapshot):
+        summary["basis"] = result_basis(options)
     return ComputedReport(
         snapshot.revision,
         summary,

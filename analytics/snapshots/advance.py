@@ -5,7 +5,6 @@ or an entity names the entity, so it says which part changes. The changed parts,
 are read from the database again. So no line is replayed, and the result equals a full snapshot.
 """
 
-import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -13,9 +12,10 @@ from functools import reduce
 from operator import or_
 
 from django.db.models import Max, Q, QuerySet
-from pyarrow.fs import FileSystem, LocalFileSystem
+from pyarrow.fs import FileSystem
 
 from analytics.snapshots.stored import Snapshot
+from analytics.storage import link_or_copy
 from analytics.tables import Table
 from entities.models import Entity
 from grants.journal import ACTIONS, SEAL
@@ -78,19 +78,8 @@ class Base:
         ]
         filesystem.create_dir(f"{folder}/{table.name}")
         for path in paths:
-            _link_or_copy(filesystem, f"{self.snapshot.path}/{path}", f"{folder}/{path}")
+            link_or_copy(filesystem, f"{self.snapshot.path}/{path}", f"{folder}/{path}")
         return paths
-
-
-def _link_or_copy(filesystem: FileSystem, source: str, target: str) -> None:
-    if isinstance(filesystem, LocalFileSystem):
-        try:
-            os.link(source, target)
-            return
-        except OSError:
-            # some file systems have no hard links
-            pass
-    filesystem.copy_file(source, target)
 
 
 def entities_per_part() -> int:

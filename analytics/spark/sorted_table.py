@@ -104,14 +104,7 @@ def _write_partition(
         path = os.path.join(folder, name)
         for batch in rows(batches):
             try:
-                writer = writer or pq.ParquetWriter(
-                    path,
-                    batch.schema,
-                    store_schema=False,
-                    write_statistics=[batch.schema.names[key[0]]],
-                    sorting_columns=[pq.SortingColumn(position) for position in key],
-                    dictionary_pagesize_limit=DICTIONARY_BYTES,
-                )
+                writer = writer or result_writer(path, batch.schema, key)
                 writer.write_batch(batch, row_group_size=max(1, batch.num_rows))
             except OSError as error:
                 # The error message for an open file does not contain its path.
@@ -122,6 +115,18 @@ def _write_partition(
             yield pa.record_batch({"part": pa.array([task.partitionId()], pa.int32()), "name": [name]})
 
     return write
+
+
+def result_writer(path: str, schema: pa.Schema, key: Sequence[int]) -> pq.ParquetWriter:
+    """Open a file of a result table. key: the positions of the columns by which the rows are sorted."""
+    return pq.ParquetWriter(
+        path,
+        schema,
+        store_schema=False,
+        write_statistics=[schema.names[key[0]]],
+        sorting_columns=[pq.SortingColumn(position) for position in key],
+        dictionary_pagesize_limit=DICTIONARY_BYTES,
+    )
 
 
 def _without_dictionaries(rows: BatchFunction) -> BatchFunction:
