@@ -62,7 +62,7 @@ def _users_of(areas: Sequence[Area]) -> Collection[str] | None:
 
 
 def _first_key(path: str, table: Table) -> tuple:
-    """Return the key of the first row of a file; empty, which is the least one, for a file without rows."""
+    """Return the key of the first row of a file; empty for a file without rows."""
     with pq.ParquetFile(path) as file:
         for batch in file.iter_batches(1, columns=list(table.key)):
             return tuple(batch.column(name)[0].as_py() for name in table.key)
@@ -70,11 +70,16 @@ def _first_key(path: str, table: Table) -> tuple:
 
 
 def _shares(fresh: pa.Table, first_keys: Sequence[tuple], table: Table) -> list[pa.Table]:
-    """Return the fresh rows that belong into each file. first_keys: of the files, in their order."""
+    """Return the fresh rows that belong into each file. first_keys: of the files, in their order; empty for a file without
+    rows, which gets none unless it is the first.
+    """
     keys = list(zip(*(fresh[name].to_pylist() for name in table.key), strict=True))
+    limits = [len(keys)]
+    for key in reversed(first_keys[1:]):
+        limits.append(bisect_left(keys, key) if key else limits[-1])
     # rows before the first key of all files belong into the first one
-    limits = [0, *(bisect_left(keys, key) for key in first_keys[1:]), len(keys)]
-    return [fresh.slice(begin, end - begin) for begin, end in pairwise(limits)]
+    limits.append(0)
+    return [fresh.slice(begin, end - begin) for begin, end in pairwise(reversed(limits))]
 
 
 def _advanced_rows(path: str, share: pa.Table, table: Table, areas: Sequence[Area]) -> pa.Table | None:
