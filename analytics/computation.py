@@ -86,10 +86,12 @@ def compute_tables(
     )
     progress.begin_stage(RunStage.COMPUTING)
     analysis_input = AnalysisInput(tables, options, snapshot.at)
-    areas = () if base is None else [(area, area_input(analysis_input, area)) for area in base.areas]
+    if is_small or not is_shared(places["rows"].spark_uri):
+        base = None
+    areas = [(area, area_input(analysis_input, area)) for area in base.areas] if base else []
     for output in analysis.outputs:
         progress.check()
-        if base is None or is_small or not output.has_areas or not is_shared(places["rows"].spark_uri):
+        if base is None or not output.has_areas:
             _write_output(output, analysis_input, places)
         else:
             _advance_output(output, analysis_input, areas, base, places)

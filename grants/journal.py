@@ -134,6 +134,10 @@ ACTIONS = {
     **GUARDRAIL_ACTIONS,
     **NEUTRAL_ACTIONS,
 }
+# Actions about a grant on the entity of the line, or about its state. A line of a period without an entity is about a
+# membership.
+GRANT_ACTIONS = {"grant", "revoke", "begin", "expire"}
+STATE_ACTIONS = {"plan", "register", "delete", "recreate"}
 # Actions that can change a decision: grants, memberships, active users and the states of entities.
 DECISION_ACTIONS = {
     "grant",

@@ -200,6 +200,11 @@ def not_over_condition(at: datetime) -> Q:
     return Q(valid_until__isnull=True) | Q(valid_until__gt=at)
 
 
+def period_change_condition(since: datetime, until: datetime) -> Q:
+    """Return the condition that a period began or ended between two times, both included."""
+    return Q(valid_from__range=(since, until)) | Q(valid_until__range=(since, until))
+
+
 def in_force_sql(alias: str, at: str) -> str:
     """Return the SQL condition that a row counts. alias: that of its table. at: an SQL expression for the
     time, used twice.

@@ -33,7 +33,9 @@ def advance_table(table: Table, base: Place, place: Place, fresh: pa.Table, area
     order. Memory depends on the fresh rows, and on the largest file.
     """
     place.filesystem.create_dir(place.path)
-    fresh = _sorted(with_dictionaries(fresh.select(table.column_names).cast(arrow_schema(table))), table)
+    fresh = _in_key_order(
+        with_dictionaries(fresh.select(table.column_names).cast(arrow_schema(table))), table
+    )
     paths = parquet_paths(base.filesystem, base.path)
     indexed = {file.name: file for file in read_file_index(base.filesystem, base.path) or ()}
     users = _users_of(areas) if table.key[0] == "user" else None
@@ -91,12 +93,12 @@ def _advanced_rows(path: str, share: pa.Table, table: Table, areas: Sequence[Are
     schema = arrow_schema(table)
     if rows.filter(pa.array(mask)).cast(schema).equals(share.cast(schema)):
         return None
-    return _sorted(
+    return _in_key_order(
         pa.concat_tables([rows.filter(pa.array(~mask)), share.cast(rows.schema)]).unify_dictionaries(), table
     )
 
 
-def _sorted(rows: pa.Table, table: Table) -> pa.Table:
+def _in_key_order(rows: pa.Table, table: Table) -> pa.Table:
     """Return the rows in the order of the key. rows: with one dictionary for each text."""
     codes = np.zeros(rows.num_rows, np.int64)
     for name in table.key:

@@ -4,20 +4,17 @@ from collections.abc import Iterator
 from datetime import datetime
 from itertools import islice
 
-from django.db.models import Q
-
 from analytics.spark.area_input import Area
-from entities.address import AddressError, parse_address
-from grants.journal import ACTIONS, DECISION_ACTIONS, SEAL
+from entities.address import address_or_none
+from grants.journal import ACTIONS, DECISION_ACTIONS, GRANT_ACTIONS, SEAL, STATE_ACTIONS
 from grants.models import PRINCIPAL_TYPES, JournalLine, User
 from grants.principal_names import parse_principal, principals_by_name
 from grants.querysets import memberships
+from grants.validity import period_change_condition
 
 MOST_LINES = 1_000
 MOST_USERS = 500
 MOST_NAMESPACES = 8
-_GRANTS = {"grant", "revoke", "begin", "expire"}
-_ENTITIES = {"plan", "register", "delete", "recreate"}
 _USERS = {
     "user-add",
     "user-activate",
@@ -43,8 +40,8 @@ def changed_areas(since: int, base_at: datetime, revision: int, at: datetime) ->
     rows = list(lines.values_list("action", "principal", "entity")[: MOST_LINES + 1])
     if len(rows) > MOST_LINES or not all(scope.add(*row) for row in rows):
         return None
-    begun_or_ended = list(islice(_begun_or_ended(base_at, at), MOST_LINES + 1))
-    if len(begun_or_ended) > MOST_LINES or not all(scope.add(*row) for row in begun_or_ended):
+    changes = list(islice(_period_changes(base_at, at), MOST_LINES + 1))
+    if len(changes) > MOST_LINES or not all(scope.add(*row) for row in changes):
         return None
     return scope.areas()
 
@@ -59,10 +56,10 @@ class _Scope:
 
     def add(self, action: str, principal: str, entity: str) -> bool:
         """Add a line. Return False if it does not say which users or namespaces it is about."""
-        if action in _ENTITIES:
+        if action in STATE_ACTIONS:
             return self._add_namespace(self.namespaces, entity)
-        if action in _GRANTS and entity:
-            users = _users_of(principal)
+        if action in GRANT_ACTIONS and entity:
+            users = _holders_of(principal)
             if users is None:
                 return False
             if entity.startswith("instance:"):
@@ -70,7 +67,7 @@ class _Scope:
                 return True
             self.granted[0].update(users)
             return self._add_namespace(self.granted[1], entity)
-        if action in _USERS or action in _GRANTS:
+        if action in _USERS or action in GRANT_ACTIONS:
             if not principal.startswith("user:"):
                 return False
             self.users.add(parse_principal(principal)[1])
@@ -78,12 +75,10 @@ class _Scope:
         return action in ACTIONS and action not in DECISION_ACTIONS and action != SEAL
 
     def _add_namespace(self, namespaces: set[str], entity: str) -> bool:
-        try:
-            namespace = parse_address(entity).namespace
-        except AddressError:
-            return False
-        namespaces.add(namespace.key if namespace else "")
-        return True
+        address = address_or_none(entity)
+        if address is not None:
+            namespaces.add(address.namespace.key if address.namespace else "")
+        return address is not None
 
     def areas(self) -> tuple[Area, ...] | None:
         """Return the areas; None if they are so large that computing everything takes about as long."""
@@ -100,7 +95,7 @@ class _Scope:
         return tuple(areas)
 
 
-def _users_of(principal: str) -> set[str] | None:
+def _holders_of(principal: str) -> set[str] | None:
     """Return the active and inactive users who hold the grants of a principal now; None if it does not exist any more.
 
     Users who left a group have lines of their own.
@@ -113,11 +108,13 @@ def _users_of(principal: str) -> set[str] | None:
     return set(memberships().filter(group=found).values_list("user__username", flat=True))
 
 
-def _begun_or_ended(base_at: datetime, at: datetime) -> Iterator[tuple[str, str, str]]:
-    """Yield the grants and memberships whose period began or ended between these times, like lines."""
-    is_between = Q(valid_from__range=(base_at, at)) | Q(valid_until__range=(base_at, at))
+def _period_changes(base_at: datetime, at: datetime) -> Iterator[tuple[str, str, str]]:
+    """Yield an action, a principal and an entity, as lines have them, for each grant and membership whose period began or
+    ended between these times.
+    """
+    has_changed = period_change_condition(base_at, at)
     for row in PRINCIPAL_TYPES.values():
-        for principal, address, *_ in row.grants.filter(is_between).order_by().grant_keys():
+        for principal, address, *_ in row.grants.filter(has_changed).order_by().grant_keys():
             yield "grant", principal, str(address)
-    for name in memberships().filter(is_between).values_list("user__username", flat=True):
+    for name in memberships().filter(has_changed).values_list("user__username", flat=True):
         yield "member-add", f"user:{name}", ""

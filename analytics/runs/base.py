@@ -6,9 +6,10 @@ from analytics.analyses import Analysis, AnalysisError
 from analytics.computation import BaseResult
 from analytics.models import AnalysisRun
 from analytics.results.changed_areas import changed_areas
+from analytics.results.files import table_file_paths
 from analytics.results.read import report_manifest
 from analytics.snapshots.stored import SCHEMA_VERSION, Snapshot
-from analytics.storage import StorageError, parquet_paths, storage
+from analytics.storage import StorageError, storage
 from grants.policies.catalogue import GENERATIONS
 from grants.policies.policy import rules_digest
 from grants.policies.times import parse_time
@@ -33,16 +34,13 @@ def base_result(analysis: Analysis, run: AnalysisRun, snapshot: Snapshot) -> Bas
     if areas is None:
         return None
     folder = storage().child(run.result_path)
-    places = {output.table.name: folder.child(output.table.name) for output in outputs}
     try:
         manifest = report_manifest(run)
         if manifest is None:
             return None
-        for name, place in places.items():
-            paths = parquet_paths(place.filesystem, place.path)
-            manifest.check_names(name, [path.rpartition("/")[2] for path in paths])
-            manifest.check_files(place.filesystem, paths)
+        for output in outputs:
+            manifest.check_files(folder.filesystem, table_file_paths(output.table, run.result_path, manifest))
     except (AnalysisError, StorageError, OSError):
         # the comparison with this report says what is wrong
         return None
-    return BaseResult(places, areas)
+    return BaseResult({output.table.name: folder.child(output.table.name) for output in outputs}, areas)

@@ -235,8 +235,8 @@ def compute_report(
 ) -> ComputedReport:
     """Write the tables of the analysis into `folder`, below SNAPSHOT_URI.
 
-    writes_detail: see `compute_tables`. base: an older run with the same options, whose report is advanced if few areas
-    changed.
+    writes_detail: see `compute_tables`.
+    base: an older run with the same options. If few areas changed since then, its report is advanced.
     Raise StorageError, SparkUnavailable (SparkExited if Java ended), the exceptions of Spark and those of
     `writes_detail` and `progress.check`.
     """

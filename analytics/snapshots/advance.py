@@ -17,10 +17,13 @@ from pyarrow.fs import FileSystem
 from analytics.snapshots.stored import Snapshot
 from analytics.storage import link_or_copy
 from analytics.tables import Table
+from entities.address import Address, address_or_none
 from entities.models import Entity
-from grants.journal import ACTIONS, SEAL
+from entities.selectors import entities_at
+from grants.journal import ACTIONS, GRANT_ACTIONS, SEAL, STATE_ACTIONS
 from grants.models import PRINCIPAL_TYPES, JournalLine
 from grants.policies.times import parse_time
+from grants.validity import period_change_condition
 
 # A tenant has at most so many parts, and more than half as many if it is large.
 PARTS = 64
@@ -29,17 +32,7 @@ LEAST_ENTITIES_PER_PART = 8_192
 MOST_CHANGES = 1_000
 MOST_CHANGED_PARTS = 16
 # the actions that change rows of an entity or of grants on it; other actions change neither
-_ENTITY_ACTIONS = {
-    "grant",
-    "revoke",
-    "begin",
-    "expire",
-    "plan",
-    "register",
-    "delete",
-    "recreate",
-    "describe",
-}
+_ENTITY_ACTIONS = {*GRANT_ACTIONS, *STATE_ACTIONS, "describe"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +87,7 @@ def base_of(snapshot: Snapshot, contents: Mapping, revision: int, at: datetime) 
     contents: of the verified manifest. revision, at: of the new snapshot.
     A full snapshot is necessary after too many changes, after an action that is not known or a seal, which accepts a
     break of the journal, if an address was removed, if the clock was set back, or if the journal was replaced.
-    Runs at most five queries, and one for each kind of a changed entity.
+    Runs at most five queries, and one for every `entities.selectors.BATCH_SIZE` changed entities.
     """
     since, base_at = contents["revision"], parse_time(contents["at"])
     size = contents["entities_per_part"]
@@ -104,13 +97,12 @@ def base_of(snapshot: Snapshot, contents: Mapping, revision: int, at: datetime) 
     addresses = _changed_addresses(since, revision)
     if addresses is None:
         return None
-    changed = _ids(addresses)
+    changed = {entity.pk for entity in entities_at(addresses).values()}
     if len(changed) != len(addresses):
         return None
     for row in PRINCIPAL_TYPES.values():
-        began_or_ended = Q(valid_from__range=(base_at, at)) | Q(valid_until__range=(base_at, at))
         changed.update(
-            row.grants.filter(began_or_ended)
+            row.grants.filter(period_change_condition(base_at, at))
             .order_by()
             .values_list("content_object_id", flat=True)[: MOST_CHANGES + 1]
         )
@@ -120,7 +112,7 @@ def base_of(snapshot: Snapshot, contents: Mapping, revision: int, at: datetime) 
     return Base(snapshot, size, parts)
 
 
-def _changed_addresses(since: int, revision: int) -> set[str] | None:
+def _changed_addresses(since: int, revision: int) -> set[Address] | None:
     """Return the entities that the journal lines of these revisions name; None if the lines do not say what changed."""
     lines = list(
         JournalLine.objects.filter(revision__gt=since, revision__lte=revision)
@@ -134,21 +126,12 @@ def _changed_addresses(since: int, revision: int) -> set[str] | None:
         if action not in ACTIONS or action == SEAL:
             return None
         if action in _ENTITY_ACTIONS:
-            changed.add(entity)
+            if (address := address_or_none(entity)) is None:
+                return None
+            changed.add(address)
         if action == "delete":
             deleted.add(entity)
         elif action in ("plan", "register") and entity in deleted:
             # perhaps its row was removed, and the new one has another id
             return None
     return changed
-
-
-def _ids(addresses: Iterable[str]) -> set[int]:
-    keys: dict[str, list[str]] = {}
-    for address in addresses:
-        kind, _, key = address.partition(":")
-        keys.setdefault(kind, []).append(key)
-    found: set[int] = set()
-    for kind, names in keys.items():
-        found.update(Entity.objects.filter(kind=kind, key__in=names).values_list("id", flat=True))
-    return found

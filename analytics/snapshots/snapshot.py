@@ -396,11 +396,11 @@ def _lease_newest(
     with consistent_read(), at_time() as at:
         head = data_head()
         stem = f"revision={head.revision:020}-{_chain(head.hash, at, extra_tables=extra_tables)}"
-        leased, fault = _lease_stored(folder, stem, head.revision, at)
+        leased, fault = _lease_state(folder, stem, head.revision, at)
         if leased is None:
             _lock_state(f"{folder.path}/{stem}", check)
             # another run may have written it in the meantime
-            leased, later_fault = _lease_stored(folder, stem, head.revision, at)
+            leased, later_fault = _lease_state(folder, stem, head.revision, at)
             fault = fault or later_fault
         if leased is not None:
             return leased
@@ -412,10 +412,14 @@ def _lease_newest(
     return Snapshot(place, head.revision, files, at, fault), lease
 
 
-def _lease_stored(
+def _lease_state(
     folder: Place, stem: str, revision: int, at: datetime
 ) -> tuple[tuple[Snapshot, str] | None, str]:
-    """Return an intact snapshot of a state with its lease, or None; and why a damaged one is not used."""
+    """Lease an intact snapshot of a state, if one is stored. Return it with its lease, or None; and why a damaged one is not
+    used.
+
+    stem: the start of the names of the snapshots of the state.
+    """
     fault = ""
     for name in folder_names(folder.filesystem, folder.path):
         if name.startswith(stem):
@@ -449,8 +453,8 @@ def _lease_base(folder: Place, head: JournalHead | JournalLine, at: datetime) ->
     """Yield the newest older snapshot if the new one can reuse its files, and keep it until the block ends."""
     base, lease = None, ""
     names = [name for name in folder_names(folder.filesystem, folder.path) if name.startswith("revision=")]
-    newest_first = sorted(names, reverse=True)
-    for name in newest_first[: settings.SNAPSHOTS_KEPT]:
+    # the newest first
+    for name in names[::-1][: settings.SNAPSHOTS_KEPT]:
         revision = int(name.removeprefix("revision=").partition("-")[0])
         # a damaged snapshot is invalidated
         with suppress(ManifestError):
