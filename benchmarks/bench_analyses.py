@@ -315,7 +315,7 @@ def _take_full_snapshot() -> None:
 
 
 def _advance_snapshot() -> None:
-    """Revoke a grant and take a snapshot, at most 5 % of whose bytes are written."""
+    """Revoke a grant and take a snapshot. Raise AssertionError if more than 5 % of its bytes are written."""
     from grants.change_set import ChangeSet, Revoke
     from grants.changes import apply
     from grants.models import UserGrant

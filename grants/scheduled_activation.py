@@ -28,8 +28,6 @@ from grants.roles.capabilities import Capability
 
 ACTIVATION_JOB = "generation-activation"
 MAX_DAYS_AHEAD = 366
-
-
 # how long pages show that an activation was refused
 SHOWN_FOR = timedelta(days=7)
 

@@ -80,7 +80,7 @@ class Validity(NamedTuple):
         end = min(filter(None, (self.valid_until, period.valid_until)), default=None)
         return None if start and end and start >= end else Validity(start, end)
 
-    def joined(self, other: "Validity") -> "Validity":
+    def union(self, other: "Validity") -> "Validity":
         """Return the period of both, if they meet; otherwise the one that begins first."""
         first, second = sorted(
             (self, other), key=lambda period: (period.valid_from is not None, period.valid_from)

@@ -11,6 +11,7 @@ No Django and no Spark, and everything is in memory: about 400 bytes for each as
 
 import heapq
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -24,8 +25,11 @@ TEAM_WEIGHT = 2
 SEEDS_PER_CHUNK = 256
 
 
-def enough(total: int, surplus: float) -> float:
-    """Return how many of `total` must be held, if the share `surplus` may be missing. A sum of floats may be a bit smaller."""
+def enough(total: Any, surplus: float) -> Any:
+    """Return how many of `total` must be held, if the share `surplus` may be missing. Products of floats may be a bit smaller.
+
+    total: a number, or a Spark column of numbers.
+    """
     return (1 - surplus) * total - 1e-9
 
 
@@ -52,7 +56,7 @@ def team_roles(
             seen.add(key)
             if role := table.role(typical, surplus):
                 candidates.setdefault(role, 1)
-    return [table.named(role) for role in _chosen(candidates, table)]
+    return [table.with_keys(role) for role in _best_roles(candidates, table)]
 
 
 def _seeds_of_teams(table: "_Table", teams: Iterable[Collection[int]]) -> Iterator[np.ndarray]:
@@ -118,7 +122,7 @@ class _Table:
         permissions = np.flatnonzero(holders >= enough(len(users), surplus))
         return Role(frozenset(users.tolist()), frozenset(permissions.tolist())) if permissions.size else None
 
-    def named(self, role: Role) -> Role:
+    def with_keys(self, role: Role) -> Role:
         """Return a role with the keys of its users and permissions instead of their numbers."""
         return Role(
             frozenset(self.users[list(role.users)].tolist()),
@@ -126,7 +130,7 @@ class _Table:
         )
 
 
-def _chosen(candidates: Mapping[Role, int], table: _Table) -> Iterator[Role]:
+def _best_roles(candidates: Mapping[Role, int], table: _Table) -> Iterator[Role]:
     """Yield the candidates that replace more grants, which no role before gives, than they need memberships and grants."""
     uncovered = [set(row.tolist()) for row in table.rows]
 

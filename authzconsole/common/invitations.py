@@ -64,7 +64,7 @@ def invite(*, author: Author, name: str) -> Invitation:
 
 
 def send_invitations(invitations: Iterable[Invitation]) -> set[str]:
-    """Send the links by e-mail, if a mail server is configured. Return the names of the users to whom one was sent."""
+    """Send the links by e-mail if a mail server is configured. Return the names of the users who were sent one."""
     due = [invitation for invitation in invitations if settings.EMAIL_HOST and invitation.email]
     sent: set[str] = set()
     if not due:

@@ -77,7 +77,7 @@ class RequestIdMiddleware:
 
 
 def _without_secret(path: str) -> str:
-    """Return the path for the log. Whoever reads the link of an invitation could use it before the user does."""
+    """Return the path for the log, without the link of an invitation: a reader of the log could use it before the user."""
     return f"{INVITATIONS}..." if path.startswith(INVITATIONS) else path
 
 

@@ -145,7 +145,9 @@ class CatalogueItemSerializer(output.Output):
 
 class CatalogueFilters(StrictSerializer):
     q = Text(
-        required=False, max_length=100, help_text="Only entries whose address or description contains this."
+        required=False,
+        max_length=100,
+        help_text="Only entries with this text in the address or the description.",
     )
 
 

@@ -108,7 +108,7 @@ class ScopeSerializer(StrictSerializer):
 
 
 class ReviewPreviewRequestSerializer(StrictSerializer):
-    """What is reviewed, and by whom."""
+    """The scope and the reviewers of a review."""
 
     scope = ScopeSerializer(required=False)
     reviewer_rule = Choice(

@@ -290,11 +290,10 @@ def _ago(at: datetime) -> str:
 @register.filter
 def rough_duration(seconds: float) -> str:
     """Return a duration in its largest unit, such as `3 hours`; empty if it is longer than the units tell."""
-    figure = seconds
     for size, unit in _STEPS:
-        if figure < size:
-            return quantity(int(figure), unit, f"{unit}s")
-        figure /= size
+        if seconds < size:
+            return quantity(int(seconds), unit, f"{unit}s")
+        seconds /= size
     return ""
 
 

@@ -45,7 +45,7 @@ MAX_DESCRIPTION_CHARACTERS = 500
 WINDOW = timedelta(days=90)
 MAX_DECISIONS, MIN_DECISIONS = 1_000, 3
 STEWARDS, APPROVERS, ADMIN_HOLDERS, CONSOLE = "stewards", "approvers", "admin-holders", "console"
-# who decides, in the order of their closeness to the data, in words that name nobody
+# who decides, the closest to the data first; the words name no user
 DECIDERS = {
     STEWARDS: "data stewards of the namespace",
     APPROVERS: "the approvers of the namespace",
@@ -101,7 +101,7 @@ def publish(*, author: Author, entity: Entity, operations: Sequence[str], descri
     with request_transaction(author) as (head, account):
         _check_can_publish(account, address)
         if not Entity.objects.filter(pk=entity.pk, state=State.LIVE).exists():
-            raise RequestError(f"{address} is not live, so nobody could use it: register it first")
+            raise RequestError(f"{address} is not live, so no user could use it: register it first")
         item = published_item_at(address)
         if item and (item.operations, item.description) == (names, text):
             return Outcome(False, f"{address} is published like this already: nothing changed", head.revision)
@@ -153,18 +153,17 @@ def deciders_of(addresses: Iterable[Address]) -> dict[Address, list[str]]:
     )
     limits = DelegationLimits.current() if settings.DELEGATION else None
 
-    def decides(decider: str, address: Address) -> bool:
+    def deciders(address: Address) -> list[str]:
         namespace = address.namespace.key if address.namespace else ""
-        match decider:
-            case "stewards":
-                return namespace in stewarded
-            case "approvers":
-                return namespace in approved
-            case "admin-holders":
-                return limits is not None and limits.allows(address, None)
-        return True
+        decides = {
+            STEWARDS: namespace in stewarded,
+            APPROVERS: namespace in approved,
+            ADMIN_HOLDERS: limits is not None and limits.allows(address, None),
+            CONSOLE: True,
+        }
+        return [decider for decider in DECIDERS if decides[decider]]
 
-    return {address: [decider for decider in DECIDERS if decides(decider, address)] for address in addresses}
+    return {address: deciders(address) for address in addresses}
 
 
 @dataclass(frozen=True, slots=True)

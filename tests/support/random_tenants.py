@@ -20,6 +20,7 @@ from entities.models import Entity, State
 from entities.vocabulary import ANY, KINDS, PROGRAM_TYPES, Privilege, child_kinds
 from grants.change_set import Activate, Deactivate, Grant, Join, Leave, Revoke
 from grants.effects.changes import StateChange
+from grants.evaluation.engine import check_many
 from grants.models import GroupGrant, Membership, User, UserGrant, permission_ids
 from grants.policies.catalogue import GENERATIONS
 from grants.policies.grammar import (
@@ -32,7 +33,7 @@ from grants.policies.grammar import (
     HasOnAllLive,
 )
 from grants.policies.question import Question, context_members
-from grants.validity import Validity
+from grants.validity import Validity, at_time
 from tests.support.cast import created_for_several_tests
 
 # Kinds directly inside a namespace that contain nothing. A test that registers kinds adds them.
@@ -418,6 +419,15 @@ def all_questions(tenant: Tenant, *, dice: random.Random):
                     generation,
                     **_members(tenant, dice, context_members(generation, target.kind, str(operation))),
                 )
+
+
+def permitted(questions: Sequence[Question], moments: Iterable[datetime]) -> list[list[bool]]:
+    """Return at each moment which of the questions are permitted, as the database decides them."""
+    answers = []
+    for moment in moments:
+        with at_time(moment):
+            answers.append([decision.is_permitted for decision in check_many(questions)])
+    return answers
 
 
 def _members(tenant: Tenant, dice: random.Random, members: tuple[str, ...]) -> dict:

@@ -18,7 +18,7 @@ from analytics.spark.analysis_input import AnalysisInput
 from analytics.spark.joins import live_addresses, live_entities, user_names
 from analytics.spark.role_cover import fewest_roles
 from analytics.spark.schemas import Tables
-from analytics.spark.team_roles import team_roles
+from analytics.spark.team_roles import enough, team_roles
 from entities.vocabulary import Privilege
 
 PRIVILEGES = list(Privilege)
@@ -85,7 +85,7 @@ def permissions(analysis_input: AnalysisInput) -> DataFrame:
         .groupBy("role", "entity_id", "privilege")
         .agg(F.count("*").alias("holders"))
         .join(sizes, on="role")
-        .where(F.col("holders") >= F.col("users") * (1 - _surplus(analysis_input)) - 1e-9)
+        .where(F.col("holders") >= enough(F.col("users"), _surplus(analysis_input)))
         .join(live_addresses(analysis_input.tables).hint("merge"), on="entity_id")
         .select("role", "entity", "privilege")
     )

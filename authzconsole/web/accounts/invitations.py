@@ -9,9 +9,8 @@ from django.contrib import messages
 from django.contrib.auth import views
 from django.core.exceptions import ValidationError
 from django.db import transaction
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpResponse
 from django.urls import reverse, reverse_lazy
-from django.utils.cache import add_never_cache_headers
 
 from authzconsole.common.invitations import (
     Invitation,
@@ -46,7 +45,7 @@ class InvitationForm(ConsoleForm):
 
     def clean_accounts(self) -> list[tuple[int, str, str, str]]:
         """Return the number of each line, and the name, the email and the full name in it."""
-        rows = list(_parsed(self.cleaned_data["accounts"]))
+        rows = list(_account_lines(self.cleaned_data["accounts"]))
         if not rows:
             raise ValidationError("Name at least one user.")
         if len(rows) > MAX_INVITED:
@@ -59,7 +58,7 @@ class InvitationForm(ConsoleForm):
         return rows
 
 
-def _parsed(text: str) -> Iterator[tuple[int, str, str, str]]:
+def _account_lines(text: str) -> Iterator[tuple[int, str, str, str]]:
     for number, line in enumerate(text.splitlines(), 1):
         values = [value.strip() for value in next(csv.reader([line], skipinitialspace=True), [])]
         if not any(values):
@@ -87,9 +86,7 @@ class InviteUsers(FormPage):
             invitations = [_invite(author, *row) for row in form.cleaned_data["accounts"]]
         sent = send_invitations(invitations)
         context = {"invitations": invitations, "sent": sent, "hours": settings.FIRST_PASSWORD_HOURS}
-        response = render_page(self.request, "accounts/invited.html", context)
-        add_never_cache_headers(response)
-        return response
+        return render_page(self.request, "accounts/invited.html", context)
 
 
 def _invite(author: Author, number: int, name: str, email: str, full_name: str) -> Invitation:
@@ -127,15 +124,10 @@ class AcceptInvitation(views.PasswordResetConfirmView):
 
     def form_valid(self, form) -> HttpResponse:
         user = self.user
-        author = request_author_of(self.request, user)
+        author = request_author(self.request, user=user)
         self.request.session.pop(views.INTERNAL_RESET_SESSION_TOKEN, None)
         if accept_invitation(author=author, user=user, password=form.cleaned_data["new_password1"]):
             messages.success(self.request, "Your password is set. Sign in with it.")
         else:
             messages.error(self.request, "This link was used already. Ask an administrator for another one.")
         return see_other(reverse("sign-in"))
-
-
-def request_author_of(request: HttpRequest, user: User) -> Author:
-    """Return the user as the author of a change in a request without a session."""
-    return Author(user.username, user_id=user.pk, request_id=request.id, caller_request_id=request.caller_id)

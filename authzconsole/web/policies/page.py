@@ -131,8 +131,11 @@ def _rows(kind: Kind, generation: Generation, other: Generation | None) -> Itera
 
 
 class ActivationForm(ConsoleForm):
-    """propose: propose the generation to a second person. at: when it becomes active; None for now. `from`: the generation that was active when the form was
-    shown.
+    """The activation of a generation.
+
+    propose: propose the generation to a second person.
+    at: when it becomes active; None for now.
+    from: the generation that was active when the form was shown.
     """
 
     id_pattern = "activation-%s"

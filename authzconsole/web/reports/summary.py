@@ -80,14 +80,14 @@ Figures = Mapping[str, int]
 HIDDEN_FIGURES = ("days_with_records_of_use", "days_of_the_window")
 
 
-def _unused(run: AnalysisRun, figures: Figures, chart: dict) -> Summary:
+def _unused_access(run: AnalysisRun, figures: Figures, chart: dict) -> Summary:
     users = figures.get("users_with_unused_privileges", 0)
     if not users:
         return Summary("Every user used all that they hold.")
     return Summary(
         f"{quantity(users, 'user', 'users')} did not use {quantity(figures['unused_privileges'], 'privilege', 'privileges')} "
-        f"that they hold; {quantity(figures['grants_that_nobody_used'], 'grant was', 'grants were')} used by nobody.",
-        "Revoke the grants that nobody used with the plan below. The menu of a user's page revokes what one user does not use.",
+        f"that they hold; {quantity(figures['grants_that_nobody_used'], 'grant has', 'grants have')} no recorded use.",
+        "The plan below revokes the grants without a recorded use. The menu on a user's page revokes what this user does not use.",
     )
 
 
@@ -184,7 +184,7 @@ def _guardrails(run: AnalysisRun, figures: Figures, chart: dict) -> Summary:
 
 
 SUMMARIES: Mapping[str, Callable[[AnalysisRun, Figures, dict], Summary]] = {
-    AnalysisName.UNUSED: _unused,
+    AnalysisName.UNUSED: _unused_access,
     AnalysisName.BLAST_RADIUS: _blast_radius,
     AnalysisName.OUTLIERS: _outliers,
     AnalysisName.DRIFT: _drift,

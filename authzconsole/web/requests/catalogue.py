@@ -12,10 +12,10 @@ from authzconsole.web.requests.operations import requestable_operations
 from authzconsole.web.shared.guard import entity_or_404, request_author
 from authzconsole.web.shared.links import entity_url
 from authzconsole.web.shared.rendering import see_other, show_outcome
+from grants.models import PublishedItem
 from grants.requests.catalogue import (
     DECIDERS,
     MAX_DESCRIPTION_CHARACTERS,
-    PublishedItem,
     can_publish,
     publish,
     published_item_at,
@@ -68,7 +68,7 @@ class PublicationForm(ConsoleForm):
         label="Description",
         max_characters=MAX_DESCRIPTION_CHARACTERS,
         widget=forms.Textarea(attrs={"rows": 3}),
-        help_text="For people who do not know it yet: what it contains, and for whom it is.",
+        help_text="Say what it contains and who needs it. The readers may not know it.",
     )
 
     def __init__(self, *args, kind: str, **kwargs):

@@ -472,7 +472,7 @@ class NewReviewForm(ConsoleForm):
         self.fields["unused_days"].help_text = use_hint(first_day_of_use())
         delegation = " Without another ADMIN holder of an entity, those of its application, namespace or instance review."
         self.fields["reviewer_rule"].help_text = (
-            "Nobody reviews their own access. Items without a reviewer go to the escalation group, or to administrators: "
+            "Reviewers do not review their own access. Items without a reviewer go to the escalation group, or to administrators: "
             "memberships have no ADMIN holder and no steward, and groups have no manager."
             f"{delegation if settings.DELEGATION else ''}"
         )

@@ -127,12 +127,13 @@ def check_page_access(
 auditor_required = capability_required(Capability.READ_ALL)
 
 
-def request_author(request: HttpRequest, reason: str = "") -> Author:
-    """Return the author of the journal lines that this request writes."""
+def request_author(request: HttpRequest, reason: str = "", *, user: User | None = None) -> Author:
+    """Return the author of the journal lines that this request writes. user: by default, that of the session."""
+    user = user or request.user
     return Author(
-        request.user.username,
+        user.username,
         reason=reason,
         request_id=request.id,
-        user_id=request.user.pk,
+        user_id=user.pk,
         caller_request_id=request.caller_id,
     )

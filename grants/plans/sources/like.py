@@ -95,7 +95,7 @@ def _grants_outside(
             return
         key = (grant.address, grant.privilege)
         known = found.get(key)
-        period = period if known is None else known.validity.joined(period)
+        period = period if known is None else known.validity.union(period)
         found[key] = replace(grant, principal=target, validity=period)
 
     for grant in grants:

@@ -182,7 +182,7 @@ def heir_candidates(
     """
     rows = held[:MAX_ENTITIES_COMPARED]
     namespaces = {row.entity.namespace_id: row.entity.namespace for row in rows if row.entity.namespace}
-    administered = _administered({row.entity.pk for row in rows} | namespaces.keys(), user)
+    administrators = _admin_counts({row.entity.pk for row in rows} | namespaces.keys(), user)
     stewards = defaultdict(set)
     pk_of = {namespace.key: pk for pk, namespace in namespaces.items()}
     for row in NamespaceSteward.objects.filter(namespace__in=pk_of).select_related("user", "group"):
@@ -208,24 +208,24 @@ def heir_candidates(
             key=lambda row: (-row.administered, not row.is_steward, -row.shared_groups, row.principal),
         )[:max_candidates]
 
-    return {None: best(administered.total, set().union(*stewards.values()))} | {
-        pk: best(administered.by_namespace[pk], stewards[pk]) for pk in namespaces
+    return {None: best(administrators.total, set().union(*stewards.values()))} | {
+        pk: best(administrators.by_namespace[pk], stewards[pk]) for pk in namespaces
     }
 
 
 @dataclass(frozen=True, slots=True)
-class _Administered:
+class _AdminCounts:
     """On how many entities each principal holds ADMIN."""
 
     total: Counter[str] = field(default_factory=Counter)
     by_namespace: defaultdict[int, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
 
 
-def _administered(pks: Collection[int], user: User) -> _Administered:
+def _admin_counts(pks: Collection[int], user: User) -> _AdminCounts:
     """Count the direct grants of ADMIN on these entities to active users, and to groups with an active member, other
     than the user. Runs two queries.
     """
-    counts, others = _Administered(), User.objects.active_principals().exclude(pk=user.pk)
+    counts, others = _AdminCounts(), User.objects.active_principals().exclude(pk=user.pk)
     for principal_type in PRINCIPAL_TYPES.values():
         path = "group__memberships__user__in" if principal_type is GROUP else "user__in"
         grants = principal_type.grants.filter(

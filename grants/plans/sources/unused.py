@@ -97,7 +97,7 @@ class UnusedAccess:
         user = PRINCIPAL_TYPES["user"]
         return user.grants.filter(
             user.is_effective,
-            ~self._is_used(),
+            ~self._use_condition(),
             user=self.user,
             content_object__state=State.LIVE,
             granted_at__date__lt=self.since,
@@ -120,7 +120,7 @@ class UnusedAccess:
             .alias(joined=Subquery(joined.values("at")[:1]))
             .filter(
                 Exists(given),
-                ~Exists(given.filter(self._is_used() | Q(content_object__kind="instance"))),
+                ~Exists(given.filter(self._use_condition() | Q(content_object__kind="instance"))),
                 user=self.user,
                 valid_until__isnull=True,
                 joined__date__lt=self.since,
@@ -128,8 +128,8 @@ class UnusedAccess:
             .exclude(has_other_purpose())
         )
 
-    def _is_used(self) -> Q:
-        """The condition on grants that the user used the entity or anything inside it. It does not refer to the outer row, so
+    def _use_condition(self) -> Q:
+        """Return the condition on grants that the user used the entity or anything inside it. It does not refer to the outer row, so
         that the database reads the uses once.
         """
         used = UsageDay.objects.filter(user=self.user, day__gte=self.since)

@@ -9,14 +9,13 @@ from django.utils import timezone
 
 from grants.change_set import Leave
 from grants.errors import PlanError, StaleBase
-from grants.evaluation.engine import check_many
 from grants.models.requests import NamespaceApprovers
 from grants.plans.items import changes_of_plan
 from grants.plans.permission_effect import plan_effect
 from grants.plans.sources.redundant import RedundantPart, redundant_grants, redundant_plan
 from grants.plans.staleness import invalidating_line
 from grants.policies.catalogue import GENERATIONS
-from grants.validity import Validity, at_time
+from grants.validity import Validity
 from tests.support.authors import COMMAND, all_grants
 from tests.support.changes import (
     add_grant,
@@ -31,18 +30,10 @@ from tests.support.changes import (
     renew_plan,
     set_user_active,
 )
-from tests.support.random_tenants import all_questions, random_timed_tenant, store_tenant
+from tests.support.random_tenants import all_questions, permitted, random_timed_tenant, store_tenant
 
 ORDERS = "dataset:sales.orders"
 DIRECT, THROUGH = ("user:grp", ORDERS, "WRITE"), ("group:operators", ORDERS, "WRITE")
-
-
-def permitted(questions, moments):
-    answers = []
-    for moment in moments:
-        with at_time(moment):
-            answers.append([decision.is_permitted for decision in check_many(questions)])
-    return answers
 
 
 def add_copies_of_group_grants(timed, dice):

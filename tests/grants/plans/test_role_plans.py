@@ -12,25 +12,16 @@ from analytics.spark.role_cover import fewest_roles
 from entities.address import parse_address
 from entities.vocabulary import READ, WRITE
 from grants.errors import PlanError, PrincipalError, StalePlan
-from grants.evaluation.engine import check_many
 from grants.models import GroupGrant, UserGrant
 from grants.plans.permission_effect import plan_effect
 from grants.plans.sources.roles import ProposedRole, role_plan
 from grants.policies.catalogue import GENERATIONS
-from grants.validity import Validity, at_time
+from grants.validity import Validity
 from tests.support.authors import COMMAND, all_grants
 from tests.support.changes import add_grant, add_group, add_member, apply_plan, create_inverse, renew_plan
-from tests.support.random_tenants import all_questions, random_timed_tenant, store_tenant
+from tests.support.random_tenants import all_questions, permitted, random_timed_tenant, store_tenant
 
 ORDERS, CUSTOMERS = parse_address("dataset:sales.orders"), parse_address("dataset:sales.customers")
-
-
-def permitted(questions, moments):
-    answers = []
-    for moment in moments:
-        with at_time(moment):
-            answers.append([decision.is_permitted for decision in check_many(questions)])
-    return answers
 
 
 def share_grants(timed, dice):
@@ -46,7 +37,7 @@ def share_grants(timed, dice):
 
 
 def proposed(tenant, dice):
-    """Return the fewest roles for the direct grants, whatever their periods, and random roles, which nobody checked."""
+    """Return the fewest roles for the direct grants, without regard to periods, and random roles that may not fit the grants."""
     everything = sorted({tuple(what) for _, *what in tenant.grants}, key=str)
     held = defaultdict(set)
     for principal, *what in tenant.grants:
