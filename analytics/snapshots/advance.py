@@ -31,7 +31,8 @@ LEAST_ENTITIES_PER_PART = 8_192
 # beyond these limits, a full snapshot is about as fast
 MOST_CHANGES = 1_000
 MOST_CHANGED_PARTS = 16
-# the actions that change rows of an entity or of grants on it; other actions change neither
+# the actions that change rows of an entity or of grants on it; other actions change neither, nor does the period of a
+# membership, whose line has no entity
 _ENTITY_ACTIONS = {*GRANT_ACTIONS, *STATE_ACTIONS, "describe"}
 
 
@@ -125,7 +126,7 @@ def _changed_addresses(since: int, revision: int) -> set[Address] | None:
     for action, entity in lines:
         if action not in ACTIONS or action == SEAL:
             return None
-        if action in _ENTITY_ACTIONS:
+        if action in _ENTITY_ACTIONS and entity:
             if (address := address_or_none(entity)) is None:
                 return None
             changed.add(address)

@@ -17,7 +17,7 @@ import io
 import logging
 import secrets
 import time
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
@@ -300,8 +300,8 @@ def write_snapshot_manifest(
     return files_of(contents)
 
 
-def verified_files(filesystem: FileSystem, folder: str, revision: int) -> tuple[SnapshotFile, ...]:
-    """Return the files of a snapshot after comparing the manifest with the storage.
+def verified_manifest(filesystem: FileSystem, folder: str, revision: int) -> Mapping:
+    """Return the contents of the manifest of a snapshot after comparing it with the storage.
 
     Raise ManifestError if it is not exactly the snapshot that was written, FileNotFoundError if it has no
     manifest.
@@ -311,9 +311,8 @@ def verified_files(filesystem: FileSystem, folder: str, revision: int) -> tuple[
         raise ManifestError("it was written by another version of the console")
     if (contents["snapshot"], contents["revision"]) != (_name_of(folder), revision):
         raise ManifestError(f"its manifest belongs to {contents['snapshot']}")
-    files = files_of(contents)
-    check_files(filesystem, folder, files)
-    return files
+    check_files(filesystem, folder, files_of(contents))
+    return contents
 
 
 def _name_of(folder: str) -> str:
@@ -425,7 +424,8 @@ def _lease_state(
         if name.startswith(stem):
             try:
                 if leased := _lease_intact(folder.child(name), revision, at):
-                    return leased, ""
+                    snapshot, lease, _ = leased
+                    return (snapshot, lease), ""
             except ManifestError as error:
                 fault = str(error)
     return None, fault
@@ -459,11 +459,10 @@ def _lease_base(folder: Place, head: JournalHead | JournalLine, at: datetime) ->
         # a damaged snapshot is invalidated
         with suppress(ManifestError):
             if revision <= head.revision and (leased := _lease_intact(folder.child(name), revision, at)):
-                snapshot, lease = leased
+                snapshot, lease, contents = leased
                 break
     try:
         if lease:
-            contents = verified_contents(PURPOSE, read_manifest_file(folder.filesystem, snapshot.path))
             base = base_of(snapshot, contents, head.revision, at)
         yield base
     finally:
@@ -496,8 +495,9 @@ def _chain(journal_hash: str, at: datetime, *, extra_tables: Collection[Table]) 
     return hashlib.sha256(" ".join(parts).encode()).hexdigest()[:12]
 
 
-def _lease_intact(place: Place, revision: int, at: datetime) -> tuple[Snapshot, str] | None:
-    """Lease a stored snapshot and verify it. Return None if it is incomplete, or was deleted in the meantime.
+def _lease_intact(place: Place, revision: int, at: datetime) -> tuple[Snapshot, str, Mapping] | None:
+    """Lease a stored snapshot and verify it. Return it with its lease and the contents of its manifest, or None if it is
+    incomplete, or was deleted in the meantime.
 
     Raise ManifestError if it is damaged; then it is never used again. Without a journal key, no snapshot can
     be verified.
@@ -508,7 +508,7 @@ def _lease_intact(place: Place, revision: int, at: datetime) -> tuple[Snapshot, 
     lease = ""
     try:
         lease = _create_lease(filesystem, path)
-        snapshot = Snapshot(place, revision, verified_files(filesystem, path, revision), at)
+        contents = verified_manifest(filesystem, path, revision)
     except FileNotFoundError:
         _release(filesystem, lease)
         return None
@@ -520,7 +520,7 @@ def _lease_intact(place: Place, revision: int, at: datetime) -> tuple[Snapshot, 
     except BaseException:
         _release(filesystem, lease)
         raise
-    return snapshot, lease
+    return Snapshot(place, revision, files_of(contents), at), lease, contents
 
 
 def _create_lease(filesystem: FileSystem, path: str) -> str:

@@ -16,10 +16,13 @@ from analytics.snapshots import snapshot as snapshots
 from analytics.snapshots.snapshot import export_snapshot, lease_snapshot
 from analytics.tables import EXTRA_TABLES, SNAPSHOT_TABLES
 from entities.models import Entity
+from grants.changes import write_period_lines
 from grants.journal import Author, JournalEntry, append_to_journal, lock_journal
-from grants.models import UserGrant
+from grants.models import JournalLine, UserGrant
 from grants.validity import Validity, at_time
 from tests.support.changes import (
+    add_group,
+    add_member,
     add_user,
     change_grants,
     delete_entity,
@@ -71,6 +74,12 @@ def reused(first, second):
     return len(inodes(first) & inodes(second))
 
 
+def write_period_lines_until(at, monkeypatch):
+    with monkeypatch.context() as patched:
+        patched.setattr("grants.changes.period_lines.timezone.now", lambda: at)
+        write_period_lines()
+
+
 def check_equals_full(snapshot, folder, *, tables=SNAPSHOT_TABLES):
     with at_time(snapshot.at):
         full = export_snapshot(str(folder))
@@ -80,14 +89,16 @@ def check_equals_full(snapshot, folder, *, tables=SNAPSHOT_TABLES):
 
 
 @pytest.mark.parametrize("seed", seeds(range(2)))
-def test_after_each_random_change_the_snapshot_equals_a_full_one(seed, storage):
+def test_after_each_random_change_the_snapshot_equals_a_full_one(seed, storage, monkeypatch):
     dice = random.Random(seed)
     begin_history(dice)
     before, most_reused = take(), 0
     for number in range(8):
         change_at_random(dice)
         # periods begin and end an hour or two later
-        with at_time(timezone.now() + timedelta(minutes=15 * number)):
+        with at_time(timezone.now() + timedelta(minutes=15 * number)) as at:
+            if dice.random() < 0.5:
+                write_period_lines_until(at, monkeypatch)
             extra_tables = EXTRA_TABLES if number % 4 == 3 else ()
             snapshot = take(extra_tables=extra_tables)
             check_equals_full(snapshot, storage / str(number), tables=(*SNAPSHOT_TABLES, *extra_tables))
@@ -118,6 +129,24 @@ def test_a_period_that_ends_changes_the_snapshot_without_a_journal_line(tenant, 
         check_equals_full(second, storage / "full")
     with at_time(end - timedelta(minutes=1)):
         assert take().path == first.path
+
+
+def test_the_period_line_of_a_membership_reuses_all_parts_of_entities_and_grants(
+    tenant, storage, monkeypatch
+):
+    add_group("team")
+    end = timezone.now().replace(microsecond=0) + timedelta(hours=1)
+    add_member("ada", "team", Validity(None, end))
+    change_grants(grant=[("group:team", "namespace:n07", "WRITE")])
+    write_period_lines()
+    first = take()
+    with at_time(end):
+        write_period_lines_until(end, monkeypatch)
+        line = JournalLine.objects.latest("revision")
+        assert (line.action, line.entity) == ("expire", "")
+        second = take()
+        assert second.revision > first.revision and reused(first, second) > 20
+        check_equals_full(second, storage / "full")
 
 
 def test_a_change_of_a_user_reuses_all_parts_of_entities_and_grants(tenant, storage):

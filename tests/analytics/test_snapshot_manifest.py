@@ -13,7 +13,7 @@ from pyarrow._fs import _MockFileSystem
 from analytics import manifests
 from analytics.manifests import MANIFEST_NAME
 from analytics.models import AnalysisRun
-from analytics.snapshots import snapshot
+from analytics.snapshots import snapshot, stored
 from analytics.snapshots.snapshot import delete_old_snapshots, lease_snapshot
 from analytics.storage import StorageError, storage_root
 from grants.jobs import run_job
@@ -211,7 +211,7 @@ def test_snapshots_of_other_file_systems_are_verified_too():
         datetime.now(UTC),
         entities_per_part=1,
     )
-    assert snapshot.verified_files(files, "bucket/id/revision=1", 1) == written
+    assert stored.files_of(snapshot.verified_manifest(files, "bucket/id/revision=1", 1)) == written
     files.delete_file("bucket/id/revision=1/users/part-00000.parquet")
     with pytest.raises(manifests.ManifestError, match="users/part-00000.parquet is missing"):
-        snapshot.verified_files(files, "bucket/id/revision=1", 1)
+        snapshot.verified_manifest(files, "bucket/id/revision=1", 1)
