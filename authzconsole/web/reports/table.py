@@ -31,6 +31,7 @@ from authzconsole.web.reports.results import (
     report_fault,
     run_or_404,
 )
+from authzconsole.web.reports.summary import use_coverage
 from authzconsole.web.shared.guard import capability_required
 from authzconsole.web.shared.paging import numbered_page, page_number, url_with
 from authzconsole.web.shared.rendering import render_page, requested_section, see_other
@@ -196,7 +197,15 @@ def _table_section(request: HttpRequest, run: AnalysisRun, table: Table) -> dict
         and (run.type, table.name) == (AnalysisName.GHOST_GRANTS, "rows")
         and request.user.can_administer,
         "is_readiness": is_readiness,
+        "empty_text": _empty_text(run),
     }
+
+
+def _empty_text(run: AnalysisRun) -> str:
+    """Return why a table without filters has no rows. Runs at most one query."""
+    if run.type == AnalysisName.UNUSED and not (coverage := use_coverage(run)).is_known:
+        return coverage.sentence
+    return "The analysis found nothing to report."
 
 
 @cached_by_report(32)
