@@ -98,7 +98,11 @@ def _blast_radius(run: AnalysisRun, figures: Figures, chart: dict) -> Summary:
             f"{user} can change {row['changeable']:,} of {quantity(row['entities'], 'live entity', 'live entities')} that the "
             f"user reaches."
         )
-        meaning = "The page of the user shows the groups and grants that give this, and can revoke what the user does not use."
+        meaning = (
+            "A user reaches an entity by holding a privilege on it. The page of the user counts the entities on which an operation "
+            "is permitted instead, so its numbers can differ. It shows the groups and grants that give this, and can revoke what "
+            "the user does not use."
+        )
         return Summary(found, meaning, (f"Open {user}", principal_url("person", f"user:{user}")))
     if not chart.get("bars"):
         return Summary("No active user holds a privilege on a live entity.")

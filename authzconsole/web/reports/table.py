@@ -102,8 +102,10 @@ def report_table_page(request: HttpRequest, pk: int, table: str) -> HttpResponse
         "title": f"{analysis_by_name(run.type).title}: {name}",
         "url": request.path,
         "note": changes_sentence(run) if table == "changes" else note,
-        **table_or_fault(request, run, definition),
     }
+    if run.type == AnalysisName.UNUSED and not (use := use_coverage(run)).is_known:
+        return render_page(request, "reports/table.html", context | {"use": use})
+    context |= table_or_fault(request, run, definition)
     if requested_section(request) == "rows":
         template = "reports/_table.html" if "table" in context else "reports/_unreadable.html"
         return render_page(request, template, context | {"section": "rows"})

@@ -144,6 +144,10 @@ def test_without_records_of_use_a_report_calls_nothing_unused(ran_with_records, 
     assert not {"figures", "chart", "trends", "table"} & page.context.keys()
     assert not re.search("47(11|12|13)", text)
 
+    table = browse("ada").get(f"/analyses/{run.pk}/tables/rows")
+    assert "No use is recorded, so nothing is known to be unused." in text_of(table)
+    assert "dataset:sales.orders" not in text_of(table) and "table" not in table.context
+
 
 def test_an_empty_table_of_unused_access_says_that_no_use_is_recorded(browse, tmp_path):
     run = create_report(
@@ -281,4 +285,5 @@ def test_a_report_on_blast_radius_names_who_could_damage_most_and_leads_to_the_r
     assert "data as of" in text_of(page) and "2026-11-01T08" not in text_of(page)
     page = client.get(page.context["summary"].next_step[1].removesuffix("#rows"))
     assert "dee can change 3 of 4 live entities that the user reaches." in text_of(page)
+    assert "counts the entities on which an operation is permitted instead" in text_of(page)
     assert page.context["summary"].next_step == ("Open dee", "/people/user:dee")
