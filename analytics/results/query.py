@@ -11,6 +11,7 @@ from analytics.results.database import spilling_database
 from analytics.results.files import table_dataset
 from analytics.results.manifest import ReportManifest
 from analytics.tables import ColumnType, Table
+from entities.vocabulary import KINDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,12 +19,13 @@ class ResultFilter:
     """Conditions on rows. A row is selected if it meets all of them.
 
     equal: by column, the exact value. among: by column, the possible values. containing: by text column, a
-    part of the text, ignoring case.
+    part of the text, ignoring case. namespace: the name of the namespace of the row; empty is outside of all namespaces.
     """
 
     equal: Mapping[str, str | int | bool] = field(default_factory=dict)
     among: Mapping[str, Sequence[str | int]] = field(default_factory=dict)
     containing: Mapping[str, str] = field(default_factory=dict)
+    namespace: str | None = None
 
 
 EVERYTHING = ResultFilter()
@@ -69,7 +71,24 @@ def filter_condition(table: Table, where: ResultFilter) -> tuple[str, list]:
     for name, value in where.containing.items():
         parts.append(f"contains(lower({quoted_column(table, name, ColumnType.TEXT)}), lower(?))")
         values.append(value)
+    if where.namespace is not None:
+        parts.append(f"{namespace_expression(table)} = ?")
+        values.append(where.namespace)
     return (" WHERE " + " AND ".join(parts) if parts else ""), values
+
+
+def namespace_expression(table: Table) -> str:
+    """Return the SQL for the name of the namespace of a row. The table has a column `namespace` or `entity`."""
+    if "namespace" in table.column_names:
+        return quoted_column(table, "namespace", ColumnType.TEXT)
+    entity = quoted_column(table, "entity", ColumnType.TEXT)
+    outside = ", ".join(
+        f"'{kind.name}'"
+        for kind in KINDS.values()
+        if kind.name != "namespace" and kind.parent in (None, "instance")
+    )
+    key = f"substr({entity}, strpos({entity}, ':') + 1)"
+    return f"CASE WHEN split_part({entity}, ':', 1) IN ({outside}) THEN '' ELSE split_part({key}, '.', 1) END"
 
 
 def row_order(table: Table, sort: str, descending: bool) -> str:

@@ -24,13 +24,13 @@ from analytics.results.query import (
     ResultFilter,
     column_list,
     filter_condition,
+    namespace_expression,
     open_database,
     quoted_column,
     row_order,
 )
 from analytics.storage import storage_root
 from analytics.tables import ColumnType, Table
-from entities.vocabulary import KINDS
 from grants.models import JobState
 
 PAGE_ROWS = 50
@@ -94,6 +94,22 @@ def result_page(
     return ResultPage([dict(zip(table.column_names, row, strict=True)) for row in rows], total_rows)
 
 
+def first_rows(run: AnalysisRun, table_name: str, where: ResultFilter, max_rows: int) -> list[dict]:
+    """Return the first rows by the key. Raise the errors of `result_page`.
+
+    Unlike `result_page`, it stops reading at the last of these rows.
+    """
+    table, manifest = readable_table(run, table_name), report_manifest(run)
+    condition, values = filter_condition(table, where)
+    with open_database(table, run.result_path, where, manifest=manifest) as database:
+        # The files are in the order of the key, and DuckDB keeps the order of rows; ORDER BY would read all of them.
+        rows = database.execute(
+            f"SELECT {column_list(table.column_names)} FROM {table.name}{condition} LIMIT ?",
+            [*values, max_rows],
+        ).fetchall()
+    return [dict(zip(table.column_names, row, strict=True)) for row in rows]
+
+
 def row_counts(
     run: AnalysisRun, table_name: str, *, by: str, where: ResultFilter = EVERYTHING
 ) -> dict[str, int]:
@@ -122,25 +138,11 @@ def namespace_counts(
     condition, values = filter_condition(table, where)
     with open_database(table, run.result_path, where, manifest=manifest) as database:
         counts = database.execute(
-            f"SELECT {_namespace_expression(table)} AS name, count(*) AS rows FROM {table.name}{condition} GROUP BY name "
+            f"SELECT {namespace_expression(table)} AS name, count(*) AS rows FROM {table.name}{condition} GROUP BY name "
             "ORDER BY rows DESC, name LIMIT ?",
             [*values, max_rows],
         )
         return dict(counts.fetchall())
-
-
-def _namespace_expression(table: Table) -> str:
-    """Return the SQL for the name of the namespace of a row."""
-    if "namespace" in table.column_names:
-        return quoted_column(table, "namespace", ColumnType.TEXT)
-    entity = quoted_column(table, "entity", ColumnType.TEXT)
-    outside = ", ".join(
-        f"'{kind.name}'"
-        for kind in KINDS.values()
-        if kind.name != "namespace" and kind.parent in (None, "instance")
-    )
-    key = f"substr({entity}, strpos({entity}, ':') + 1)"
-    return f"CASE WHEN split_part({entity}, ':', 1) IN ({outside}) THEN '' ELSE split_part({key}, '.', 1) END"
 
 
 def _page_in_key_order(

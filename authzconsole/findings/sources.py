@@ -12,7 +12,7 @@ from django.utils import timezone
 from analytics.analyses import ANALYSES, AnalysisError, AnalysisName
 from analytics.models import AnalysisRun
 from analytics.results.query import EVERYTHING, ResultFilter
-from analytics.results.read import namespace_counts, result_page
+from analytics.results.read import first_rows, namespace_counts, result_page
 from analytics.results.recheck import current_administrators, fixed_rows
 from analytics.runs.selectors import latest_run, latest_runs
 from analytics.storage import StorageError
@@ -148,13 +148,8 @@ class ReportFigure:
 
         namespace: its name; empty for the rows outside of all namespaces.
         """
-        where = EVERYTHING if self.checked else self.where
-        if namespace and self.table == "namespaces":
-            where = ResultFilter(equal={**where.equal, "namespace": namespace})
-        elif namespace:
-            where = replace(where, containing={"entity": f":{namespace}"})
-        rows = result_page(run, self.table, where=where, max_rows=MAX_ROWS_CHECKED).rows
-        rows = [row for row in rows if _namespace_of(row) == namespace]
+        where = replace(EVERYTHING if self.checked else self.where, namespace=namespace)
+        rows = first_rows(run, self.table, where, MAX_ROWS_CHECKED)
         has_problem = self.still(run, rows) if self.still else [True] * len(rows)
         return [row for row, still in zip(rows, has_problem, strict=True) if still][:max_rows]
 

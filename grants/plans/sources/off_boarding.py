@@ -227,14 +227,19 @@ def _admin_counts(pks: Collection[int], user: User) -> _AdminCounts:
     """
     counts, others = _AdminCounts(), User.objects.active_principals().exclude(pk=user.pk)
     for principal_type in PRINCIPAL_TYPES.values():
-        path = "group__memberships__user__in" if principal_type is GROUP else "user__in"
+        # a join with the members would count each grant of a group once for each of them
+        principals = (
+            {"group__in": Membership.objects.filter(user__in=others).values("group")}
+            if principal_type is GROUP
+            else {"user__in": others}
+        )
         grants = principal_type.grants.filter(
             content_object__pk__among=pks, permission_id=permission_ids()[Privilege.ADMIN], **in_force()
-        ).filter(**{path: others})
+        ).filter(**principals)
         totals = (
             grants.order_by()
             .values_list(principal_type.name_path, Coalesce("namespace_id", "content_object_id"))
-            .annotate(total=Count("content_object_id", distinct=True))
+            .annotate(total=Count("*"))
             .order_by("-total", principal_type.name_path)
         )
         for name, namespace, total in totals[:MAX_HOLDERS_READ]:

@@ -14,9 +14,16 @@ from analytics.models import AnalysisRun
 from analytics.results.export import EXPORT_FORMATS, check_export_path, export_chunks, export_table
 from analytics.results.files import ResultsGone
 from analytics.results.query import EVERYTHING, ResultFilter
-from analytics.results.read import TableLeftOut, result_batches, result_page, result_stream, row_counts
+from analytics.results.read import (
+    TableLeftOut,
+    first_rows,
+    result_batches,
+    result_page,
+    result_stream,
+    row_counts,
+)
 from analytics.storage import StorageError
-from analytics.tables import READINESS, READINESS_NAMESPACES
+from analytics.tables import READINESS, READINESS_NAMESPACES, STRANDED
 from grants.models import JobState
 
 ROWS = [
@@ -84,6 +91,29 @@ def test_filters_narrow_rows_and_count(run):
     assert page.rows == [ROWS[3]] and page.total_rows == 1
     assert result_page(run, where=ResultFilter(containing={"user": "ADA"})).total_rows == 2
     assert result_page(run, where=ResultFilter(containing={"user": "%"})).total_rows == 0
+
+
+def test_the_first_rows_of_a_namespace_are_those_of_no_other_with_a_similar_name(settings, tmp_path):
+    settings.SNAPSHOT_URI = str(tmp_path)
+    folder = tmp_path / "results" / "rows"
+    folder.mkdir(parents=True)
+    others = [f"application:ns20.app{number:04}" for number in range(1_000)]
+    inside = [f"dataset:ns2.d{number:04}" for number in range(1_000)]
+    outside = ["instance:cdap", "kerberosprincipal:etl"]
+    for number, part in enumerate((others, inside, [*outside, "namespace:ns2", "namespace:ns20"])):
+        rows = [{"entity": entity, "admins": 0, "admin": ""} for entity in part]
+        table = pa.Table.from_pylist(rows, arrow_schema(STRANDED))
+        pq.write_table(table, folder / f"part-{number:05}.parquet", row_group_size=100)
+    (folder / "_SUCCESS").touch()
+    run = AnalysisRun(pk=1, type="stranded", state=JobState.DONE, result_path="results")
+
+    def entities(namespace, max_rows):
+        return [row["entity"] for row in first_rows(run, "rows", ResultFilter(namespace=namespace), max_rows)]
+
+    assert entities("ns2", 30) == inside[:30]
+    assert entities("ns2", 2_000) == [*inside, "namespace:ns2"]
+    assert entities("ns", 10) == []
+    assert entities("", 10) == outside
 
 
 @pytest.mark.parametrize(
