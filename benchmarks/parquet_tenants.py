@@ -76,14 +76,44 @@ def write_parquet_tenant(folder: Path, size: Size) -> None:
                     CASE WHEN n % 5 < 3 THEN 1 + floor({size.users} * rng(n, 10))::BIGINT
                       ELSE 1 + floor({size.groups} * pow(rng(n, 11), {_LARGE}))::BIGINT END AS principal_id
                   FROM range({size.grants}) t(n))""",
-    }
+    } | _extra_tables(size)
     for name, query in tables.items():
         (folder / name).mkdir(parents=True)
         database.execute(
             f"COPY ({query}) TO '{folder / name}' (FORMAT parquet, COMPRESSION zstd, FILE_SIZE_BYTES '64MB', "
             "OVERWRITE_OR_IGNORE)"
         )
+        database.execute(f"CREATE VIEW {name} AS SELECT * FROM '{folder / name}/*.parquet'")
     database.close()
+
+
+def _extra_tables(size: Size) -> dict[str, str]:
+    """Return the queries of the tables about uses and the past, of the other tables.
+
+    One in four grants has a use by one user. The journal has two lines: one grant in a hundred ended with the second one, and one
+    in a hundred began with it.
+    """
+    ages = "SELECT *, hash(principal_type, principal_id, entity_id, privilege) % 100 AS age FROM grants"
+    lasting = "1::BIGINT AS from_revision, NULL::BIGINT AS until_revision"
+    unlimited = "NULL::VARCHAR AS valid_from, NULL::VARCHAR AS valid_until"
+    return {
+        "uses": f"""
+            SELECT DISTINCT ON (user_id, entity_id) coalesce(user_id, principal_id) AS user_id, entity_id, '2026-01-01' AS first_day,
+              strftime(DATE '2026-01-01' + age::INTEGER, '%Y-%m-%d') AS last_day
+            FROM ({ages}) LEFT JOIN (SELECT group_id, min(user_id) AS user_id FROM memberships GROUP BY ALL)
+              ON principal_type = 'group' AND group_id = principal_id
+            WHERE age % 4 = 0 ORDER BY ALL""",
+        "past_addresses": "SELECT id AS entity_id, kind, key FROM entities",
+        "past_users": f'SELECT id AS user_id, name AS "user", TRUE AS is_active, {lasting} FROM users',
+        "past_groups": f'SELECT id AS group_id, name AS "group", {lasting} FROM groups',
+        "past_memberships": f"SELECT user_id, group_id, {lasting}, {unlimited} FROM memberships",
+        "past_grants": f"""
+            SELECT principal_type, principal_id, entity_id, privilege, CASE age WHEN 1 THEN 2 ELSE 1 END::BIGINT AS from_revision,
+              CASE age WHEN 2 THEN 2 END::BIGINT AS until_revision, {unlimited} FROM ({ages})""",
+        "journal": """
+            SELECT n AS revision, '2026-01-0' || n || ' 00:00:00.000000' AS at, 'grant' AS action, 'benchmark' AS author
+            FROM range(1, 3) t(n)""",
+    }
 
 
 def add_group_of_everyone(tenant: Path, folder: Path, size: Size) -> None:
