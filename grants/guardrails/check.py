@@ -1,7 +1,8 @@
 """Check the guardrails that changes can affect: evaluate them before and after the changes are made, and compare.
 
 Only a violation that the changes add counts. A change of grants reads the guardrails with a clause that contains
-one of its addresses, and evaluates these for the holders and the addresses of the change. More than MAX_CHANGES
+one of its addresses, and evaluates these for the holders and the addresses of the change. Grants to users list no old
+violations (`grants.guardrails.granted`). More than MAX_CHANGES
 changes, such as those of an import, are checked against all guardrails.
 
 INVARIANT: the changes are made in the transaction of the check, under the lock of the journal.
@@ -47,6 +48,7 @@ from grants.guardrails.evaluation import (
     violations_in,
 )
 from grants.guardrails.exceptions import Exceptions
+from grants.guardrails.granted import GrantsToUsers
 from grants.journal import Author, JournalEntry, append_to_journal
 from grants.models import (
     GROUP,
@@ -189,10 +191,12 @@ def make_and_compare(
     evaluation = _Evaluation.of(first, forms)
     if evaluation.is_nothing:
         return make(), AddedViolations()
-    before = _Keys(evaluation.rows())
+    before, granted = _Keys(evaluation.rows()), evaluation.granted
+    hits = granted.hits() if granted else {}
     result = make()
     added = (row for row in evaluation.rows() if row.guardrail not in new and row not in before)
-    return result, _judge_violations(added, evaluation.is_ending or is_ending)
+    from_grants = granted.added(hits) if granted else ()
+    return result, _judge_violations(chain(from_grants, added), evaluation.is_ending or is_ending)
 
 
 def _may_see_all(author: Author) -> bool:
@@ -288,13 +292,15 @@ def _text(violation: Violation) -> str:
 class _Evaluation:
     """What changes can affect.
 
-    forbidding: by form, a part and its addresses. The addresses may be registered by the changes.
+    granted: the grants, if nothing else is changed. forbidding: by form, a part and its addresses for other changes. The
+    addresses may be registered by the changes.
     required: the addresses, and the primary keys of other entities, that can lose a holder. expected: the
     guardrails with an expected decision. times: when these are evaluated. is_ending: whether the changes only end
     access. statements: those of `forbidding`, which are written once.
     """
 
     is_everything: bool = False
+    granted: GrantsToUsers | None = None
     forbidding: tuple[tuple[Form, Part, frozenset[Address] | None], ...] = ()
     required: tuple[frozenset[Address], frozenset[int]] = (frozenset(), frozenset())
     expected: frozenset[int] = frozenset()
@@ -307,8 +313,12 @@ class _Evaluation:
         if changes is None or len(changes) > MAX_CHANGES:
             return cls(is_everything=True, times=(question_time(),))
         affected = _Affected.by(changes)
+        # the members of a group may not fit into memory
+        has_only_grants = not affected.groups and all(isinstance(change, Grant) for change in changes)
+        is_simple = has_only_grants and not affected.gaining
         return cls(
-            forbidding=tuple(_forbidding_parts(affected, forms)),
+            granted=_grants_to_users(affected) if is_simple else None,
+            forbidding=() if is_simple else tuple(_forbidding_parts(affected, forms)),
             required=_entities_at_risk(affected) if Form.REQUIRE in forms else (frozenset(), frozenset()),
             expected=_expectations_at_risk(affected) if Form.EXPECT in forms else frozenset(),
             times=_times(changes),
@@ -318,7 +328,9 @@ class _Evaluation:
 
     @property
     def is_nothing(self) -> bool:
-        return not (self.is_everything or self.forbidding or any(self.required) or self.expected)
+        return not (
+            self.is_everything or self.granted or self.forbidding or any(self.required) or self.expected
+        )
 
     def rows(self) -> Iterator[Violation]:
         if self.is_everything:
@@ -411,6 +423,15 @@ class _Affected:
                 # the first grant makes the account a principal, and its other grants count from then on
                 affected.gaining.add(row.pk)
         return affected
+
+
+def _grants_to_users(affected: _Affected) -> GrantsToUsers | None:
+    guardrails = _guardrails_at(affected.granted, affected.permissions)
+    forbidding = frozenset(pk for form in _FORBIDDING for pk in guardrails.get(form, ()))
+    if not forbidding:
+        return None
+    part = Part(forbidding, frozenset(affected.users))
+    return GrantsToUsers(part, frozenset(_with_containers(affected.granted)))
 
 
 def _forbidding_parts(

@@ -100,14 +100,16 @@ class Violation(NamedTuple):
 class Part:
     """The part of the tenant to evaluate; None is everything.
 
-    guardrails: primary keys. users: primary keys of users; `groups` adds the members of groups. entities: primary
-    keys.
+    guardrails, clauses: primary keys. users: primary keys of users; `groups` adds the members of groups. entities:
+    primary keys. outside: primary keys of entities that are left out.
     """
 
     guardrails: Collection[int] | None = None
     users: Collection[int] | None = None
     groups: Collection[int] = ()
     entities: Collection[int] | None = None
+    clauses: Collection[int] | None = None
+    outside: Collection[int] = ()
 
     @property
     def is_empty(self) -> bool:
@@ -148,8 +150,12 @@ def violations_in(statement: Statement, part: Part | None = None) -> Iterator[Vi
     """Yield the violations that a statement of `forbidden_statement` finds. part: of the statement; the rows of
     all users and entities are streamed.
     """
-    for name, user, kind, key, permission, through in _rows(*statement, part):
-        yield Violation(name, f"user:{user}", f"{kind}:{key}", str(privilege_of(permission)), through)
+    for row in _rows(*statement, part):
+        yield _violation(*row)
+
+
+def _violation(name: str, user: str, kind: str, key: str, permission: int, through: str) -> Violation:
+    return Violation(name, f"user:{user}", f"{kind}:{key}", str(privilege_of(permission)), through)
 
 
 def forbidden_statement(form: Form, part: Part, *, is_lasting: bool = False) -> Statement | None:
@@ -161,27 +167,83 @@ def forbidden_statement(form: Form, part: Part, *, is_lasting: bool = False) -> 
     if part.is_empty:
         return None
     try:
-        sql, parameters = _hits(form, part, is_lasting)
+        sql, parameters = _hits((form,), part, is_lasting)
     except EmptyResultSet:
         # no grant can be in a place of these guardrails
         return None
-    through = f'MIN(through COLLATE "{byte_order()}")'
     if form == Form.FORBID_BOTH:
         sql = (
             "SELECT sides.*, MIN(side) OVER held_by AS first_side, MAX(side) OVER held_by AS last_side "
             f"FROM ({sql}) sides WINDOW held_by AS (PARTITION BY r, u)"
         )
     condition = "WHERE first_side <> last_side" if form == Form.FORBID_BOTH else ""
-    sql = f"""
-SELECT guardrail.name, users.username, entity.kind, entity.key, p, through FROM (
-    SELECT r, u, e, p, {through} AS through FROM ({sql}) hits {condition} GROUP BY r, u, e, p
+    sql = f"""{_named_hits(sql, condition)}
+ORDER BY {_order_by("guardrail.name", "users.username", "entity.kind || ':' || entity.key", "permission.codename")}"""
+    return sql, parameters
+
+
+def _named_hits(hits: str, condition: str = "", columns: Sequence[str] = ()) -> str:
+    """Return the statement for hits with names, and with the first way to each. columns: more columns of the hits, which
+    are returned before the primary keys of guardrail and user.
+    """
+    more, through = "".join(f", {column}" for column in columns), f'MIN(through COLLATE "{byte_order()}")'
+    keys = "".join(f", found.{column}" for column in (*columns, "r", "u")) if columns else ""
+    return f"""
+SELECT guardrail.name, users.username, entity.kind, entity.key, p, through{keys} FROM (
+    SELECT r, u, e, p, {through} AS through{more} FROM ({hits}) hits {condition} GROUP BY r, u, e, p{more}
 ) found
 JOIN {_GUARDRAIL} guardrail ON guardrail.id = found.r
 JOIN {_USER} users ON users.id = found.u
 JOIN {_ENTITY} entity ON entity.id = found.e
-JOIN {_PERMISSION} permission ON permission.id = found.p
-ORDER BY {_order_by("guardrail.name", "users.username", "entity.kind || ':' || entity.key", "permission.codename")}"""
-    return sql, parameters
+JOIN {_PERMISSION} permission ON permission.id = found.p"""
+
+
+class Hit(NamedTuple):
+    """A held privilege that meets a clause of a guardrail. guardrail, user: primary keys. violation: for the first of
+    two privileges, as if the other one were held too.
+    """
+
+    guardrail: int
+    side: int
+    user: int
+    form: str
+    violation: Violation
+
+    @property
+    def key(self) -> tuple:
+        """The identity: another way to the same privilege is no other hit."""
+        return *self[:3], self.violation.key
+
+
+def lasting_hits(part: Part) -> dict[tuple, Hit]:
+    """Return the hits of the guardrails that forbid privileges, by their key. part: of few users and entities.
+
+    Runs one query.
+    """
+    if part.is_empty:
+        return {}
+    sql, parameters = _hits((Form.FORBID, Form.FORBID_BOTH), part, is_lasting=True)
+    hits = {}
+    for *names, side, form, guardrail, user in _rows(
+        _named_hits(sql, columns=("side", "form")), parameters, part
+    ):
+        hit = Hit(guardrail, side, user, form, _violation(*names))
+        hits[hit.key] = hit
+    return hits
+
+
+def held_sides(part: Part) -> set[tuple[int, int, int]]:
+    """Return which of two privileges users hold now or later: guardrail, side and user. part: of few users.
+
+    Runs three queries.
+    """
+    if part.is_empty:
+        return set()
+    try:
+        sql, parameters = _hits((Form.FORBID_BOTH,), part, is_lasting=True)
+    except EmptyResultSet:
+        return set()
+    return set(_rows(f"SELECT DISTINCT r, side, u FROM ({sql}) hits", parameters, part))
 
 
 def too_few(part: Part = EVERYTHING) -> Iterator[Violation]:
@@ -242,34 +304,38 @@ def _unexpected_decisions_of(names: Sequence[str], generation: str) -> Iterator[
             yield Violation(name, rule.principal, rule.clauses[0].place, rule.action)
 
 
-def _hits(form: Form, part: Part, is_lasting: bool) -> tuple[str, list]:
-    """Return the statement for the held privileges that meet a clause: guardrail, side, user, entity, privilege
+def _hits(forms: Collection[Form], part: Part, is_lasting: bool) -> tuple[str, list]:
+    """Return the statement for the held privileges that meet a clause: guardrail, form, side, user, entity, privilege
     and the principal that gives it.
     """
     at = question_time()
     where: dict = {"content_object__state__in": (State.LIVE, State.PLANNED)}
     if part.entities is not None:
         where["content_object__pk__among"] = list(part.entities)
+    is_outside = ~Q(content_object__pk__among=list(part.outside)) if part.outside else Q()
     within = _within_clauses(part) if part.guardrails is not None and part.entities is None else (Q(),)
     sources = []
     for source in GRANT_SOURCES[USER.name]:
         users = {} if part.users is None else {f"{source.subject}__in": _users(part, is_lasting)}
         sources += [
-            _held_grants(source, at, Q(**where, **users) & is_within, is_lasting=is_lasting)
+            _held_grants(source, at, Q(**where, **users) & is_outside & is_within, is_lasting=is_lasting)
             for is_within in within
         ]
     counts, counts_parameters = _counts_sql("member", at, is_lasting)
     guardrails, guardrail_parameters = _among("clause.guardrail_id", part.guardrails)
-    rest_parameters = [*guardrail_parameters, *counts_parameters]
+    clauses, clause_parameters = _among("clause.id", part.clauses)
+    rest_parameters = [*guardrail_parameters, *clause_parameters, *counts_parameters]
+    names = ", ".join(f"'{form}'" for form in forms)
 
     def select(held: str, place: str) -> str:
         return f"""
-SELECT clause.guardrail_id AS r, clause.side AS side, held.u AS u, held.e AS e, held.p AS p, held.h AS through
+SELECT clause.guardrail_id AS r, guardrail.form AS form, clause.side AS side, held.u AS u, held.e AS e, held.p AS p,
+    held.h AS through
 FROM {held}
 JOIN {_ENTITY} place ON {place}
 JOIN {_CLAUSE} clause ON clause.kind = place.kind AND clause.key = place.key AND clause.permission_id = held.p
-JOIN {_GUARDRAIL} guardrail ON guardrail.id = clause.guardrail_id AND guardrail.form = '{form}'
-WHERE {_overlap(_GRANT_PERIOD, _THROUGH_PERIOD)} AND {guardrails} AND (
+JOIN {_GUARDRAIL} guardrail ON guardrail.id = clause.guardrail_id AND guardrail.form IN ({names})
+WHERE {_overlap(_GRANT_PERIOD, _THROUGH_PERIOD)} AND {guardrails} AND {clauses} AND (
     guardrail.group_id IS NULL OR EXISTS (
         SELECT 1 FROM {_MEMBERSHIP} member WHERE member.group_id = guardrail.group_id AND member.user_id = held.u
         AND {counts} AND {_overlap(_GRANT_PERIOD, _MEMBER_PERIOD)} AND {_overlap(_THROUGH_PERIOD, _MEMBER_PERIOD)}
@@ -304,6 +370,8 @@ def _within_clauses(part: Part) -> tuple[Q, ...]:
     grants. Runs two queries.
     """
     clauses = GuardrailClause.objects.filter(guardrail__pk__among=list(part.guardrails or ())).order_by()
+    if part.clauses is not None:
+        clauses = clauses.filter(pk__in=part.clauses)
     rows = set(clauses.values_list("kind", "key", "permission_id"))
     privileges = Q(permission_id__in={permission for *_, permission in rows})
     places = {Address(kind, key) for kind, key, _ in rows}

@@ -1,0 +1,95 @@
+"""The violations that grants to users add equal the difference of all violations, on random tenants."""
+
+import itertools
+import random
+from datetime import timedelta
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+
+from entities.address import parse_address
+from entities.vocabulary import Privilege
+from grants.change_set import Grant
+from grants.guardrails import check
+from grants.guardrails.evaluation import EVERYTHING, forbidden_statement, violations_in
+from grants.models import Form
+from grants.validity import Validity
+from tests.grants.guardrails.test_evaluation import random_rules
+from tests.support.changes import add_grant, change_grants
+from tests.support.guardrails import add_guardrail
+from tests.support.random_tenants import random_tenant, seeds, store_tenant
+
+pytestmark = pytest.mark.django_db
+
+
+def all_lasting():
+    statements = (
+        forbidden_statement(form, EVERYTHING, is_lasting=True) for form in (Form.FORBID, Form.FORBID_BOTH)
+    )
+    return {
+        row.key
+        for statement in statements
+        if statement is not None
+        for row in violations_in(statement, EVERYTHING)
+    }
+
+
+@pytest.mark.parametrize("seed", seeds(range(8)))
+def test_the_added_violations_equal_the_difference_of_all(seed, monkeypatch):
+    monkeypatch.setattr(check, "MAX_LISTED", 10_000)
+    dice = random.Random(seed)
+    tenant = random_tenant(seed)
+    store_tenant(tenant)
+    for name, members in random_rules(tenant, dice).items():
+        if "forbid" in members or "forbid_both" in members:
+            add_guardrail(name, members | {"level": "warn"})
+    users, places, now = sorted(tenant.users)[:4], sorted(map(str, tenant.entities)), timezone.now()
+    namespaces = [place for place in places if place.startswith("namespace:")]
+    for number, (first, second) in enumerate(itertools.product([*namespaces, "instance:cdap"], namespaces)):
+        names = dice.sample([str(privilege) for privilege in Privilege], 2)
+        both = [
+            {"privilege": name, "within": place} for name, place in zip(names, (first, second), strict=True)
+        ]
+        add_guardrail(f"wide-{number}", {"forbid_both": both, "level": "warn"})
+    found = set()
+    for _ in range(20):
+        items = {
+            (
+                f"user:{dice.choice(users)}",
+                dice.choice([*places, "dataset:new.one"]),
+                dice.choice([*Privilege]),
+            )
+            for _ in range(dice.choice([1, 1, 3]))
+        }
+        begin = dice.choice([None, None, now + timedelta(days=1)])
+        changes = [
+            Grant(user, parse_address(place), privilege, Validity(begin, None))
+            for user, place, privilege in items
+        ]
+        before = all_lasting()
+        _, added = check.make_and_compare(
+            changes, lambda items=items, begin=begin: grant_possible(items, begin)
+        )
+        assert {row.violation.key for row in added.rows} == all_lasting() - before
+        assert added.total == len({row.violation.key for row in added.rows})
+        found |= {row.guardrail.form for row in added.rows}
+    assert Form.FORBID_BOTH in found
+
+
+def grant_possible(items, begin):
+    change_grants(grant=[(*item, Validity(begin, None)) for item in sorted(items)])
+
+
+def test_a_grant_does_not_read_the_old_violations(cast):
+    for number in range(30):
+        place = f"dataset:sales.d{number}"
+        add_grant("user:dee", place, "WRITE")
+        add_grant("user:dee", place, "ADMIN")
+    both = [{"privilege": name, "within": "namespace:sales"} for name in ("WRITE", "ADMIN")]
+    add_guardrail("both", {"forbid_both": both, "level": "warn"})
+    with CaptureQueriesContext(connection) as queries:
+        result = add_grant("user:dee", "dataset:sales.d30", "ADMIN")
+    rows = [row["sql"] for row in queries if "first_side" in row["sql"]]
+    assert not rows, result
