@@ -81,6 +81,7 @@ ACTIONS = {
     "describe": "Description changed",
     "user-add": "User added",
     "user-invite": "User invited",
+    "user-invite-cancel": "Invitation cancelled",
     "user-activate": "User activated",
     "user-deactivate": "User deactivated",
     "user-change": "User changed",

@@ -169,6 +169,7 @@ IRRELEVANT_ACTIONS = (
     "role-set",
     "password-set",
     "user-invite",
+    "user-invite-cancel",
     "token-add",
     "token-revoke",
     "generation-activate",

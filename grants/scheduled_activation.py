@@ -32,6 +32,12 @@ MAX_DAYS_AHEAD = 366
 SHOWN_FOR = timedelta(days=7)
 
 
+class ActivationConflict(GrantError):
+    """Another activation is scheduled, or the scheduled one is being made."""
+
+    status = 409
+
+
 @dataclass(frozen=True, slots=True)
 class ScheduledActivation:
     """An activation that is scheduled, or was refused: then `refusal` says why."""
@@ -74,13 +80,9 @@ def schedule_activation(*, author: Author, generation: Generation, at: datetime,
     now = timezone.now()
     if not now < at <= now + timedelta(days=MAX_DAYS_AHEAD):
         raise GrantError(f"choose a time in the next {MAX_DAYS_AHEAD} days, or activate the generation now")
-    if shown.digest == TOO_LARGE:
-        raise GrantError(
-            "an activation is scheduled only with a known effect, because it is compared then: compute the effect first"
-        )
     with administrator_transaction(author, capability=Capability.MANAGE_SETTINGS) as head:
         if (other := scheduled_activation()) and not other.refusal:
-            raise GrantError(f"`{other.generation}` is scheduled already: cancel this first")
+            raise ActivationConflict(f"`{other.generation}` is scheduled already: cancel this first")
         before = active_generation()
         if before == generation:
             return Outcome(
@@ -89,6 +91,11 @@ def schedule_activation(*, author: Author, generation: Generation, at: datetime,
         changes = _changes(generation)
         # an obvious effect need not be shown, but is compared too
         digest = shown.digest or preview(changes).digest
+        if digest == TOO_LARGE:
+            raise GrantError(
+                "an activation is scheduled only with a known effect, because it is compared then: compute the effect "
+                "first"
+            )
         apply(changes, author=author, shown=shown, is_rehearsal=True)
         proposal = latest_proposal()
         if proposal and at > proposal.at + timedelta(days=PROPOSAL_DAYS):
@@ -126,7 +133,7 @@ def cancel_activation(*, author: Author) -> Outcome:
         cancel_job(job)
         job.refresh_from_db()
         if job.state != JobState.CANCELLED:
-            raise GrantError(
+            raise ActivationConflict(
                 f"`{scheduled.generation}` is being activated at this moment: nothing was cancelled"
             )
         entry = JournalEntry("generation-schedule-cancel", detail=_detail(job))

@@ -1,5 +1,8 @@
 """The lists of users, groups and memberships."""
 
+from datetime import timedelta
+
+from django.conf import settings
 from django.contrib.auth.models import Group
 from django.db.models import QuerySet
 
@@ -7,7 +10,8 @@ from authzconsole.common import output
 from authzconsole.common.fields import Choice, NameText, QueryBoolean, StrictSerializer, Text
 from authzconsole.common.periods import VALID_FROM, VALID_UNTIL, period_condition_of, period_filter
 from authzconsole.lists.base import List
-from grants.models import Role, User
+from grants.models import JournalLine, Role, User
+from grants.principals.services import open_invitations
 from grants.querysets import groups_of
 from grants.roles.capabilities import Capability
 
@@ -63,6 +67,29 @@ class Users(List):
         return rows.filter(
             **self.equal(q="username__icontains", name="username", active="is_active", role="role")
         )
+
+
+class InvitationSerializer(output.Output):
+    user = output.Text(get=lambda line: line.principal.removeprefix("user:"))
+    invited_by = output.Text(source="actor", example="admin")
+    invited_at = output.Time(source="at", example=output.TIME_EXAMPLE)
+    until = output.Time(
+        get=lambda line: line.at + timedelta(hours=settings.FIRST_PASSWORD_HOURS),
+        example="2026-02-04T08:00:00Z",
+        help_text="When the link ends.",
+    )
+
+
+class Invitations(List):
+    """The invited users who have not chosen a password yet, the newest invitation first. Never their links."""
+
+    name = "invitations"
+    output = InvitationSerializer
+    order = ("-revision",)
+    readers = USER_READERS
+
+    def select(self) -> QuerySet[JournalLine]:
+        return open_invitations()
 
 
 class GroupSerializer(output.Output):

@@ -1,7 +1,9 @@
-"""The REST resources `users`, `groups`, `members` and `memberships`.
+"""The REST resources `users`, `invitations`, `groups`, `members` and `memberships`.
 
 Grants are in `authzconsole.rest.grants`, changes of one account's sign-in in `authzconsole.web.accounts`.
 """
+
+from dataclasses import replace
 
 from django.contrib.auth.models import Group
 from django.db import transaction
@@ -20,8 +22,17 @@ from authzconsole.common.fields import (
     optional_text,
     reason_field,
 )
+from authzconsole.common.invitations import invite, send_invitations
 from authzconsole.common.periods import VALID_FROM, VALID_UNTIL, PastQuery, PeriodSerializer
-from authzconsole.lists.people import USER_READERS, Groups, GroupSerializer, Members, Users, UserSerializer
+from authzconsole.lists.people import (
+    USER_READERS,
+    Groups,
+    GroupSerializer,
+    Invitations,
+    Members,
+    Users,
+    UserSerializer,
+)
 from authzconsole.rest.dry_runs import (
     ChangeEndpoint,
     ChangeForecastSerializer,
@@ -55,6 +66,7 @@ from grants.principals.services import (
     MAX_FULL_NAME_CHARACTERS,
     add_group,
     add_user,
+    cancel_invitation,
     set_full_name,
     set_user_email,
     set_user_role,
@@ -273,6 +285,77 @@ class UserDetail(ChangeEndpoint):
         return self.outcome(
             RemovePrincipal(principal, self.query["revoke_grants"]), f"{principal} would be removed"
         )
+
+
+class NewInvitationSerializer(StrictSerializer):
+    """The user who is invited."""
+
+    user = NameText(help_text="The name of an active user without a password.")
+    reason = reason_field()
+
+
+class SentInvitationSerializer(output.Output):
+    """An invitation. This is the only response with its link."""
+
+    user = output.Text(source="name")
+    email = output.Text(example="sofia.lindqvist@example.com")
+    url = output.Text(
+        allow_null=True,
+        example="https://authz.example.com/invitation/Mg/TOKEN",
+        help_text="The link, which is a secret; null if it was sent to the e-mail address.",
+    )
+
+
+class InvitationQuery(StrictSerializer):
+    """Whose invitation is cancelled, and why."""
+
+    user = NameText(help_text="The name of the user.")
+    reason = reason_field()
+
+
+class InvitationList(ListEndpoint):
+    """List open invitations.
+
+    The invited users who have not chosen a password yet, the newest first, without their links. A user who was renamed since
+    the invitation is not listed.
+    """
+
+    route, url_name = "invitations", "rest-invitations"
+    operation_id = "invitations_list"
+    rows = Invitations
+
+    @operation(
+        "invitations_create",
+        changeable_with(Capability.MANAGE_ACCOUNTS),
+        {201: SentInvitationSerializer},
+        body=NewInvitationSerializer,
+    )
+    def post(self) -> Response:
+        """Invite a user.
+
+        Makes a link with which a user without a password chooses the first one, and sends it by e-mail if a mail server is
+        configured and the user has an address; otherwise the response has the link. Earlier links stop working.
+        """
+        check_recent_authentication(self.request)
+        with transaction.atomic():
+            invitation = invite(author=self.author, name=self.data["user"])
+        if invitation.name in send_invitations([invitation]):
+            invitation = replace(invitation, url="")
+        return self.response(invitation, Location=location("users", invitation.name))
+
+    @operation(
+        "invitations_cancel",
+        changeable_with(Capability.MANAGE_ACCOUNTS),
+        OutcomeSerializer,
+        query=InvitationQuery,
+    )
+    def delete(self) -> object:
+        """Cancel an invitation.
+
+        The links of a user without a password stop working. Nothing changes if the user has a password.
+        """
+        check_recent_authentication(self.request)
+        return cancel_invitation(author=self.author, name=self.query["user"])
 
 
 def _permission_changes(name: str, data: dict) -> ChangeSet:

@@ -12,7 +12,7 @@ from rest_framework.response import Response
 from authzconsole.api.evaluation import MAX_EVALUATIONS, evaluate_request  # noqa: F401 (a docstring names it)
 from authzconsole.common import output
 from authzconsole.common.api_caller import caller_of
-from authzconsole.common.fields import Boolean, Choice, KindText, StrictSerializer, reason_field
+from authzconsole.common.fields import Boolean, Choice, KindText, StrictSerializer, Time, reason_field
 from authzconsole.common.periods import PastQuery
 from authzconsole.lists.grants import PRIVILEGES
 from authzconsole.models import TokenScope
@@ -24,11 +24,13 @@ from authzconsole.rest.dry_runs import (
 from authzconsole.rest.framework.callers import (
     any_account,
     changeable_with,
+    check_can_see_all,
     check_recent_authentication,
 )
-from authzconsole.rest.framework.endpoint import Endpoint, check_match, etag_of, reads_past
+from authzconsole.rest.framework.endpoint import Endpoint, check_match, etag_of, location, reads_past
 from authzconsole.rest.framework.operations import ETAG, IF_MATCH, operation, path_parameter
 from authzconsole.rest.framework.problems import Problem
+from authzconsole.rest.people import OutcomeSerializer
 from entities.vocabulary import KINDS, Privilege
 from grants.active_generation import (
     active_generation,
@@ -37,7 +39,7 @@ from grants.active_generation import (
     proposed_name,
 )
 from grants.change_set import ActivateGeneration
-from grants.changes import ChangeSet
+from grants.changes import ChangeSet, Shown
 from grants.evaluation.engine import MAX_LISTED_ENTITIES  # noqa: F401 (a docstring names it)
 from grants.journal import lock_journal
 from grants.policies.catalogue import GENERATIONS, UnknownGeneration, generation_by_name
@@ -46,6 +48,12 @@ from grants.policies.levels import LEVELS, required_level
 from grants.policies.policy import Generation, Policy
 from grants.policies.wording import rule_in_words
 from grants.roles.capabilities import Capability
+from grants.scheduled_activation import (
+    MAX_DAYS_AHEAD,
+    cancel_activation,
+    schedule_activation,
+    scheduled_activation,
+)
 
 
 class RequirementJson(Algebra[dict]):
@@ -180,6 +188,37 @@ class ActivateSerializer(ForecastRequestSerializer):
     reason = reason_field()
 
 
+class ScheduledActivationSerializer(output.Output):
+    name = output.Choice(list(GENERATIONS), source="generation", help_text="The generation.")
+    at = output.Time(help_text="When it becomes active.", example=output.TIME_EXAMPLE)
+    scheduled_by = output.Text(source="by", example="admin")
+    refusal = output.Text(
+        help_text="Why it was refused at that time; empty as long as it is scheduled.", example=""
+    )
+
+
+class ScheduledActivationsSerializer(output.Output):
+    items = ScheduledActivationSerializer(many=True)
+
+
+class NewScheduledActivationSerializer(ResourceForecastSerializer, ScheduledActivationSerializer):
+    """The scheduled activation."""
+
+
+class ScheduleActivationSerializer(ForecastRequestSerializer):
+    """The generation of rules that decides from a later time on."""
+
+    name = Choice(choices=list(GENERATIONS), help_text="The name of the generation.")
+    at = Time(help_text=f"An RFC 3339 time with a time zone, in the next {MAX_DAYS_AHEAD} days.")
+    reason = reason_field()
+
+
+class CancellationQuery(StrictSerializer):
+    """Why the activation is cancelled."""
+
+    reason = reason_field()
+
+
 class Generations(Endpoint):
     route, url_name = "policies", "rest-policies"
 
@@ -268,6 +307,61 @@ class ActiveGenerationDetail(ChangeEndpoint):
         if data["dry_run"]:
             return Response({"name": data["name"]} | members, headers={"ETag": etag_of(before)})
         return _active_response()
+
+
+class ScheduledActivations(ChangeEndpoint):
+    route, url_name = "policies/scheduled", "rest-policies-scheduled"
+
+    @operation("policies_scheduled_list", check_can_see_all, ScheduledActivationsSerializer)
+    def get(self) -> object:
+        """List scheduled activations.
+
+        At most one: the activation that is scheduled, or the newest one if it was refused in the last days. For
+        administrators and auditors.
+        """
+        scheduled = scheduled_activation()
+        return {"items": [scheduled] if scheduled else []}
+
+    @operation(
+        "policies_scheduled_create",
+        changeable_with(Capability.MANAGE_SETTINGS),
+        {201: NewScheduledActivationSerializer, 200: NewScheduledActivationSerializer},
+        body=ScheduleActivationSerializer,
+    )
+    def post(self) -> Response:
+        """Schedule an activation.
+
+        At that time the generation is activated only if the effect on permissions is the one of now; otherwise it is
+        refused, and nothing changes. 409 if another activation is scheduled. A dry run reports the effect (200).
+        """
+        check_recent_authentication(self.request)
+        data, generation = self.data, GENERATIONS[self.data["name"]]
+        shown = Shown(data.get("effect_digest", ""))
+        outcome, members = self.make(
+            ChangeSet.of(ActivateGeneration(generation)),
+            lambda: schedule_activation(
+                author=self.author, generation=generation, at=data["at"], shown=shown
+            ),
+        )
+        if not outcome.has_changed:
+            raise Problem(409, outcome.sentence)
+        if not self.is_dry_run:
+            return self.response(scheduled_activation(), 201, Location=location("policies", "scheduled"))
+        plan = {"name": generation.name, "at": data["at"], "scheduled_by": self.author.name, "refusal": ""}
+        return Response(plan | members)
+
+    @operation(
+        "policies_scheduled_cancel",
+        changeable_with(Capability.MANAGE_SETTINGS),
+        OutcomeSerializer,
+        query=CancellationQuery,
+    )
+    def delete(self) -> object:
+        """Cancel the scheduled activation.
+
+        Nothing changes if no activation is scheduled. 409 if it is being made at this moment.
+        """
+        return cancel_activation(author=self.author)
 
 
 def _active_response(*, has_proposal: bool = True) -> Response:

@@ -13,8 +13,10 @@ from datetime import datetime, timedelta
 from typing import cast
 
 from django.conf import settings
-from django.contrib.auth.hashers import make_password
+from django.contrib.auth.hashers import UNUSABLE_PASSWORD_PREFIX, make_password
 from django.contrib.auth.models import Group
+from django.db.models import Exists, OuterRef, QuerySet
+from django.db.models.functions import Substr
 from django.utils import timezone
 
 from entities.vocabulary import clip
@@ -27,7 +29,7 @@ from grants.authority.transactions import (
 from grants.change_set import AddGroup
 from grants.errors import PrincipalError
 from grants.journal import Author, JournalEntry, append_to_journal
-from grants.models import GROUP, PRINCIPAL_TYPES, USER, JournalHead, Role, User
+from grants.models import GROUP, PRINCIPAL_TYPES, USER, JournalHead, JournalLine, Role, User
 from grants.outcomes import Outcome
 from grants.principal_names import control_character_fault, name_fault
 from grants.principals.hooks import end_access
@@ -187,6 +189,37 @@ def begin_invitation(*, author: Author, name: str) -> User:
         record(JournalEntry("user-invite", principal=str(user)), f"{user} is invited")
     user.password = hashed
     return user
+
+
+def open_invitations() -> QuerySet[JournalLine]:
+    """Return the journal line of the newest invitation of each user whose link may still work.
+
+    A user who was renamed since then is not found.
+    """
+    newer = JournalLine.objects.filter(
+        principal=OuterRef("principal"),
+        revision__gt=OuterRef("revision"),
+        action__in=("user-invite", "user-invite-cancel", "user-add"),
+    )
+    invited = User.objects.filter(
+        username=Substr(OuterRef("principal"), len("user:") + 1),
+        is_active=True,
+        password__startswith=UNUSABLE_PASSWORD_PREFIX,
+    )
+    since = timezone.now() - timedelta(hours=settings.FIRST_PASSWORD_HOURS)
+    return JournalLine.objects.filter(~Exists(newer), Exists(invited), action="user-invite", at__gt=since)
+
+
+def cancel_invitation(*, author: Author, name: str) -> Outcome:
+    """Let earlier links of a user who has no password stop working."""
+    hashed = make_password(None)
+    with _journal_recorder(author, Capability.MANAGE_ACCOUNTS) as record:
+        user = managed_user(author, name)
+        if user.has_usable_password():
+            return record(None, f"{user} has a password, so no invitation is open: nothing changed")
+        User.objects.filter(pk=user.pk).update(password=hashed)
+        entry = JournalEntry("user-invite-cancel", principal=str(user))
+        return record(entry, f"the invitation of {user} is cancelled")
 
 
 def accept_invitation(*, author: Author, user: User, password: str) -> bool:

@@ -1,6 +1,7 @@
 """Access to every endpoint by each console role, scope and anonymous caller."""
 
 import json
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from django.test import Client
@@ -15,6 +16,7 @@ from tests.support.changes import bearer
 
 pytestmark = pytest.mark.django_db
 
+TOMORROW = (datetime.now(UTC) + timedelta(days=1)).isoformat()
 ITEM = grant_item("user:dee", "dataset:sales.orders", "WRITE")
 WHO_CAN = [f"/who-can{extension}?entity=dataset:sales.orders" for extension in ("", ".csv", ".jsonl")]
 WHAT_CAN = [f"/what-can{extension}?principal=user:ned" for extension in ("", ".csv", ".jsonl")]
@@ -28,6 +30,7 @@ READS = [
     "/entities/dataset:sales.orders",
     "/users",
     "/users/ned",
+    "/invitations",
     "/groups",
     "/groups/operators",
     "/members",
@@ -35,6 +38,7 @@ READS = [
     "/policies",
     "/policies/final",
     "/policies/active",
+    "/policies/scheduled",
     "/analyses",
     "/schedules",
     "/schedules/visibility",
@@ -99,7 +103,11 @@ WRITES = [
     ),
     ("POST", "/stewards", {"namespace": "namespace:sales", "principal": "user:out"}),
     ("DELETE", "/stewards?namespace=namespace:sales&principal=user:out", None),
+    ("POST", "/policies/scheduled", {"name": "existing", "at": TOMORROW}),
+    ("DELETE", "/policies/scheduled", None),
     ("PUT", "/policies/active", {"name": "core"}),
+    ("POST", "/invitations", {"user": "new"}),
+    ("DELETE", "/invitations?user=new", None),
     ("POST", "/runs", {"analysis": "delete-readiness"}),
     ("POST", "/runs/1/cancel", None),
     ("PUT", "/schedules/visibility", {"on": True}),
@@ -156,6 +164,8 @@ REFUSED = {
 DECISIONS = ("POST", "/decisions", QUESTION)
 CALLS = [*(("GET", path, None) for path in READS), *WRITES, REQUEST, DECISIONS]
 FOR_ADMINISTRATORS_AND_AUDITORS = {
+    "/invitations",
+    "/policies/scheduled",
     "/schedules",
     "/schedules/visibility",
     "/runs",

@@ -18,7 +18,7 @@ JOURNAL = ("/break-glass-uses", "/journal", "/journal/proof", "/webhooks", "/evi
 FIGURES = ("/alerts", "/figures", "/figures.csv", "/figures.jsonl")
 REPORTS = ("/schedules", "/schedules/visibility", "/runs", *FIGURES)
 READABLE = {
-    "sec": {"/users/ned": 200, "/security-events": 200},
+    "sec": {"/users/ned": 200, "/invitations": 200, "/security-events": 200},
     "app": {
         path: 403 for path in READS if path.startswith((*JOURNAL, *REPORTS, "/security-events", "/finding"))
     },
@@ -27,7 +27,12 @@ READABLE = {
 # it sees the user, and an account without a role does not
 REFUSED = {"sec": {("DELETE", "/users/ned?revoke_grants=true"): 403}}
 CHANGEABLE = {
-    "sec": {("POST", "/users"): 201, ("PATCH", "/users/ned"): 200},
+    "sec": {
+        ("POST", "/users"): 201,
+        ("PATCH", "/users/ned"): 200,
+        ("POST", "/invitations"): 201,
+        ("DELETE", "/invitations?user=new"): 200,
+    },
     "app": {
         ("POST", "/evidence"): 403,
         ("PUT", "/catalogue"): 200,

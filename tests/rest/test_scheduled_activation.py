@@ -1,0 +1,59 @@
+"""Scheduled activations over REST."""
+
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from grants.active_generation import active_generation
+from grants.models import Job, JournalLine
+from tests.rest.conftest import problem
+from tests.support.authors import database_state
+from tests.support.changes import add_grant
+
+pytestmark = pytest.mark.django_db
+
+PATH = "/policies/scheduled"
+
+
+def body(**members) -> dict:
+    at = (timezone.now() + timedelta(days=1)).isoformat()
+    return {"name": "core", "at": at, "reason": "new rules"} | members
+
+
+def test_an_activation_is_scheduled_listed_and_cancelled(ada):
+    assert ada.get(PATH).json() == {"items": []}
+    answer = ada.post(PATH, body())
+    assert answer.status_code == 201 and answer["Location"] == f"/api/v1{PATH}"
+    assert answer.json()["name"] == "core" and answer.json()["scheduled_by"] == "ada"
+    assert ada.get(PATH).json()["items"] == [answer.json()]
+    assert "cancel this first" in problem(ada.post(PATH, body(name="existing")), 409)["detail"]
+    assert ada.delete(PATH, query="?reason=too early").json()["changed"] is True
+    assert ada.get(PATH).json() == {"items": []}
+    assert ada.delete(PATH).json()["changed"] is False
+    lines = JournalLine.objects.filter(action__startswith="generation-schedule").order_by("revision")
+    assert [(line.action, line.actor, line.reason) for line in lines] == [
+        ("generation-schedule", "ada", "new rules"),
+        ("generation-schedule-cancel", "ada", "too early"),
+    ]
+    assert active_generation().name == "final"
+
+
+def test_a_dry_run_shows_the_effect_that_the_schedule_expects(ada):
+    before = database_state()
+    forecast = ada.post(PATH, body(dry_run=True))
+    assert forecast.status_code == 200 and forecast.json()["effect"]["for"]
+    assert database_state() == before and not Job.objects.exists()
+    digest = forecast.json()["effect"]["digest"]
+    # reading is shown to one more user, whose permissions the other rules change
+    add_grant("user:out", "dataset:hr.salaries", "READ")
+    refused = problem(ada.post(PATH, body(effect_digest=digest)), 409)
+    assert refused["type"].endswith("effect-changed") and not Job.objects.exists()
+    assert ada.post(PATH, body(effect_digest=refused["effect"]["digest"])).status_code == 201
+
+
+@pytest.mark.parametrize("members", [{"at": "2020-01-01T00:00:00Z"}, {"name": "final"}, {"name": "nothing"}])
+def test_an_impossible_schedule_is_refused(ada, members):
+    status = 409 if members.get("name") == "final" else 400
+    assert problem(ada.post(PATH, body(**members)), status)["detail"]
+    assert not Job.objects.exists()
