@@ -55,6 +55,8 @@ from grants.requests.proposals import Proposal, effect_of_proposals
 from grants.validity import in_force_condition
 
 SECTION = "decide"
+# the part that asks whether the request changed since the page was shown
+NEWS = "request-news"
 MAX_EFFECT_ROWS = 6
 MAX_NAMES = 5
 HIDDEN_EFFECT = (
@@ -111,7 +113,25 @@ class ApprovalForm(ConsoleForm):
 
 @require_safe
 def request_page(request: HttpRequest, pk: int) -> HttpResponse:
+    if requested_section(request) == NEWS:
+        return _news_response(request, pk)
     return render_request(request, view_or_404(request, pk), ApprovalForm(request.GET))
+
+
+def _news_response(request: HttpRequest, pk: int) -> HttpResponse:
+    """Return the response to htmx, which asks for news of a pending request. Runs two queries.
+
+    The page is loaded again if the request changed. A page with fields shows a notice in place of this, so that nothing
+    that was typed is lost.
+    """
+    row = get_object_or_404(visible_requests(request.user), pk=pk)
+    events = list(row.events.all())
+    # a count, because ids would tell how many requests others make
+    if request.GET.get("seen") == str(len(events)):
+        return HttpResponse(status=204)
+    if "has_fields" not in request.GET:
+        return HttpResponse(status=204, headers={"HX-Refresh": "true"})
+    return render_page(request, "requests/_news.html", {"row": row, "news": events[-1]})
 
 
 def view_or_404(request: HttpRequest, pk: int) -> RequestView:
@@ -137,6 +157,7 @@ def render_request(
 
 def _context(request: HttpRequest, view: RequestView, choice: ApprovalForm) -> dict:
     row, account = view.request, request.user
+    events = row.events.all()
     return {
         "row": row,
         "view": view,
@@ -145,7 +166,8 @@ def _context(request: HttpRequest, view: RequestView, choice: ApprovalForm) -> d
         "last_day": last_day(row.requested_until),
         "can_see_all": account.can_see_all,
         "parts": view.parts,
-        "events": row.events.all(),
+        "events": events,
+        "seen": len(events),
         "is_for_other": row.created_by != row.principal.removeprefix("user:"),
         "decide": _decide_section(request, view, choice) if view.can_approve and row.subject else None,
         "groups": _groups_of(row) if account.can_see_all else None,

@@ -220,6 +220,34 @@ def test_a_request_is_asked_about_rejected_and_withdrawn(browse):
     assert browse("out").post(f"{new_request(browse('out'))}withdraw").status_code == 303
 
 
+def news_url(page, url: str) -> str:
+    """Return the URL at which an open page asks for news."""
+    asked = re.search(r'id="request-news".*?hx-get="([^"]*)"', page.content.decode(), re.DOTALL)[1]
+    assert asked.startswith(f"{url}?seen=")
+    return asked.replace("&amp;", "&")
+
+
+def test_an_open_page_is_loaded_again_when_an_approver_asks_or_decides(browse, htmx):
+    url, headers = new_request(browse("out")), htmx("request-news")
+    asked = news_url(browse("out").get(url), url)
+    same = browse("out").get(asked, headers=headers)
+    assert same.status_code == 204 and "HX-Refresh" not in same.headers
+    browse("ada").post(f"{url}ask", {"question": "For which report?"})
+    assert browse("out").get(asked, headers=headers).headers["HX-Refresh"] == "true"
+    # the requester types an answer, and an approver decides meanwhile
+    asked = news_url(browse("out").get(url), url)
+    browse("ada").post(f"{url}deny", {"reason": "use the monthly report"})
+    answer = browse("out").get(asked, headers=headers)
+    assert "HX-Refresh" not in answer.headers and "<textarea" not in page_html(answer)
+    assert "changed while this page was open" in text_of(answer) and "hx-get" not in page_html(answer)
+    assert "request-news" not in page_html(browse("out").get(url)), "a closed request has no news"
+
+
+def test_news_of_a_request_are_hidden_from_those_who_do_not_see_it(browse, htmx):
+    url = new_request(browse("out"))
+    assert browse("dee").get(f"{url}?seen=0", headers=htmx("request-news")).status_code == 404
+
+
 def test_an_approval_after_a_change_shows_the_new_effect(browse):
     url = new_request(browse("out"))
     fields = approval_fields(browse("ada").get(with_effect(url)))
