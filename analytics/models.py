@@ -66,7 +66,8 @@ class Figure(models.Model):
 class FigureAlert(models.Model):
     """A rule that fires when a figure of an analysis is above, or else below, a value.
 
-    recipients: a list of email addresses. is_crossed: whether the newest run crossed the value.
+    recipients: a list of email addresses. crossed_options: the options with which the newest run crossed the value, of the
+    scheduled run and of the one with default options.
     """
 
     analysis = models.CharField(max_length=40)
@@ -74,7 +75,7 @@ class FigureAlert(models.Model):
     is_above = models.BooleanField()
     value = models.BigIntegerField()
     recipients = models.JSONField(default=list)
-    is_crossed = models.BooleanField(default=False)
+    crossed_options = models.JSONField(default=list)
     created_by = models.CharField(max_length=150)
     created_at = models.DateTimeField(auto_now_add=True)
 
@@ -84,6 +85,11 @@ class FigureAlert(models.Model):
     def __str__(self):
         word = "above" if self.is_above else "below"
         return f"alert {self.pk}: {self.figure} of {self.analysis} {word} {self.value:,}"
+
+    @property
+    def is_crossed(self) -> bool:
+        """Whether the newest run crossed the value, with any of the options."""
+        return bool(self.crossed_options)
 
     def is_crossed_by(self, value: int) -> bool:
         """Return whether a figure crosses the value."""

@@ -1,7 +1,8 @@
 """Alerts send a notification when a figure of the nightly runs crosses a value.
 
 A crossing leaves the journal line `alert-fire`, which webhooks receive, and a row from which e-mail is sent. An alert fires
-once. It can fire again after a run with a figure within the limit.
+once. It can fire again after a run with a figure within the limit. Runs with the options of the schedule and runs with the
+default options fire apart, because their figures are about different things.
 """
 
 import logging
@@ -11,7 +12,7 @@ from django.core.exceptions import ValidationError
 from django.core.validators import validate_email
 
 from analytics.analyses import ANALYSES, Analysis, AnalysisError, analysis_by_name
-from analytics.models import AnalysisRun, FigureAlert, FigureCrossing
+from analytics.models import AnalysisRun, FigureAlert, FigureCrossing, Schedule
 from analytics.runs.schedules import default_options
 from analytics.runs.services import validated_options
 from entities.vocabulary import clip, quantity
@@ -127,26 +128,40 @@ class RunAlerts:
     """
 
     def __init__(self, run: AnalysisRun, figures: Mapping[tuple[str, str], int]):
-        """Read the alerts, inside a transaction. figures: by name and subject. Runs one query if no alert changes."""
+        """Read the alerts, inside a transaction. figures: by name and subject. Runs at most three queries if no alert
+        changes.
+        """
         self._run, self._figures = run, figures
         self._head: JournalHead | None = None
         alerts = FigureAlert.objects.filter(analysis=run.type).order_by("pk")
-        changed = [alert for alert in alerts if self._value(alert) is not None and self._is_changed(alert)]
-        self._changed = changed if changed and is_watched(run) else []
-        if any(not alert.is_crossed for alert in self._changed):
+        self._changed: list[FigureAlert] = []
+        known = [alert for alert in alerts if self._value(alert) is not None]
+        if known and is_watched(run):
+            default, scheduled = _watched_options(run)
+            self._options, self._kept = (scheduled if run.is_scheduled else default), (default, scheduled)
+            self._changed = [alert for alert in known if self._is_changed(alert)]
+        if any(map(self._begins, self._changed)):
             try:
                 self._head = lock_journal()
             except JournalReadOnly as error:
                 # the next run fires them
                 logger.warning("the alerts about %s wait: %s", run, error)
-                self._changed = [alert for alert in self._changed if alert.is_crossed]
+                self._changed = [alert for alert in self._changed if not self._begins(alert)]
 
     def fire(self) -> None:
         """Store which alerts have crossed their value, and write the journal lines of those that begin to."""
         entries = []
         for alert in self._changed:
-            moved = FigureAlert.objects.filter(pk=alert.pk, is_crossed=alert.is_crossed)
-            if not moved.update(is_crossed=not alert.is_crossed) or alert.is_crossed:
+            locked = FigureAlert.objects.select_for_update().filter(pk=alert.pk).first()
+            if locked is None or not self._is_changed(locked):
+                continue
+            is_crossed = self._is_crossed(locked)
+            begins = self._begins(locked)
+            # options that a schedule had before have no more runs that could end their state
+            others = [item for item in locked.crossed_options if item in self._kept and item != self._options]
+            locked.crossed_options = [*others, *([self._options] if is_crossed else [])]
+            locked.save(update_fields=["crossed_options"])
+            if not begins:
                 continue
             value = self._figures[alert.figure, ""]
             FigureCrossing.objects.create(alert=alert, run_id=self._run.pk, value=value)
@@ -157,9 +172,29 @@ class RunAlerts:
     def _value(self, alert: FigureAlert) -> int | None:
         return self._figures.get((alert.figure, ""))
 
+    def _is_crossed(self, alert: FigureAlert) -> bool:
+        """Return whether the run crosses the value."""
+        return alert.is_crossed_by(self._figures[alert.figure, ""])
+
+    def _begins(self, alert: FigureAlert) -> bool:
+        """Return whether the run crosses the value, and the one before it with these options did not."""
+        return self._is_crossed(alert) and self._options not in alert.crossed_options
+
     def _is_changed(self, alert: FigureAlert) -> bool:
-        value = self._figures[alert.figure, ""]
-        return alert.is_crossed_by(value) != alert.is_crossed
+        """Return whether the state differs from that of earlier runs with these options."""
+        was_crossed = self._options in alert.crossed_options
+        return self._is_crossed(alert) != was_crossed or any(
+            options not in self._kept for options in alert.crossed_options
+        )
+
+
+def _watched_options(run: AnalysisRun) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the options with which the analysis runs by default and in its schedule, without those that change from run
+    to run, such as the newest revision.
+    """
+    default = default_options(ANALYSES[run.type])
+    scheduled = Schedule.objects.filter(analysis=run.type).values_list("options", flat=True).first() or {}
+    return default, default | scheduled
 
 
 def is_watched(run: AnalysisRun) -> bool:

@@ -270,7 +270,8 @@ class AlertSerializer(output.Output):
     recipients = output.Texts(example=["security@example.com"], help_text="The addresses that get an e-mail.")
     crossed = output.Boolean(
         source="is_crossed",
-        help_text="Whether the newest run crossed the value. The alert fires again after a run that does not.",
+        help_text="Whether the newest run crossed the value, with the options of the schedule or the default options. The "
+        "alert fires again after a run with the same options that does not.",
     )
     created_by = output.Text()
     created_at = output.Time()

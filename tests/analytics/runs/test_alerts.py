@@ -1,12 +1,12 @@
 """Alerts fire once for each crossing, by e-mail and as a journal line. Spark is replaced."""
 
-from datetime import timedelta
+from datetime import time, timedelta
 
 import pytest
 from django.core import mail
 from django.utils import timezone
 
-from analytics.models import AnalysisRun, Figure, FigureAlert, FigureCrossing
+from analytics.models import AnalysisRun, Figure, FigureAlert, FigureCrossing, Schedule
 from analytics.runs.alerts import AlertError, UnknownAlert, add_alert, delete_alert
 from analytics.runs.execution import ComputedReport
 from authzconsole.mail import send_alert_mail
@@ -62,6 +62,29 @@ def test_an_alert_fires_once_for_each_crossing(run_with):
     assert fired()[-1] == f"alert {alert.pk}: {NOBODY} of stranded above 4: 6 in run {run.pk}"
     assert list(FigureCrossing.objects.order_by("pk").values_list("value", flat=True)) == [5, 6]
     assert first_break() is None
+
+
+def test_runs_with_the_default_options_do_not_change_the_state_of_the_schedule(run_with):
+    """A nightly run of one namespace and a run of the whole tenant take turns."""
+    from grants.active_generation import active_generation
+
+    add()
+    schedule = Schedule.objects.create(
+        analysis=STRANDED, is_on=True, at=time(2, 30), options={"generation": "core"}
+    )
+    whole = {"is_scheduled": False, "options": {"generation": active_generation().name}}
+    for _ in range(2):
+        run_with(9, options={"generation": "core"})
+        run_with(2, **whole)
+    assert len(fired()) == 1 and FigureAlert.objects.get().is_crossed
+    run_with(7, **whole)
+    assert len(fired()) == 2
+    # nobody runs it with the earlier options any more, so their state ends
+    Schedule.objects.filter(pk=schedule.pk).update(options={})
+    run_with(2)
+    assert not FigureAlert.objects.get().is_crossed
+    run_with(9)
+    assert len(fired()) == 3
 
 
 def test_a_run_that_does_not_reach_its_end_fires_no_alert_and_stores_no_figures(run_with, monkeypatch):
