@@ -58,6 +58,7 @@ CSV_COLUMNS = (
     "valid_until",
     "member_valid_from",
     "member_valid_until",
+    "began_before_period",
 )
 CHANGE_COLUMNS = (
     "revision",
@@ -97,7 +98,7 @@ def write_files(
     contents, the number of entities.
     """
     paths = {name: folder / name for name in (CSV_NAME, JSON_NAME, PAGE_NAME, CHANGES_NAME)}
-    times = RevisionTimes(evidence.to_revision + 1)
+    times = RevisionTimes(evidence.from_revision, evidence.to_revision + 1)
     users: set[str] = set()
     entity_count = entities_checked = row_count = 0
     with ExitStack() as stack:
@@ -171,10 +172,12 @@ def _write_changes(file: TextIO, evidence: Evidence, first: list[JournalLine]) -
 
 
 class RevisionTimes:
-    """The times of revisions. end: the revision after the period; a range that ends there had not ended."""
+    """The times of revisions. start: the first revision of the period; a range that starts there began before.
+    end: the revision after the period; a range that ends there had not ended.
+    """
 
-    def __init__(self, end: int):
-        self.end, self._times = end, dict[int, str]()
+    def __init__(self, start: int, end: int):
+        self.start, self.end, self._times = start, end, dict[int, str]()
 
     def __getitem__(self, revision: int) -> str:
         """Return the time of a revision; an empty string before the first line.
@@ -208,7 +211,8 @@ def _describe_row(
 ) -> dict[str, Any]:
     """Return a row for the files.
 
-    `to_revision` and `to_time` are null if the access had not ended in the period.
+    `to_revision` and `to_time` are null if the access had not ended in the period. `from_revision` and `from_time` are the
+    start of the period if `began_before_period`.
     """
     start, end = row.range
     is_open = end >= times.end
@@ -220,6 +224,7 @@ def _describe_row(
         "from_time": times[start],
         "to_revision": None if is_open else end,
         "to_time": None if is_open else times[end],
+        "began_before_period": start <= times.start,
         "paths": paths,
     }
 
@@ -284,6 +289,8 @@ class CsvOutput:
 
 
 def _csv_cell(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     return without_formula("" if value is None else str(value))
 
 
@@ -337,7 +344,6 @@ class PageOutput:
                         "rows": rows,
                         "new_entity": self._entity if is_new else "",
                         "has_contents": self._has_contents,
-                        "first_revision": self._context["evidence"].from_revision,
                     },
                 )
             )

@@ -133,6 +133,12 @@ def test_a_bundle_says_who_had_access_when_through_what_and_why(bundle, history)
     assert row["grant_reason"] == "quarter end" and row["revoked_at"] == ""
     of_max = [row for row in rows if row["user"] == "user:max" and row["operation"] == "write"]
     assert [(row["to_revision"], row["member_since"]) for row in of_max] == [("", "")]
+    assert [(row["began_before_period"], row["from_revision"]) for row in of_max] == [
+        ("yes", str(history[0]))
+    ]
+    assert row["began_before_period"] == "no" and page.count("before the period") == sum(
+        row["began_before_period"] for row in content["rows"]
+    )
     assert {row["user"] for row in rows} == {"user:eve", "user:max"}
     paths = [
         row["paths"] for row in content["rows"] if row["user"] == "user:eve" and row["operation"] == "read"
