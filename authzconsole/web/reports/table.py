@@ -199,15 +199,7 @@ def _table_section(request: HttpRequest, run: AnalysisRun, table: Table) -> dict
         and (run.type, table.name) == (AnalysisName.GHOST_GRANTS, "rows")
         and request.user.can_administer,
         "is_readiness": is_readiness,
-        "empty_text": _empty_text(run),
     }
-
-
-def _empty_text(run: AnalysisRun) -> str:
-    """Return why a table without filters has no rows. Runs at most one query."""
-    if run.type == AnalysisName.UNUSED and not (coverage := use_coverage(run)).is_known:
-        return coverage.sentence
-    return "The analysis found nothing to report."
 
 
 @cached_by_report(32)

@@ -149,20 +149,6 @@ def test_without_records_of_use_a_report_calls_nothing_unused(ran_with_records, 
     assert "dataset:sales.orders" not in text_of(table) and "table" not in table.context
 
 
-def test_an_empty_table_of_unused_access_says_that_no_use_is_recorded(browse, tmp_path):
-    run = create_report(
-        tmp_path,
-        {"grants": []},
-        analysis="unused",
-        revision=1,
-        finished_at=timezone.now(),
-        summary=dict.fromkeys(UNUSED_FIGURES, 0),
-    )
-    text = text_of(browse("ada").get(f"/analyses/{run.pk}/tables/grants"))
-    assert "No use is recorded, so nothing is known to be unused." in text
-    assert "The analysis found nothing to report." not in text
-
-
 def test_a_report_of_unused_access_says_how_much_history_the_records_cover(browse, tmp_path):
     now = timezone.now()
     first_day = now.date() - timedelta(days=30)
