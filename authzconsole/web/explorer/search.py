@@ -266,6 +266,7 @@ class SuggestionList:
 SUGGESTION_LISTS = {
     "search-suggestions": SuggestionList("q", opens=True),
     "review-namespace-suggestions": SuggestionList("namespace", "namespace"),
+    "id_without-suggestions": SuggestionList("without", "namespace"),
     "ask-artifact-suggestions": SuggestionList("artifact", "artifact"),
     "ask-dataset_type-suggestions": SuggestionList("dataset_type", "dataset_type"),
     "ask-owner-suggestions": SuggestionList("owner", "kerberosprincipal"),

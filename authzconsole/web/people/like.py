@@ -2,22 +2,26 @@
 plan.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import groupby, islice
 
+from django.contrib import messages
 from django.contrib.auth.models import Group
 from django.core.exceptions import ValidationError
 from django.db.models import OuterRef, QuerySet, Subquery, Value
 from django.db.models.lookups import IsNull
 from django.http import HttpRequest, HttpResponse
+from django.urls import reverse
 
 from authzconsole.web.forms import (
+    PERIOD_FIELDS,
     AddressField,
     FlagField,
     ForAdministrators,
     FormPage,
     PeriodForm,
     PrincipalField,
+    TextField,
     TextsField,
     optional,
 )
@@ -38,6 +42,7 @@ from grants.plans.sources.like import (
     difference_key,
     differences,
     like_plan,
+    replaced_memberships,
 )
 from grants.principals.principal_lists import MAX_COUNTED, groups_with_counts
 from grants.querysets import union_all
@@ -52,6 +57,10 @@ PARTS = {
     PlanVerb.LEAVE: "Groups to leave",
     PlanVerb.REVOKE: "Direct grants to revoke",
 }
+
+
+# of LikeForm: what determines the list of differences
+QUESTION_FIELDS = ("source", "target", "without", "remove")
 
 
 class LikeForm(PeriodForm):
@@ -70,10 +79,17 @@ class LikeForm(PeriodForm):
     )
     rest = FlagField()
     item = TextsField()
+    # `question` of the list that the items were chosen from
+    listed = TextField()
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
         self.users: dict[str, User] = {}
+
+    @property
+    def question(self) -> str:
+        """The fields that determine the list of differences, as one text."""
+        return " ".join(str(self.cleaned_data.get(name) or "-") for name in QUESTION_FIELDS)
 
     @property
     def namespaces(self) -> list[Address]:
@@ -114,12 +130,20 @@ class LikeColleague(ForAdministrators, FormPage):
         context = {}
         if form.is_valid() and len(form.users) == 2:
             rows = self._rows(form)
-            context = _choices(form.users, rows, set(map(difference_key, rows)))
+            context = _choices(form, rows, set(map(difference_key, rows)))
         return self.render_to_response(self.get_context_data(form=form, **context))
 
     def perform(self, form: LikeForm) -> HttpResponse:
         if len(form.users) < 2:
             return self.render_to_response(self.get_context_data(form=form))
+        if "show" in self.request.POST:
+            return self._listed_again()
+        if form.cleaned_data["listed"] not in ("", form.question):
+            messages.warning(
+                self.request,
+                "No plan was created: the list was for other users or another namespace. This is the new list.",
+            )
+            return self._listed_again()
         values = form.cleaned_data
         self._read_choice(form)
         keys = None if self.chosen.issuperset(map(difference_key, self.rows)) else frozenset(self.chosen)
@@ -134,6 +158,14 @@ class LikeColleague(ForAdministrators, FormPage):
             without=[str(namespace) for namespace in form.namespaces],
         )
         return see_other(plan_url(plan))
+
+    def _listed_again(self) -> HttpResponse:
+        """Redirect to the list of the differences between the users that the fields name now."""
+        values = self.request.POST
+        fields = (*QUESTION_FIELDS, *PERIOD_FIELDS)
+        return see_other(
+            reverse("people-like", query={name: values[name] for name in fields if values.get(name)})
+        )
 
     def _read_choice(self, form: LikeForm) -> None:
         self.rows, values = self._rows(form), form.cleaned_data
@@ -150,7 +182,7 @@ class LikeColleague(ForAdministrators, FormPage):
         return self._choices_again(form)
 
     def _choices_again(self, form: LikeForm) -> HttpResponse:
-        choices = _choices(form.users, self.rows, self.chosen)
+        choices = _choices(form, self.rows, self.chosen)
         return self.render_to_response(self.get_context_data(form=form, **choices), status=400)
 
     def _rows(self, form: LikeForm) -> list[AccessDifference]:
@@ -207,7 +239,8 @@ def _reach_warnings(rows: Sequence[AccessDifference], chosen: Collection[str]) -
             yield f"group:{group}, which this plan joins, gives access in {', '.join(also)}, of which no grant is selected."
 
 
-def _choices(users: Mapping[str, User], rows: list[AccessDifference], chosen: Collection[str]) -> dict:
+def _choices(form: LikeForm, rows: list[AccessDifference], chosen: Collection[str]) -> dict:
+    users = form.users
     shown, rest = rows[:MAX_ITEMS], rows[MAX_ITEMS:]
     names = [row.group for row in shown if isinstance(row, Join | Leave)]
     groups = {group.name: group for group in groups_with_counts(Group.objects.filter(name__in=names))}
@@ -230,6 +263,11 @@ def _choices(users: Mapping[str, User], rows: list[AccessDifference], chosen: Co
     return {
         "source": principal_link(users["source"]),
         "target": principal_link(users["target"]),
+        "listed": form.question,
+        "replaced": [
+            principal_link(f"group:{join.group}")
+            for join in replaced_memberships(users["source"], users["target"], form.namespaces)
+        ],
         "parts": [part for part in parts if part["rows"]],
         "total": len(rows),
         "rest": len(rest),

@@ -125,6 +125,29 @@ def test_a_group_that_reaches_a_namespace_without_a_selected_grant_is_named(brow
         assert warning in page_html(browse("aud").get(f"/plans/{each.pk}/"))
 
 
+def test_a_namespace_that_is_entered_after_the_list_was_shown_creates_no_plan_from_the_old_list(browse):
+    add_grant("group:operators", "dataset:hr.salaries", "READ")
+    ada = browse("ada")
+    page = ada.get(URL)
+    keys = [row["key"] for part in page.context["parts"] for row in part["rows"]]
+    form = {"source": "ned", "target": "dee", "item": keys, "listed": page.context["listed"]}
+    changed = form | {"without": "namespace:hr", "until_preset": "3-months"}
+    response = ada.post("/people/like", changed, follow=True)
+    assert not Plan.objects.exists()
+    assert "No plan was created" in page_html(response)
+    assert [group.name for group in response.context["replaced"]] == ["operators"]
+    assert response.context["form"]["until_preset"].value() == "3-months"
+    assert ada.post("/people/like", form).status_code == 303 and Plan.objects.exists()
+
+
+def test_show_differences_lists_them_again_and_keeps_the_token_out_of_the_url(browse):
+    response = browse("ada").post(
+        "/people/like", {"source": "ned", "target": "dee", "without": "namespace:hr", "show": "yes"}
+    )
+    assert response["Location"] == "/people/like?source=ned&target=dee&without=namespace%3Ahr"
+    assert not Plan.objects.exists()
+
+
 def test_a_namespace_is_left_out_also_where_a_group_gives_it(browse):
     for address in ("dataset:hr.salaries", "dataset:sales.customers"):
         add_grant("group:operators", address, "READ")
@@ -133,7 +156,9 @@ def test_a_namespace_is_left_out_also_where_a_group_gives_it(browse):
     parts = {part["verb"]: [row["key"] for row in part["rows"]] for part in response.context["parts"]}
     assert "join" not in parts and "grant READ dataset:sales.customers" in parts["grant"]
     html = page_html(response)
-    assert '<input type="hidden" name="without" value="namespace:hr">' in html
+    assert "Groups that are not joined" in html and "grants in <" in " ".join(html.split())
+    assert [group.name for group in response.context["replaced"]] == ["operators"]
+    assert response.context["listed"] == "ned dee namespace:hr -"
     assert html.index('aria-label="Period"') < html.index('id="grant-title"')
     assert ada.post("/people/like", form | {"item": parts["grant"]}).status_code == 303
     assert Plan.objects.get().recipe["without"] == ["namespace:hr"]

@@ -5,7 +5,7 @@ from django.utils import timezone
 
 from analytics.models import AnalysisRun
 from grants.models import JobState
-from tests.support.pages import page_html, post_as_shown
+from tests.support.pages import page_html, post_as_shown, text_of
 from tests.support.readiness_report import ANALYSIS, SUMMARY, readiness_rows
 
 pytestmark = pytest.mark.usefixtures("sent_runs")
@@ -153,8 +153,10 @@ def test_pages_use_only_reports_of_the_active_generation(report, browse, cast):
 
 
 def test_the_namespace_list_and_the_namespace_page_use_the_newest_report(report, browse):
-    text = browse("aud").html("/")
+    overview = browse("aud").get("/")
+    text = " ".join(text_of(overview).split())
     assert "2 users" in text and "no user; dee is missing 2 of 2" in text
+    assert "/entities/namespace:hr?deleter=dee#readiness" in page_html(overview)
     page = browse("aud").get("/entities/namespace:hr?tab=ask")
     assert page.context["readiness"]["latest"]["summary"]["fewest_missing"] == 2
     assert "is closest and is missing 2 of 2" in page_html(page)
