@@ -12,6 +12,7 @@ from django.utils import timezone
 from analytics.analyses import ANALYSES, analysis_by_name
 from analytics.models import AnalysisRun
 from grants.journal import current_revision
+from grants.usage.storage import UsageRecord, add_usage
 from tests.support.changes import add_grant, revoke_grant
 from tests.support.pages import page_html
 from tests.support.readiness_report import SUMMARY, table_texts
@@ -372,10 +373,13 @@ def test_filters_take_a_kind_and_quoted_names(query, kinds, report_of, browse):
 
 @pytest.mark.parametrize("analysis", ANALYSES)
 def test_each_table_has_a_question_as_its_heading(analysis, report_of, browse):
+    # without records of use, a report of unused access has no tables
+    add_usage([UsageRecord("ned", "dataset", "sales.orders", timezone.now().date())])
     run = report_of(
         analysis,
         {table.name: [] for table in analysis_by_name(analysis).tables},
         options=BOTH,
+        days_of_the_window=1,
         changes={"run": 4, "revision": 0, "added": 1, "removed": 0, "changed": 0},
     )
     for table in analysis_by_name(analysis).tables:
