@@ -111,6 +111,11 @@ def test_an_empty_journal_has_no_drift(spark):
     assert set(map(tuple, tables_of("drift").values())) == {()}
 
 
+def test_one_user_without_grants_has_no_drift(spark):
+    add_user("ann")
+    assert set(map(tuple, tables_of("drift").values())) == {()}
+
+
 @pytest.mark.parametrize("text", ["0", "-1", "1.5", "ten", "2026-01-01", "9" * 30])
 @pytest.mark.parametrize("name", ["from_revision", "to_revision"])
 def test_a_revision_that_does_not_exist_is_refused(name, text):

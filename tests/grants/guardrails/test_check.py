@@ -318,14 +318,26 @@ def test_a_new_guardrail_that_is_violated_already_needs_confirmation(cast):
 
 
 def test_a_guardrail_names_what_exists_and_contradicts_no_other(cast):
-    for members, field in (
-        ({"forbid": FORBID["forbid"] | {"within": "namespace:none"}}, "forbid.within"),
-        ({"forbid": FORBID["forbid"] | {"members_of": "group:none"}}, "forbid.members_of"),
-        (expect("user:none", "READ", ORDERS, True), "expect.subject"),
+    nowhere = {"privilege": "READ", "within": "namespace:none"}
+    both = [{"privilege": "WRITE", "within": "namespace:sales"}, nowhere]
+    unregistered = "namespace:none is not registered, so the guardrail matches nothing: correct the address"
+    for members, field, message in (
+        ({"forbid": FORBID["forbid"] | {"within": "namespace:none"}}, "forbid.within", unregistered),
+        ({"forbid_both": both}, "forbid_both.within", unregistered),
+        (
+            {"forbid": FORBID["forbid"] | {"members_of": "group:none"}},
+            "forbid.members_of",
+            "group:none does not exist: add it first, or correct the name",
+        ),
+        (
+            expect("user:none", "READ", ORDERS, True),
+            "expect.subject",
+            "user:none does not exist: add it first, or correct the name",
+        ),
     ):
         with pytest.raises(GuardrailError) as error:
             add_guardrail("x", members)
-        assert error.value.field == field
+        assert error.value.field == field and message in str(error.value)
     add_guardrail("a", expect("user:dee", "READ", ORDERS, True))
     with pytest.raises(GuardrailError, match="contradicts guardrail a"):
         add_guardrail("b", expect("user:dee", "READ", ORDERS, False))
