@@ -181,7 +181,7 @@ def test_a_job_that_fails_says_why_and_can_be_repeated(page, settings, sent_task
         ("/people/remove/user:ned", "Remove user: "),
         ("/people/membership?verb=remove&user=grp&group=operators", "Remove from group: "),
         ("/accounts/change/user:ned?change=activity&active=no", "Deactivate account: "),
-        ("/policies/existing/activate", "Activate existing: "),
+        ("/policies/existing/activate", "Activate existing, now or at the time above: "),
     ],
 )
 def test_without_scripts_the_second_page_has_the_effect(cast, page_of, url, confirm):

@@ -1,10 +1,14 @@
 """The policies of one generation, or of two side by side, and the form that activates a generation."""
 
 from collections.abc import Iterator
+from dataclasses import replace
+from datetime import datetime
 
 from django.contrib import messages
+from django.core.exceptions import ValidationError
 from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import reverse
+from django.utils.html import format_html
 from django.views.decorators.http import require_safe
 
 from analytics.analyses import AnalysisName
@@ -26,7 +30,7 @@ from authzconsole.web.shared.guard import request_author
 from authzconsole.web.shared.paging import url_with
 from authzconsole.web.shared.parameters import choice_parameter
 from authzconsole.web.shared.rendering import render_page, see_other, show_outcome
-from authzconsole.web.shared.times import zone_hint
+from authzconsole.web.shared.times import exact_time, zone_hint
 from entities.vocabulary import KINDS, Kind
 from grants.active_generation import (
     activation_fault,
@@ -146,7 +150,19 @@ class ActivationForm(ConsoleForm):
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
-        self.fields["at"].help_text = f"It is activated then only if this effect still holds. {zone_hint()}"
+        self.fields["at"].help_text = format_html(
+            "If its effect is a different one by then, because grants, groups or entities have changed, it is not "
+            "activated: the overview, the Policies page and the journal say why. {}",
+            zone_hint(),
+        )
+
+    @property
+    def time(self) -> datetime | None:
+        """The valid time in the form, also before it is sent; None if there is none."""
+        try:
+            return self.fields["at"].clean(self["at"].value() or "")
+        except ValidationError:
+            return None
 
     @property
     def active_name(self) -> str:
@@ -195,6 +211,10 @@ class ActivationPage(EffectPage):
         return propose_generation(author=author, name=self.generation.name)
 
     def done(self, form: ConsoleForm, outcome: Outcome) -> HttpResponse:
+        if (at := form.cleaned_data["at"]) and outcome.has_changed and not form.cleaned_data["propose"]:
+            # the sentence names the time in the time zone of the reader
+            sentence = f"`{self.generation.name}` becomes the active generation at {exact_time(at)}"
+            outcome = replace(outcome, sentence=sentence)
         show_outcome(self.request, outcome)
         return see_other(reverse("policies"))
 
@@ -203,7 +223,7 @@ class ActivationPage(EffectPage):
         second_person = activation_fault(request_author(self.request), generation.name)
         context |= {
             "second_person": second_person,
-            "button": f"{'Propose' if second_person else 'Activate'} {generation.name}",
+            "button": self._button(context["form"], is_proposal=bool(second_person)),
             "is_danger": not second_person,
             "back": reverse("policies"),
         }
@@ -232,6 +252,15 @@ class ActivationPage(EffectPage):
             "lifecycle": [active, generation],
             "compare_url": f"{reverse('policies')}?generation={active.name}&with={generation.name}&only=differences",
         }
+
+    def _button(self, form: ActivationForm, *, is_proposal: bool) -> str:
+        if is_proposal:
+            return f"Propose {self.generation.name}"
+        at = form.time
+        if at is None:
+            # only the part is loaded again when a time is filled in: without scripts the text must fit both
+            return f"Activate {self.generation.name}{'' if self.is_part else ', now or at the time above'}"
+        return f"Schedule {self.generation.name} for {exact_time(at)}"
 
 
 class CancelActivation(FormPage):

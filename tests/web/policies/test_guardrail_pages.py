@@ -1,5 +1,6 @@
 """The pages of guardrails: write one, see its violations, make an exception, and be refused by it."""
 
+import re
 from datetime import timedelta
 
 import pytest
@@ -131,6 +132,7 @@ def test_the_form_of_a_grant_shows_what_it_would_violate_and_is_refused(cast, br
     values = {"principal": "user:dee", "privilege": "WRITE"}
     shown = part(ada, url, "change-effect", values)
     assert "The change will be refused" in shown and "user:dee would hold WRITE" in shown
+    assert re.search(r"<button class=.button main[^>]* disabled>", shown)
     grants = UserGrant.objects.count()
     response = ada.post(url, values | {"effect": "x"})
     assert (

@@ -3,8 +3,10 @@
 from datetime import timedelta
 
 import pytest
+from django.contrib.messages import get_messages
 from django.utils import timezone
 
+from authzconsole.web.shared.times import exact_time, parse_time
 from entities.vocabulary import KINDS
 from grants.active_generation import active_generation
 from grants.jobs import run_job
@@ -182,7 +184,10 @@ def test_an_activation_is_scheduled_shown_and_cancelled(browse):
     refused = post_as_shown(ada, "/policies/core/activate", form)
     assert refused.status_code == 400 and "choose a time in the next 366 days" in page_html(refused).lower()
     at = (timezone.now() + timedelta(days=3)).strftime("%Y-%m-%dT%H:%M")
-    assert post_as_shown(ada, "/policies/core/activate", form | {"at": at}).status_code == 303
+    scheduled = post_as_shown(ada, "/policies/core/activate", form | {"at": at})
+    assert scheduled.status_code == 303
+    (notice,) = get_messages(scheduled.wsgi_request)
+    assert f"at {exact_time(parse_time(at, is_end=True))}" in str(notice)
     assert active_generation().name == "final"
     for name, url in (("ada", "/"), ("ada", "/policies/"), ("out", "/policies/")):
         page = page_html(browse(name).get(url))
@@ -192,6 +197,20 @@ def test_an_activation_is_scheduled_shown_and_cancelled(browse):
     assert "becomes active at" in page_html(ada.get("/policies/"))
     assert ada.post("/policies/scheduled/cancel").status_code == 303
     assert "becomes active at" not in page_html(ada.get("/policies/"))
+
+
+def test_the_button_says_when_the_generation_becomes_active(browse):
+    ada, url = browse("ada"), "/policies/core/activate"
+    at = (timezone.now() + timedelta(days=3)).strftime("%Y-%m-%dT%H:%M")
+    htmx = {"HX-Request": "true", "HX-Target": "change-effect"}
+    now, later = (page_html(ada.get(url, {"from": "final", "at": time}, headers=htmx)) for time in ("", at))
+    assert "Activate core" in now and "at the time above" not in now
+    assert (
+        f"Schedule core for {exact_time(parse_time(at, is_end=True))}" in later
+        and "Activate core" not in later
+    )
+    # a whole page must be right for browsers without scripts too
+    assert "Activate core, now or at the time above" in page_html(ada.get(url))
 
 
 def test_only_readers_of_all_see_why_an_activation_was_refused(browse):
