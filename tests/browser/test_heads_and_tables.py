@@ -5,6 +5,8 @@ import re
 import pytest
 from playwright.sync_api import expect
 
+from tests.support.changes import add_grant
+
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
 
@@ -36,6 +38,17 @@ def test_the_account_menu_leads_to_the_settings(scripts, cast, page_of):
     account.locator("summary").click()
     account.get_by_role("link", name="Time zone").click()
     expect(page).to_have_url(re.compile("/time-zone$"))
+
+
+@pytest.mark.parametrize("url", ["/entities/dataset:sales.orders?tab=access", "/people/user:dee?tab=access"])
+def test_the_paths_of_access_fit_in_a_narrow_window(cast, page_of, url):
+    add_grant("user:dee", "dataset:sales.orders", "WRITE")
+    page = page_of("ada", width=360)
+    page.goto(url)
+    cell = page.locator("td[data-label='Access and paths']").first
+    expect(cell).to_be_visible()
+    box = cell.bounding_box()
+    assert box["x"] >= 0 and box["x"] + box["width"] <= 360
 
 
 def test_rows_are_cards_with_the_names_of_their_columns_in_a_narrow_window(cast, page_of):
