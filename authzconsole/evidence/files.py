@@ -5,6 +5,9 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
+from heapq import merge
+from operator import attrgetter
 from pathlib import Path
 from shutil import copyfileobj
 from tempfile import SpooledTemporaryFile
@@ -16,6 +19,7 @@ from django.template.loader import render_to_string
 from analytics.results.export import without_formula
 from authzconsole.models import Evidence
 from entities.address import parse_address
+from grants.bulk_rows import chunks
 from grants.evidence import (
     AccessPeriods,
     AccessRow,
@@ -24,7 +28,7 @@ from grants.evidence import (
     HeldPeriod,
     active_generations,
 )
-from grants.journal import ACTIONS
+from grants.journal import ACTIONS, DECISION_ACTIONS
 from grants.journal_queries import journal_lines
 from grants.models import JournalLine
 from grants.policies.catalogue import generation_by_name
@@ -32,6 +36,8 @@ from grants.policies.levels import LEVELS, Level, level_of
 from grants.validity import format_time
 
 CSV_NAME, JSON_NAME, PAGE_NAME, CHANGES_NAME = "access.csv", "access.json", "report.html", "changes.csv"
+# changes of a user that end all access; the summary of the page marks them
+ACCOUNT_ENDS = ("user-deactivate", "user-remove")
 # the page refers to it
 STYLE = Path(__file__).parent / "report.css"
 CSV_COLUMNS = (
@@ -59,6 +65,9 @@ CSV_COLUMNS = (
     "member_valid_from",
     "member_valid_until",
     "began_before_period",
+    "ended_action",
+    "ended_principal",
+    "ended_by",
 )
 CHANGE_COLUMNS = (
     "revision",
@@ -78,8 +87,8 @@ MAX_USERS_ON_PAGE = MAX_CHANGES_ON_PAGE = 2_000
 LINES_PER_READ = 2_000
 # the sections of more users are kept in a temporary file until the summary is written
 MAX_SECTIONS_IN_MEMORY = 1_000_000
-# times of revisions are read together, and kept up to a limit
-TIMES_AT_ONCE, MAX_TIMES = 1_000, 200_000
+# lines at the ends of rows are read together, and kept up to a limit
+LINES_AT_ONCE, MAX_LINES = 1_000, 50_000
 
 
 def write_files(
@@ -98,7 +107,7 @@ def write_files(
     contents, the number of entities.
     """
     paths = {name: folder / name for name in (CSV_NAME, JSON_NAME, PAGE_NAME, CHANGES_NAME)}
-    times = RevisionTimes(evidence.from_revision, evidence.to_revision + 1)
+    boundaries = RowBoundaries(evidence.from_revision, evidence.to_revision + 1)
     users: set[str] = set()
     entity_count = entities_checked = row_count = 0
     with ExitStack() as stack:
@@ -124,7 +133,7 @@ def write_files(
                 if rows:
                     users.add(rows[0].user)
                     row_count += len(rows)
-                    described = describe_rows(rows, of_entity, times)
+                    described = describe_rows(rows, of_entity, boundaries)
                     for output in outputs:
                         output.write_user(described)
             entities_checked += 1
@@ -133,7 +142,9 @@ def write_files(
             "users": len(users),
             "rows": row_count,
             "lines": table.line_count,
-            "changes": _write_changes(files[CHANGES_NAME], evidence, page.changes),
+            "changes": _write_changes(
+                files[CHANGES_NAME], evidence, boundaries.principal_lines, page.changes
+            ),
             "users_checked": users_checked,
         }
         if evidence.contents:
@@ -157,11 +168,22 @@ def changes_in_period(evidence: Evidence) -> Iterator[JournalLine]:
     return lines.order_by("place").iterator(chunk_size=LINES_PER_READ)
 
 
-def _write_changes(file: TextIO, evidence: Evidence, first: list[JournalLine]) -> int:
-    """Write the changes as CSV, and append the first ones to the list. Return their number."""
+def _lines_at(revisions: Iterable[int]) -> Iterator[JournalLine]:
+    """Yield the journal lines with these revisions, oldest first. Runs one query for ROWS_PER_STATEMENT revisions."""
+    for batch in chunks(sorted(revisions)):
+        yield from JournalLine.objects.filter(revision__in=batch).order_by("revision")
+
+
+def _write_changes(
+    file: TextIO, evidence: Evidence, principal_lines: Iterable[int], first: list[JournalLine]
+) -> int:
+    """Write the changes as CSV, and append the first ones to the list. Return their number.
+
+    principal_lines: revisions of the lines about users and groups with which access began or ended.
+    """
     writer, count = csv.writer(file), 0
     writer.writerow(CHANGE_COLUMNS)
-    for line in changes_in_period(evidence):
+    for line in merge(changes_in_period(evidence), _lines_at(principal_lines), key=attrgetter("revision")):
         count += 1
         if count <= MAX_CHANGES_ON_PAGE:
             first.append(line)
@@ -171,31 +193,69 @@ def _write_changes(file: TextIO, evidence: Evidence, first: list[JournalLine]) -
     return count
 
 
-class RevisionTimes:
-    """The times of revisions. start: the first revision of the period; a range that starts there began before.
-    end: the revision after the period; a range that ends there had not ended.
+@dataclass(frozen=True, slots=True)
+class BoundaryOfRow:
+    """What the files say of the journal line with which access began or ended. time: empty before the first line."""
+
+    time: str = ""
+    action: str = ""
+    principal: str = ""
+    actor: str = ""
+    entity: str = ""
+
+
+class RowBoundaries:
+    """The journal lines with which access began or ended, by revision.
+
+    start: the first revision of the period; a range that starts there began before. end: the revision after the period; a
+    range that ends there had not ended. principal_lines: the revisions of those lines that are about a user or a group and
+    no entity, in the rows that were described.
     """
 
     def __init__(self, start: int, end: int):
-        self.start, self.end, self._times = start, end, dict[int, str]()
+        self.start, self.end, self._lines = start, end, dict[int, BoundaryOfRow]()
+        self.principal_lines: set[int] = set()
 
-    def __getitem__(self, revision: int) -> str:
-        """Return the time of a revision; an empty string before the first line.
+    def __getitem__(self, revision: int) -> BoundaryOfRow:
+        """Return the line of a revision. Runs a query for LINES_AT_ONCE revisions."""
+        if revision not in self._lines:
+            if len(self._lines) > MAX_LINES:
+                self._lines.clear()
+            first = revision - revision % LINES_AT_ONCE
+            lines = JournalLine.objects.filter(revision__gte=first, revision__lt=first + LINES_AT_ONCE)
+            for number, at, *values in lines.values_list(
+                "revision", "at", "action", "principal", "actor", "entity"
+            ):
+                self._lines[number] = BoundaryOfRow(format_time(at), *values)
+            self._lines.setdefault(revision, BoundaryOfRow())
+        return self._lines[revision]
 
-        Runs a query for TIMES_AT_ONCE revisions.
+    def cause(self, row: AccessRow, revision: int) -> BoundaryOfRow | None:
+        """Return the line with which the row began or ended; None if that was a limit of a validity period.
+
+        After such a limit, any line can be the first one; it is the cause only if it is about the user or a holder of the
+        grants.
         """
-        if revision not in self._times:
-            if len(self._times) > MAX_TIMES:
-                self._times.clear()
-            first = revision - revision % TIMES_AT_ONCE
-            lines = JournalLine.objects.filter(revision__gte=first, revision__lt=first + TIMES_AT_ONCE)
-            self._times |= {revision: format_time(at) for revision, at in lines.values_list("revision", "at")}
-            self._times.setdefault(revision, "")
-        return self._times[revision]
+        line = self[revision]
+        has_limits = any(
+            any(period.validity) for held in row.paths for period in (held.grant, held.membership) if period
+        )
+        holders = {row.user, *(held.principal for held in row.paths)}
+        return line if not has_limits or line.principal in holders else None
+
+    def note(self, row: AccessRow) -> None:
+        """Keep the lines about principals with which this row began or ended. Access without a grant has none, because every
+        user has it.
+        """
+        for revision in row.range if row.paths else ():
+            if self.start < revision < self.end and revision not in self.principal_lines:
+                line = self.cause(row, revision)
+                if line and line.principal and not line.entity and line.action in DECISION_ACTIONS:
+                    self.principal_lines.add(revision)
 
 
 def describe_rows(
-    rows: Sequence[AccessRow], periods: AccessPeriods, times: RevisionTimes
+    rows: Sequence[AccessRow], periods: AccessPeriods, boundaries: RowBoundaries
 ) -> list[dict[str, Any]]:
     """Return the rows of one user for the files."""
     # operations with the same rules share the list of their paths
@@ -203,28 +263,34 @@ def describe_rows(
     for row in rows:
         if id(row.paths) not in paths:
             paths[id(row.paths)] = [_describe_path(held) for held in sorted(row.paths, key=_path_order)]
-    return [_describe_row(row, periods, times, paths[id(row.paths)]) for row in rows]
+    return [_describe_row(row, periods, boundaries, paths[id(row.paths)]) for row in rows]
 
 
 def _describe_row(
-    row: AccessRow, periods: AccessPeriods, times: RevisionTimes, paths: list[dict[str, Any]]
+    row: AccessRow, periods: AccessPeriods, boundaries: RowBoundaries, paths: list[dict[str, Any]]
 ) -> dict[str, Any]:
     """Return a row for the files.
 
     `to_revision` and `to_time` are null if the access had not ended in the period. `from_revision` and `from_time` are the
-    start of the period if `began_before_period`.
+    start of the period if `began_before_period`. `ended_action`, `ended_principal` and `ended_by` are of the line at
+    `to_revision`, null if the access ended with a validity period.
     """
     start, end = row.range
-    is_open = end >= times.end
+    has_ended = end < boundaries.end
+    ended = boundaries.cause(row, end) if has_ended else None
+    boundaries.note(row)
     return {
         "user": row.user,
         "operation": row.operation,
         "entity": str(periods.entity),
         "from_revision": start,
-        "from_time": times[start],
-        "to_revision": None if is_open else end,
-        "to_time": None if is_open else times[end],
-        "began_before_period": start <= times.start,
+        "from_time": boundaries[start].time,
+        "to_revision": end if has_ended else None,
+        "to_time": boundaries[end].time if has_ended else None,
+        "began_before_period": start <= boundaries.start,
+        "ended_action": ended.action if ended else None,
+        "ended_principal": ended.principal if ended else None,
+        "ended_by": ended.actor if ended else None,
         "paths": paths,
     }
 
@@ -328,6 +394,8 @@ class PageOutput:
         # the summary, which is known at the end, precedes the sections
         self._sections = SpooledTemporaryFile(MAX_SECTIONS_IN_MEMORY, "w+", encoding="utf-8")
         self._summary: dict[str, Counter[Level]] = {}
+        # by user: the revision and the label of the last change of the account that ended access
+        self._ended: dict[str, tuple[int, str]] = {}
         self.changes: list[JournalLine] = []
 
     def write_user(self, rows: Sequence[dict]) -> None:
@@ -354,11 +422,19 @@ class PageOutput:
             kind = parse_address(rows[0]["entity"]).kind
             levels = {level_of(self._generation, kind, row["operation"]) for row in rows}
             self._summary.setdefault(user, Counter()).update(level for level in levels if level)
+            ended = [
+                (row["to_revision"], ACTIONS[row["ended_action"]])
+                for row in rows
+                if row["ended_action"] in ACCOUNT_ENDS and row["ended_principal"] == user
+            ]
+            if ended:
+                self._ended[user] = max(ended)
 
     def finish(self, figures: Mapping) -> None:
         left_out = max(0, self._users - MAX_USERS_ON_PAGE)
         summary = [
-            (user, [counts[level] for level in LEVELS]) for user, counts in sorted(self._summary.items())
+            (user, [counts[level] for level in LEVELS], self._ended.get(user))
+            for user, counts in sorted(self._summary.items())
         ]
         self._file.write(
             render_to_string(

@@ -32,6 +32,7 @@ from tests.support.changes import (
     delete_entity,
     register_entity,
     remove_member,
+    set_user_active,
 )
 from tests.support.jobs import execute_evidence
 from tests.support.pages import page_html
@@ -448,3 +449,37 @@ def test_evidence_reads_its_changes_with_one_query(history, django_assert_num_qu
     evidence = Evidence(entity=SALES, contents=True, from_revision=1, to_revision=current_revision())
     with django_assert_num_queries(1):
         assert list(changes_in_period(evidence))
+
+
+def test_a_bundle_names_the_deactivation_that_ended_access(
+    browse, history, sent_numbers, tmp_path, django_capture_on_commit_callbacks
+):
+    add_member("eve", "readers", author=OWNER)
+    start = current_revision()
+    set_user_active("max", active=False, author=OWNER)
+    deactivated = current_revision()
+    remove_member("eve", "readers", author=OWNER)
+    left = current_revision()
+    add_user("new", author=OWNER)
+    request(browse("aud"), django_capture_on_commit_callbacks, entity=SALES, contents="yes", since=str(start))
+    execute_evidence(number=sent_numbers[0])
+    content = read_bundle(browse, Evidence.objects.get(), tmp_path)
+    with zipfile.ZipFile(tmp_path / "evidence.zip") as archive:
+        changes = list(csv.DictReader(io.StringIO(archive.read("changes.csv").decode())))
+        rows = list(csv.DictReader(io.StringIO(archive.read("access.csv").decode())))
+        page = archive.read("report.html").decode()
+    assert [(line["revision"], line["action"], line["principal"]) for line in changes] == [
+        (str(deactivated), "user-deactivate", "user:max"),
+        (str(left), "member-remove", "user:eve"),
+    ]
+    assert content["figures"]["changes"] == 2
+    causes = {
+        (row["user"], row["to_revision"], row["ended_action"], row["ended_by"])
+        for row in rows
+        if row["to_revision"]
+    }
+    assert causes == {
+        ("user:max", str(deactivated), "user-deactivate", "ada"),
+        ("user:eve", str(left), "member-remove", "ada"),
+    }
+    assert f'<code>user:max</code> <span class="note">User deactivated (revision {deactivated})' in page
