@@ -135,6 +135,8 @@ def test_tabs_have_urls_that_back_and_the_keyboard_reach(page):
     expect(page.locator("#history")).to_be_visible()
     page.go_back()
     expect(page.locator("#holders")).to_be_visible()
+    expect(page.locator("#tab-access")).to_have_attribute("aria-current", "page")
+    page.wait_for_load_state("networkidle")
     page.go_back()
     expect(page.locator("#children tbody tr")).to_have_count(4)
 

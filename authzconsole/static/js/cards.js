@@ -2,13 +2,14 @@
 "use strict";
 
 (() => {
-  // narrower tables fit, unless a column has sentences
+  // narrower tables fit, unless a column has sentences; the boxes of privileges stay in their row
   const MIN_COLUMNS = 3;
   const columnsOf = (row) => [...row.cells].flatMap((cell) => Array(cell.colSpan).fill(cell));
   const nameCells = (table) => {
     const heads = table.tHead?.rows[0] ? columnsOf(table.tHead.rows[0]) : [];
     const columns = heads.filter((head) => !head.classList.contains("privileges")).length;
-    if (columns < MIN_COLUMNS && table.querySelector("td.text-column") === null) return;
+    const hasSentences = columns === heads.length && table.querySelector("td.text-column") !== null;
+    if (columns < MIN_COLUMNS && !hasSentences) return;
     for (const row of [...table.tBodies].flatMap((body) => [...body.rows])) {
       for (const [index, cell] of columnsOf(row).entries()) {
         if (cell.tagName === "TH" || cell.colSpan > 1) continue;

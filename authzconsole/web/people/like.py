@@ -79,6 +79,8 @@ class LikeForm(PeriodForm):
     )
     rest = FlagField()
     item = TextsField()
+    # whether only the list is asked for
+    show = FlagField()
     # `question` of the list that the items were chosen from
     listed = TextField()
 
@@ -136,14 +138,14 @@ class LikeColleague(ForAdministrators, FormPage):
     def perform(self, form: LikeForm) -> HttpResponse:
         if len(form.users) < 2:
             return self.render_to_response(self.get_context_data(form=form))
-        if "show" in self.request.POST:
-            return self._listed_again()
+        if form.cleaned_data["show"]:
+            return self._listed_again(form)
         if form.cleaned_data["listed"] not in ("", form.question):
             messages.warning(
                 self.request,
                 "No plan was created: the list was for other users or another namespace. This is the new list.",
             )
-            return self._listed_again()
+            return self._listed_again(form)
         values = form.cleaned_data
         self._read_choice(form)
         keys = None if self.chosen.issuperset(map(difference_key, self.rows)) else frozenset(self.chosen)
@@ -159,13 +161,11 @@ class LikeColleague(ForAdministrators, FormPage):
         )
         return see_other(plan_url(plan))
 
-    def _listed_again(self) -> HttpResponse:
+    def _listed_again(self, form: LikeForm) -> HttpResponse:
         """Redirect to the list of the differences between the users that the fields name now."""
-        values = self.request.POST
-        fields = (*QUESTION_FIELDS, *PERIOD_FIELDS)
-        return see_other(
-            reverse("people-like", query={name: values[name] for name in fields if values.get(name)})
-        )
+        entered = {name: form[name].value() for name in (*QUESTION_FIELDS, *PERIOD_FIELDS)}
+        query = {name: "yes" if value is True else value for name, value in entered.items() if value}
+        return see_other(reverse("people-like", query=query))
 
     def _read_choice(self, form: LikeForm) -> None:
         self.rows, values = self._rows(form), form.cleaned_data

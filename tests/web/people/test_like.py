@@ -145,6 +145,13 @@ def test_show_differences_lists_them_again_and_keeps_the_token_out_of_the_url(br
         "/people/like", {"source": "ned", "target": "dee", "without": "namespace:hr", "show": "yes"}
     )
     assert response["Location"] == "/people/like?source=ned&target=dee&without=namespace%3Ahr"
+    response = browse("ada").post(
+        "/people/like", {"source": "ned", "target": "dee", "remove": "yes", "show": "yes"}, follow=True
+    )
+    assert (response.redirect_chain, response.context["remove"]) == (
+        [("/people/like?source=ned&target=dee&remove=yes", 303)],
+        True,
+    )
     assert not Plan.objects.exists()
 
 
