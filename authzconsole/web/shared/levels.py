@@ -157,17 +157,32 @@ def effect_sentences(effect: KnownEffect) -> list[dict]:
     finance`; empty if it is not known.
     """
     names = [name for name, _ in effect.people[:MAX_PEOPLE]]
-    sentences = []
-    for name, changes in effect.with_attached_intended.level_changes(names).items():
-        parts = [
-            {
-                "is_side_effect": title == "Side effects",
-                "verb": verb,
-                "phrases": [f"{level} {words}" for level, words in quantities_by_level(counts).items()],
-            }
-            for title, fields in PARTS.items()
-            for verb, field in zip(("gains", "loses"), fields, strict=True)
-            if (counts := getattr(changes, field))
-        ]
-        sentences.append({"user": name, "parts": parts})
-    return sentences
+    changes = effect.with_attached_intended.level_changes(names)
+    return [
+        {
+            "user": name,
+            "parts": [
+                {"is_side_effect": title == "Side effects", "verb": verb, "phrases": phrases}
+                for title, fields in PARTS.items()
+                for verb, phrases in phrases_by_verb(*(getattr(of_user, field) for field in fields)).items()
+                if phrases
+            ],
+        }
+        for name, of_user in changes.items()
+    ]
+
+
+def phrases_by_verb(gained: Sequence[LevelCount], lost: Sequence[LevelCount]) -> dict[str, list[str]]:
+    """Return phrases such as `administers 3 applications in finance` of what a person gains, loses, or both: other operations
+    of one level on the same entities.
+    """
+    gains, losses = (
+        [f"{level} {words}" for level, words in quantities_by_level(counts).items()]
+        for counts in (gained, lost)
+    )
+    both = [phrase for phrase in gains if phrase in losses]
+    return {
+        "gains": [phrase for phrase in gains if phrase not in both],
+        "loses": [phrase for phrase in losses if phrase not in both],
+        "gains some operations and loses others": both,
+    }
