@@ -259,5 +259,11 @@ def reason_field() -> Text:
     return optional_text("The reason; it is written to the journal.")
 
 
+class ReasonQuery(StrictSerializer):
+    """Why something ends or is cancelled."""
+
+    reason = reason_field()
+
+
 def generation_field(help_text: str = "By default the active generation.") -> Choice:
     return Choice(choices=list(GENERATIONS), required=False, help_text=help_text)

@@ -3,7 +3,15 @@
 from rest_framework.response import Response
 
 from authzconsole.common import output
-from authzconsole.common.fields import Choice, NameText, StrictSerializer, Text, Time, reason_field
+from authzconsole.common.fields import (
+    Choice,
+    NameText,
+    ReasonQuery,
+    StrictSerializer,
+    Text,
+    Time,
+    reason_field,
+)
 from authzconsole.findings.kinds import KINDS
 from authzconsole.findings.refresh import refresh_findings
 from authzconsole.findings.services import (
@@ -70,12 +78,6 @@ class RuleCreationSerializer(AcceptanceSerializer):
         max_length=MAX_PATTERN_CHARACTERS,
         help_text="The form of their subjects, such as `namespace:sandbox*`; `*` is any number of characters.",
     )
-
-
-class RuleEndQuery(StrictSerializer):
-    """Why the rule ends."""
-
-    reason = reason_field()
 
 
 FINDING = Resource.numbered(
@@ -221,7 +223,7 @@ class RuleDetail(Endpoint):
         """
         return self.object
 
-    @operation("finding_rules_end", check_administrator, OutcomeSerializer, query=RuleEndQuery)
+    @operation("finding_rules_end", check_administrator, OutcomeSerializer, query=ReasonQuery)
     def delete(self) -> object:
         """End an acceptance rule.
 

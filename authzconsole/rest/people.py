@@ -17,6 +17,7 @@ from authzconsole.common.fields import (
     Choice,
     NameText,
     QueryBoolean,
+    ReasonQuery,
     StrictSerializer,
     Text,
     optional_text,
@@ -306,11 +307,10 @@ class SentInvitationSerializer(output.Output):
     )
 
 
-class InvitationQuery(StrictSerializer):
-    """Whose invitation is cancelled, and why."""
+class InvitationQuery(ReasonQuery):
+    """The user whose invitation is cancelled."""
 
     user = NameText(help_text="The name of the user.")
-    reason = reason_field()
 
 
 class InvitationList(ListEndpoint):

@@ -12,7 +12,15 @@ from rest_framework.response import Response
 from authzconsole.api.evaluation import MAX_EVALUATIONS, evaluate_request  # noqa: F401 (a docstring names it)
 from authzconsole.common import output
 from authzconsole.common.api_caller import caller_of
-from authzconsole.common.fields import Boolean, Choice, KindText, StrictSerializer, Time, reason_field
+from authzconsole.common.fields import (
+    Boolean,
+    Choice,
+    KindText,
+    ReasonQuery,
+    StrictSerializer,
+    Time,
+    reason_field,
+)
 from authzconsole.common.periods import PastQuery
 from authzconsole.lists.grants import PRIVILEGES
 from authzconsole.models import TokenScope
@@ -213,12 +221,6 @@ class ScheduleActivationSerializer(ForecastRequestSerializer):
     reason = reason_field()
 
 
-class CancellationQuery(StrictSerializer):
-    """Why the activation is cancelled."""
-
-    reason = reason_field()
-
-
 class Generations(Endpoint):
     route, url_name = "policies", "rest-policies"
 
@@ -354,7 +356,7 @@ class ScheduledActivations(ChangeEndpoint):
         "policies_scheduled_cancel",
         changeable_with(Capability.MANAGE_SETTINGS),
         OutcomeSerializer,
-        query=CancellationQuery,
+        query=ReasonQuery,
     )
     def delete(self) -> object:
         """Cancel the scheduled activation.
