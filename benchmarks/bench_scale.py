@@ -38,15 +38,15 @@ MAX_GROWTH_OF_BYTES = 12.0
 
 @dataclass(slots=True)
 class Work:
-    """The work of some tasks. read, exchanged, collected: bytes from files, for other tasks, and for the driver.
+    """The work of some tasks. read, exchange_bytes, driver_bytes: bytes from files, for other tasks, and for the driver.
 
     largest: the most bytes that one task gets from files and other tasks. longest: the seconds of a task.
     """
 
     tasks: int = 0
     read: int = 0
-    exchanged: int = 0
-    collected: int = 0
+    exchange_bytes: int = 0
+    driver_bytes: int = 0
     largest: int = 0
     longest: float = 0.0
 
@@ -56,8 +56,8 @@ class Work:
         shuffle = metrics["Shuffle Read Metrics"]
         self.tasks += 1
         self.read += read
-        self.exchanged += metrics["Shuffle Write Metrics"]["Shuffle Bytes Written"]
-        self.collected += metrics["Result Size"]
+        self.exchange_bytes += metrics["Shuffle Write Metrics"]["Shuffle Bytes Written"]
+        self.driver_bytes += metrics["Result Size"]
         self.largest = max(self.largest, read + shuffle["Remote Bytes Read"] + shuffle["Local Bytes Read"])
         self.longest = max(self.longest, metrics["Executor Run Time"] / 1_000)
 
@@ -72,14 +72,14 @@ class Run:
     stages: list[Work]
 
     @property
-    def exchanged(self) -> int:
+    def exchange_bytes(self) -> int:
         """The bytes that tasks send to other tasks."""
-        return sum(stage.exchanged for stage in self.stages)
+        return sum(stage.exchange_bytes for stage in self.stages)
 
     @property
-    def collected(self) -> int:
+    def driver_bytes(self) -> int:
         """The bytes that tasks send to the driver."""
-        return sum(stage.collected for stage in self.stages)
+        return sum(stage.driver_bytes for stage in self.stages)
 
     @property
     def largest(self) -> int:
@@ -105,8 +105,8 @@ def _compare_sizes(name: str, folder: Path) -> bool:
     figures = (
         ("seconds", small.seconds, large.seconds, MAX_GROWTH, inf),
         ("GB of memory of all processes", small.gigabytes, large.gigabytes, inf, MAX_GIGABYTES),
-        ("MB exchanged", small.exchanged / 1e6, large.exchanged / 1e6, growth, inf),
-        ("MB for the driver", small.collected / 1e6, large.collected / 1e6, MAX_GROWTH_OF_BYTES, inf),
+        ("MB exchanged", small.exchange_bytes / 1e6, large.exchange_bytes / 1e6, growth, inf),
+        ("MB for the driver", small.driver_bytes / 1e6, large.driver_bytes / 1e6, MAX_GROWTH_OF_BYTES, inf),
         ("MB of the largest task", small.largest / 1e6, large.largest / 1e6, inf, MAX_TASK_MEGABYTES),
         ("MB of the result", small.output / 1e6, large.output / 1e6, inf, inf),
     )
@@ -121,7 +121,7 @@ def _compare_sizes(name: str, folder: Path) -> bool:
     for run in (small, large):
         for number, stage in enumerate(run.stages):
             print(
-                f"        stage {number}: {stage.tasks} tasks read {stage.read / 1e6:.1f} MB, send {stage.exchanged / 1e6:.1f} MB; "
+                f"        stage {number}: {stage.tasks} tasks read {stage.read / 1e6:.1f} MB, send {stage.exchange_bytes / 1e6:.1f} MB; "
                 f"the largest gets {stage.largest / 1e6:.1f} MB, the longest takes {stage.longest:.1f} s",
                 flush=True,
             )

@@ -31,8 +31,8 @@ LEAST_ENTITIES_PER_PART = 8_192
 # beyond these limits, a full snapshot is about as fast
 MOST_CHANGES = 1_000
 MOST_CHANGED_PARTS = 16
-# the actions that change rows of an entity or of grants on it; other actions change neither, nor does the period of a
-# membership, whose line has no entity
+# The actions that change the rows of an entity or of grants on it. A line of these actions without an entity is about the
+# period of a membership and changes none of these rows.
 _ENTITY_ACTIONS = {*GRANT_ACTIONS, *STATE_ACTIONS, "describe"}
 
 

@@ -195,7 +195,7 @@ def make_and_compare(
     hits = granted.hits() if granted else {}
     result = make()
     added = (row for row in evaluation.rows() if row.guardrail not in new and row not in before)
-    from_grants = granted.added(hits) if granted else ()
+    from_grants = granted.new_violations(hits) if granted else ()
     return result, _judge_violations(chain(from_grants, added), evaluation.is_ending or is_ending)
 
 

@@ -33,7 +33,7 @@ class GrantsToUsers:
         """Return the hits on the entities, by their key. Runs two queries."""
         return lasting_hits(replace(self.part, entities=self._entities()))
 
-    def added(self, before: dict[tuple, Hit]) -> Iterator[Violation]:
+    def new_violations(self, before: dict[tuple, Hit]) -> Iterator[Violation]:
         """Yield the violations that the grants added. before: the hits before them. Runs at most 13 queries."""
         after = self.hits()
         new = [hit for key, hit in after.items() if key not in before]
@@ -47,7 +47,7 @@ class GrantsToUsers:
             )
         )
 
-        def held(hits: list[Hit], sides: set[tuple[int, int]]) -> set[tuple[int, int, int]]:
+        def held_elsewhere(hits: list[Hit], sides: set[tuple[int, int]]) -> set[tuple[int, int, int]]:
             part = Part(
                 guardrails=frozenset(guardrail for guardrail, _ in sides),
                 users=frozenset(hit.user for hit in hits),
@@ -57,12 +57,12 @@ class GrantsToUsers:
             return held_sides(part)
 
         others = {(hit.guardrail, 1 - hit.side) for hit in new}
-        elsewhere = held(new, others)
+        elsewhere = held_elsewhere(new, others)
         is_held = elsewhere | {hit[:3] for hit in after.values()}
         new = [hit for hit in new if (hit.guardrail, 1 - hit.side, hit.user) in is_held]
         if not new:
             return
-        elsewhere |= held(new, {(hit.guardrail, hit.side) for hit in new} - others)
+        elsewhere |= held_elsewhere(new, {(hit.guardrail, hit.side) for hit in new} - others)
         was_held = elsewhere | {hit[:3] for hit in before.values()}
         first = [hit for hit in new if not {(hit.guardrail, side, hit.user) for side in (0, 1)} <= was_held]
         pairs = {hit.violation[:2] for hit in first}

@@ -192,7 +192,7 @@ def begin_invitation(*, author: Author, name: str) -> User:
 
 
 def open_invitations() -> QuerySet[JournalLine]:
-    """Return the journal line of the newest invitation of each user whose link may still work.
+    """Return the journal line of the newest invitation of each user who can still use its link.
 
     A user who was renamed since then is not found.
     """

@@ -74,7 +74,7 @@ def test_the_job_activates_as_its_author_and_only_when_it_is_due(monkeypatch):
 
 def test_another_effect_than_the_one_shown_is_refused_and_reported():
     schedule()
-    # reading is shown to one more user, whose permissions the other rules change
+    # one more user can read the dataset, and the other rules change the permissions of this user
     add_grant("user:out", "dataset:hr.salaries", "READ")
     job = run()
     assert job.state == JobState.FAILED and "not the one that was shown" in job.error

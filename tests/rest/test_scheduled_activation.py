@@ -45,7 +45,7 @@ def test_a_dry_run_shows_the_effect_that_the_schedule_expects(ada):
     assert forecast.status_code == 200 and forecast.json()["effect"]["for"]
     assert database_state() == before and not Job.objects.exists()
     digest = forecast.json()["effect"]["digest"]
-    # reading is shown to one more user, whose permissions the other rules change
+    # one more user can read the dataset, and the other rules change the permissions of this user
     add_grant("user:out", "dataset:hr.salaries", "READ")
     refused = problem(ada.post(PATH, body(effect_digest=digest)), 409)
     assert refused["type"].endswith("effect-changed") and not Job.objects.exists()

@@ -79,7 +79,7 @@ def test_runs_with_the_default_options_do_not_change_the_state_of_the_schedule(r
     assert len(fired()) == 1 and FigureAlert.objects.get().is_crossed
     run_with(7, **whole)
     assert len(fired()) == 2
-    # nobody runs it with the earlier options any more, so their state ends
+    # no run has the earlier options now, so their state ends
     Schedule.objects.filter(pk=schedule.pk).update(options={})
     run_with(2)
     assert not FigureAlert.objects.get().is_crossed
