@@ -307,7 +307,7 @@ class ChangeSet:
 def inverse_of(change: Change, before: Validity | GuardrailChange | None = None) -> Change:
     """Return the change that undoes this one, if it changed something.
 
-    before: the period of the grant or membership that it changed or ended, or the change that would set the
+    The inverse of a removal adds the group without members and grants. before: the period of the grant or membership that it changed or ended, or the change that would set the
     guardrail or exception as it was; None for a new one. Raise GrantError for a change that cannot be undone.
     """
     if isinstance(before, GuardrailChange):
@@ -327,6 +327,10 @@ def inverse_of(change: Change, before: Validity | GuardrailChange | None = None)
             return Deactivate(user)
         case Deactivate(user):
             return Activate(user)
+        case AddGroup():
+            return RemovePrincipal(str(change))
+        case RemovePrincipal(principal) if principal.startswith("group:"):
+            return AddGroup(principal.removeprefix("group:"))
     raise GrantError(f"`{change.verb}` cannot be undone")
 
 
@@ -451,8 +455,8 @@ def ending_of(change: Grant | Join) -> Revoke | Leave:
 
 
 def principals_of(change: Change) -> tuple[str, ...]:
-    """Return the principals of a grant, a revocation, a membership, an activation or a new group, in written
-    form.
+    """Return the principals of a grant, a revocation, a membership, an activation, a new group or a removal, in
+    written form.
     """
     match change:
         case Grant(principal) | Revoke(principal):
@@ -463,6 +467,8 @@ def principals_of(change: Change) -> tuple[str, ...]:
             return (f"user:{user}",)
         case AddGroup(group):
             return (f"group:{group}",)
+        case RemovePrincipal(principal):
+            return (principal,)
     return ()
 
 
@@ -473,7 +479,7 @@ def with_current_names(change: Change, current_name: Callable[[str], str]) -> Ch
         return current_name(f"{principal_type}:{name}").removeprefix(f"{principal_type}:")
 
     match change:
-        case Grant() | Revoke():
+        case Grant() | Revoke() | RemovePrincipal():
             return replace(change, principal=current_name(change.principal))
         case Join() | Leave():
             return replace(change, user=name_in("user", change.user), group=name_in("group", change.group))

@@ -36,6 +36,7 @@ class PlanEffectSerializer(output.Output):
     """The changes of the plan, in numbers. For an applied plan, the changes that were made."""
 
     groups = output.Integer(help_text="Groups that the plan adds.")
+    removals = output.Integer(help_text="Groups that the plan removes.")
     grants = output.Integer(example=3, help_text="Grants that the plan adds.")
     revokes = output.Integer(help_text="Grants that the plan revokes.")
     joins = output.Integer(help_text="Memberships that the plan adds.")

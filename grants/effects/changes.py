@@ -60,7 +60,7 @@ class StateChange:
     state: State
 
 
-# what the evaluation of an effect distinguishes
+# what the evaluation of an effect distinguishes; a removal only of a group without members, which changes no decision
 EffectChange = (
     AddGroup
     | Grant
@@ -70,6 +70,7 @@ EffectChange = (
     | Activate
     | Deactivate
     | MakePrincipal
+    | RemovePrincipal
     | Rename
     | StateChange
     | ActivateGeneration

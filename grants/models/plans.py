@@ -75,7 +75,7 @@ class Plan(models.Model):
 
 
 class PlanVerb(models.TextChoices):
-    """The change of a plan item: a new group, or of a grant, of a membership, or of the status of a user."""
+    """The change of a plan item: of a group, of a grant, of a membership, or of the status of a user."""
 
     ADD = "add"
     GRANT = "grant"
@@ -84,6 +84,7 @@ class PlanVerb(models.TextChoices):
     LEAVE = "leave"
     ACTIVATE = "activate"
     DEACTIVATE = "deactivate"
+    REMOVE = "remove"
 
 
 GRANT_VERBS = (PlanVerb.GRANT, PlanVerb.REVOKE)

@@ -1,35 +1,49 @@
 """Apply a plan as a whole, discard it, or create the inverse plan that undoes it."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 
+from django.contrib.auth.models import Group
 from django.db import transaction
+from django.db.models import Case, When
 from django.utils import timezone
 
 from entities.errors import Refusal
 from grants.authority.four_eyes import check_application
 from grants.authority.transactions import administrator_transaction
 from grants.bulk_rows import database_time, update_rows
-from grants.change_set import Change, Grant, Join, Leave, Revoke, inverse_of, with_current_names
+from grants.change_set import (
+    Change,
+    Grant,
+    Join,
+    Leave,
+    RemovePrincipal,
+    Revoke,
+    inverse_of,
+    with_current_names,
+)
 from grants.changes import Shown, write_changes
 from grants.errors import ChangeRefused, PlanError, PrincipalError, StalePlan
 from grants.grant_attributes import GrantAttributes
 from grants.guardrails.check import AddedViolations, can_affect, make_and_compare, make_within_guardrails
 from grants.journal import Author, JournalEntry, append_to_journal, lock_journal, verify_part
-from grants.models import JournalHead, JournalLine, Plan, PlanItem, PlanState, PlanVerb
+from grants.models import GroupGrant, JournalHead, JournalLine, Plan, PlanItem, PlanState, PlanVerb
 from grants.plans.counts import VERB_COUNTS, PrincipalEffects, change_count, changing_items
 from grants.plans.create import PlanDraft, PlanOrigin, plan_source
 from grants.plans.items import change_of_item
 from grants.plans.permission_effect import check_effect
+from grants.plans.sources.redundant import has_other_purpose
 from grants.plans.staleness import invalidating_line, line_summary
+from grants.principal_names import principals_by_name
 from grants.principals.hooks import end_duties
 from grants.principals.renaming import names_since
 from grants.principals.services import user_by_name
+from grants.querysets import memberships
+from grants.stored_changes import stored_grants, stored_memberships
 from grants.validity import VALIDITY_COLUMNS, Validity
 from grants.verification import PLAN_CREATE, first_plan_in_journal, plan_digest
 
 ITEMS_PER_BATCH = 2_000
-REMAINING_GROUPS = "The groups that the plan added remain: remove them on their pages."
 ENDED_ACCESS = "API tokens and sessions that ended with the deactivation do not come back: create new tokens, and sign in again."
 
 
@@ -143,30 +157,40 @@ def discard_plan(*, author: Author, plan_id: int) -> Plan:
     return plan
 
 
-@plan_source(PlanOrigin.INVERSE)
+@plan_source(PlanOrigin.INVERSE, lambda plan: {"plan_id": plan.inverse_of_id})
 def inverse_plan(plan_id: int) -> PlanDraft:
     """Return a plan that undoes the changes of an applied plan.
 
+    Groups that it added are removed, except those that have other members, grants or duties since then.
     Raise PlanError if the plan was not applied, or if there is nothing to undo.
     """
     plan = plan_by_id(plan_id)
     if plan.state != PlanState.APPLIED:
         raise PlanError(f"{plan} is {plan.state}: only an applied plan can be undone")
 
+    undone = PlanError(
+        f"the changes of {plan} were already undone{_by_inverse(plan)}: there is nothing to undo"
+    )
+
     def check(inverse: Plan) -> None:
         if not change_count(inverse.effect):
-            raise PlanError(
-                f"the changes of {plan} were already undone{_by_inverse(plan)}: there is nothing to undo"
-            )
+            raise undone
 
-    verbs = set(changing_items(plan).order_by().values_list("verb", flat=True).distinct())
-    notes = {PlanVerb.DEACTIVATE: ENDED_ACCESS, PlanVerb.ADD: REMAINING_GROUPS}
-    note = " ".join(text for verb, text in notes.items() if verb in verbs)
+    current_name = names_since(plan.revision or 0)
+    items = changing_items(plan).order_by()
+    added = [current_name(item.principal) for item in items.filter(verb=PlanVerb.ADD)]
+    if principals_by_name(added).keys() != set(added) and _by_inverse(plan):
+        raise undone
+    kept = _groups_in_use(plan, added, current_name)
+    notes = [ENDED_ACCESS] if items.filter(verb=PlanVerb.DEACTIVATE).exists() else []
+    if kept:
+        notes.append(f"{', '.join(kept)} got other members, grants or duties, and remains.")
     return PlanDraft(
         title=f"Undo {plan}: {plan.title}",
-        changes=_opposite_changes(plan),
+        changes=_opposite_changes(plan, kept, current_name),
         inverse_of=plan,
-        recipe={"note": note} if note else {},
+        recipe={"note": " ".join(notes)} if notes else {},
+        watches=added,
         empty_message=f"{plan} changed nothing: there is nothing to undo",
         check=check,
     )
@@ -300,16 +324,39 @@ def _toggle_noop(rows: list[PlanItem]) -> None:
             PlanItem.objects.filter(pk__in=pks).update(is_noop=is_noop)
 
 
-def _opposite_changes(plan: Plan) -> Iterator[Change]:
-    current_name = names_since(plan.revision or 0)
-    for row in (
-        changing_items(plan)
-        .exclude(verb=PlanVerb.ADD)
-        .order_by("position")
-        .iterator(chunk_size=ITEMS_PER_BATCH)
-    ):
+def _opposite_changes(
+    plan: Plan, kept: Collection[str], current_name: Callable[[str], str]
+) -> Iterator[Change]:
+    """Yield the inverse of each change but for the removal of kept groups. Groups are added first, and removed last."""
+    order = Case(When(verb=PlanVerb.REMOVE, then=0), When(verb=PlanVerb.ADD, then=2), default=1)
+    for row in changing_items(plan).order_by(order, "position").iterator(chunk_size=ITEMS_PER_BATCH):
         change = change_of_item(row)
         has_before = row.changes_period or isinstance(change, Revoke | Leave)
-        yield with_current_names(
+        inverse = with_current_names(
             inverse_of(change, row.validity_before if has_before else None), current_name
         )
+        if not isinstance(inverse, RemovePrincipal) or inverse.principal not in kept:
+            yield inverse
+
+
+def _groups_in_use(plan: Plan, groups: Collection[str], current_name: Callable[[str], str]) -> list[str]:
+    """Return those of the groups, by name, that have members, grants or duties that the plan did not give them.
+
+    Runs four queries.
+    """
+    if not groups:
+        return []
+    names = [name.removeprefix("group:") for name in groups]
+    given = {
+        with_current_names(change, current_name).key
+        for change in map(change_of_item, changing_items(plan))
+        if isinstance(change, Grant | Join)
+    }
+    used = set(Group.objects.filter(has_other_purpose(""), name__in=names).values_list("name", flat=True))
+    for grant in stored_grants(GroupGrant.objects.filter(group__name__in=names)):
+        if grant.key not in given:
+            used.add(grant.principal.removeprefix("group:"))
+    for membership in stored_memberships(memberships().filter(group__name__in=names)):
+        if membership.key not in given:
+            used.add(membership.group)
+    return [f"group:{name}" for name in sorted(used)]

@@ -3,7 +3,7 @@
 `Plan.effect` stores the counts, so the cost of showing a plan does not depend on its size:
 
 - grants, revokes: items that change something; already: items that change nothing.
-- groups: items that add a group.
+- groups, removals: items that add or remove a group.
 - joins, leaves, activations, deactivations: items that change a membership or the status of a user.
 - periods_removed: of the grants and joins, those that only remove the limits of an existing grant or
 membership.
@@ -38,6 +38,7 @@ VERB_COUNTS: dict[str, str] = {
     PlanVerb.LEAVE: "leaves",
     PlanVerb.ACTIVATE: "activations",
     PlanVerb.DEACTIVATE: "deactivations",
+    PlanVerb.REMOVE: "removals",
 }
 
 
@@ -119,8 +120,8 @@ class PrincipalEffects(Sequence):
                     effect.joins = total
                 case PlanVerb.LEAVE:
                     effect.leaves = total
-                case PlanVerb.ADD:
-                    # a new group has nothing else than its grants, which are counted
+                case PlanVerb.ADD | PlanVerb.REMOVE:
+                    # a new or removed group has nothing else than its grants, which are counted
                     pass
                 case _:
                     effect.activation = verb

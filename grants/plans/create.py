@@ -30,6 +30,7 @@ from grants.change_set import (
     Join,
     Key,
     Leave,
+    RemovePrincipal,
     Revoke,
     principals_of,
 )
@@ -282,6 +283,8 @@ def _item_columns(change: Change) -> tuple:
             row = "user", user, "", "", "", None, ""
         case AddGroup(group):
             row = "group", group, "", "", "", None, ""
+        case RemovePrincipal(principal):
+            row = *parse_principal(principal), "", "", "", None, ""
     period = change.validity if isinstance(change, Grant | Join) else Validity()
     return change.verb, *row, *map(database_time, period)
 
@@ -310,6 +313,8 @@ def _has_effect(change: Change, before: Validity | None, principals: Mapping[str
             return before is not None
         case AddGroup():
             return principals[str(change)].pk is None
+        case RemovePrincipal(principal):
+            return principals[principal].pk is not None
         case Activate() | Deactivate():
             user = principals[f"user:{change.user}"]
             return isinstance(user, User) and user.is_active is isinstance(change, Deactivate)

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
-from grants.change_set import Activate, AddGroup, Deactivate, Grant, Join, Leave, Revoke
+from grants.change_set import Activate, AddGroup, Deactivate, Grant, Join, Leave, RemovePrincipal, Revoke
 from grants.models import Plan, PlanItem, PlanVerb
 
-PlannedChange = AddGroup | Grant | Revoke | Join | Leave | Activate | Deactivate
+PlannedChange = AddGroup | Grant | Revoke | Join | Leave | Activate | Deactivate | RemovePrincipal
 ITEMS_PER_READ = 2_000
 
 
@@ -33,4 +33,6 @@ def change_of_item(item: PlanItem) -> PlannedChange:
             return Activate(name)
         case PlanVerb.DEACTIVATE:
             return Deactivate(name)
+        case PlanVerb.REMOVE:
+            return RemovePrincipal(item.principal)
     raise ValueError(f"the plan item {item.pk} has the unknown verb {item.verb!r}")

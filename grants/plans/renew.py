@@ -14,7 +14,7 @@ from grants.errors import PlanError
 from grants.journal import Author, current_revision
 from grants.models import Plan
 from grants.models.reviews import ReviewPlan
-from grants.plans.apply import discard_plan, plan_by_id
+from grants.plans.apply import discard_plan, inverse_plan, plan_by_id
 from grants.plans.create import PlanDraft, PlanOrigin, period_of_recipe, store_plan
 from grants.plans.items import changes_of_plan
 from grants.plans.sources.bulk import selection_plan, subtree_plan
@@ -38,6 +38,7 @@ SOURCES = {
         copy_plan,
         expired_plan,
         ghost_plan,
+        inverse_plan,
         like_plan,
         off_boarding_plan,
         readiness_plan,

@@ -78,6 +78,7 @@ def test_a_plan_from_a_change_set_is_applied_and_undone(ada):
         "leaves": 0,
         "activations": 0,
         "deactivations": 0,
+        "removals": 0,
         "periods_removed": 0,
     }
     detail = ada.get(path).json()

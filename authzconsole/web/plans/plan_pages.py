@@ -255,6 +255,7 @@ CHANGE_NOUNS = {
     "leaves": ("ended membership", "ended memberships"),
     "activations": ("activation", "activations"),
     "deactivations": ("deactivation", "deactivations"),
+    "removals": ("removed group", "removed groups"),
 }
 
 

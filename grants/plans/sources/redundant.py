@@ -164,15 +164,15 @@ def redundant_memberships() -> QuerySet:
     return effective_memberships().filter(gives_nothing | Exists(others)).exclude(has_other_purpose())
 
 
-def has_other_purpose() -> Q:
+def has_other_purpose(group: str = "group__") -> Q:
     """Return the condition on memberships that their group is a steward or approver, or that a guardrail or an exception
-    names it.
+    names it. group: the path to the group; empty for groups themselves.
     """
     return (
-        Q(group__stewardships__isnull=False)
-        | Q(group__guardrails__isnull=False)
-        | Q(group__guardrail_exceptions__isnull=False)
-        | Q(group__in=NamespaceApprovers.objects.values("group"))
+        Q((f"{group}stewardships__isnull", False))
+        | Q((f"{group}guardrails__isnull", False))
+        | Q((f"{group}guardrail_exceptions__isnull", False))
+        | Q((f"{group}pk__in", NamespaceApprovers.objects.values("group")))
     )
 
 

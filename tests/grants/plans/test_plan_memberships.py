@@ -17,13 +17,16 @@ from grants.plans.items import change_of_item
 from grants.plans.permission_effect import plan_effect
 from grants.plans.sources.changes import change_set_plan
 from grants.policies.catalogue import GENERATIONS
+from grants.stewards import add_steward
 from tests.support.authors import COMMAND, account, all_grants, author_named, lines_after
 from tests.support.changes import (
+    add_grant,
     add_group,
     add_member,
     apply_plan,
     create_inverse,
     create_plan_from_changes,
+    rename_group,
     renew_plan,
     set_user_active,
 )
@@ -31,7 +34,7 @@ from tests.support.guardrails import add_guardrail
 
 pytestmark = pytest.mark.usefixtures("cast")
 
-ORDERS = parse_address("dataset:sales.orders")
+ORDERS, CUSTOMERS = parse_address("dataset:sales.orders"), parse_address("dataset:sales.customers")
 OUT_JOINS, GRP_LEAVES = Join("out", "operators"), Leave("grp", "operators")
 
 
@@ -156,10 +159,10 @@ def plan_with_a_new_group() -> Plan:
     return change_set_plan.create(
         COMMAND,
         ChangeSet.of(
+            AddGroup("readers"),
             Grant("group:readers", ORDERS, READ),
             Join("dee", "readers"),
             Revoke("user:dee", ORDERS, READ),
-            AddGroup("readers"),
         ),
     )
 
@@ -194,15 +197,46 @@ def test_members_of_a_new_group_gain_what_the_plan_grants_to_it():
     assert rows == list(effect_of([Grant("user:out", ORDERS, READ)], GENERATIONS["final"]).rows())
 
 
-def test_undoing_a_plan_keeps_the_empty_group_and_says_so():
-    plan = plan_with_a_new_group()
-    before = all_grants(), memberships()
+def test_undoing_a_plan_removes_the_group_that_it_added_and_another_undo_adds_it_again(monkeypatch):
+    # each item in a batch of its own
+    monkeypatch.setattr("grants.plans.apply.ITEMS_PER_BATCH", 1)
+    monkeypatch.setattr("grants.plans.create.ITEMS_PER_BATCH", 1)
+
+    def state():
+        return all_grants(), memberships(), set(Group.objects.values_list("name", flat=True))
+
+    plan, before = plan_with_a_new_group(), state()
     apply_plan(plan)
+    after = state()
+    rename_group(name="readers", new_name="order-readers")
     inverse = create_inverse(plan)
-    assert inverse.recipe["note"] == "The groups that the plan added remain: remove them on their pages."
+    assert inverse.recipe == {} and inverse.effect["removals"] == 1
+    assert not plan_effect(inverse).has_effect
+    assert apply_plan(inverse).effect == inverse.effect
+    assert state() == before
+    with pytest.raises(PlanError, match=f"already undone by {inverse}"):
+        create_inverse(plan)
+    again = apply_plan(create_inverse(inverse))
+    rename_group(name="order-readers", new_name="readers")
+    assert state() == after and again.effect["groups"] == 1
+
+
+@pytest.mark.parametrize("use", ["member", "grant", "steward"])
+def test_undoing_a_plan_keeps_a_group_that_is_used_otherwise_and_says_so(use):
+    apply_plan(plan := plan_with_a_new_group())
+    early = create_inverse(plan)
+    if use == "member":
+        add_member("out", "readers")
+    elif use == "grant":
+        add_grant("group:readers", CUSTOMERS, READ)
+    else:
+        add_steward(author=COMMAND, namespace=parse_address("namespace:sales"), principal="group:readers")
+    with pytest.raises(StalePlan):
+        apply_plan(early)
+    inverse = renew_plan(early)
+    assert inverse.recipe["note"] == "group:readers got other members, grants or duties, and remains."
     apply_plan(inverse)
-    assert (all_grants(), memberships()) == before
-    assert Group.objects.filter(name="readers").exists()
+    assert Group.objects.filter(name="readers").exists() and ("dee", "readers") not in memberships()
 
 
 def test_a_plan_with_a_new_group_is_stale_when_somebody_else_adds_the_group():

@@ -56,6 +56,7 @@ NO_MEMBERS = {
     "leaves": 0,
     "activations": 0,
     "deactivations": 0,
+    "removals": 0,
     "periods_removed": 0,
 }
 
