@@ -8,6 +8,7 @@ present, inside `as_of`.
 from grants.history.differences import GAINED, LOST, Span, all_differences, as_differences, difference_parts
 from grants.history.errors import AsOfError, HistoryError, HistoryNotReady
 from grants.history.known import KnownSince, known_since
+from grants.history.memberships import latest_membership_lines
 from grants.history.moments import (
     NOW,
     Moment,
@@ -43,6 +44,7 @@ __all__ = [
     "group_by_moment",
     "has_moment",
     "known_since",
+    "latest_membership_lines",
     "moment_of",
     "parse_as_of",
     "parse_at",

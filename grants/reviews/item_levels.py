@@ -3,14 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from django.db.models import Case, CharField, Count, Q, QuerySet, Value, When
+from django.db.models import Count, Q, QuerySet
 
 from entities.models import State
 from entities.vocabulary import KINDS
-from grants.active_generation import active_generation
-from grants.models import permission_ids
+from grants.evaluation.granted_levels import granted_level
 from grants.models.reviews import ItemSource, ReviewItem
-from grants.policies.levels import LEVEL_OF_PRIVILEGE, Level, LevelCount, level_of_grant
+from grants.policies.levels import Level, LevelCount
 
 # the items that are counted while a page is shown
 MAX_ITEMS = 10_000
@@ -63,7 +62,7 @@ def item_levels(items: QuerySet[ReviewItem]) -> ItemLevels:
     rows = (
         items.filter(gives)
         .order_by()
-        .annotate(item_level=_level())
+        .annotate(item_level=granted_level("kind"))
         .values("item_level", *columns)
         .annotate(entities=Count("entity_id", distinct=True))
     )
@@ -72,18 +71,3 @@ def item_levels(items: QuerySet[ReviewItem]) -> ItemLevels:
         for row in rows
     ]
     return ItemLevels(levels, **totals)
-
-
-def _level() -> Case:
-    """Return the expression for the level of an item that is a grant."""
-    generation, ids = active_generation(), permission_ids()
-    weaker = [
-        When(permission_id=ids[privilege], kind__in=kinds, then=Value(Level.SEES.value))
-        for privilege, level in LEVEL_OF_PRIVILEGE.items()
-        if (kinds := [kind for kind in KINDS if level_of_grant(generation, kind, privilege) != level])
-    ]
-    levels = [
-        When(permission_id=ids[privilege], then=Value(level.value))
-        for privilege, level in LEVEL_OF_PRIVILEGE.items()
-    ]
-    return Case(*weaker, *levels, output_field=CharField())

@@ -3,7 +3,7 @@
 An account sees its own page at `my-access`, without forms and without the names of other principals.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from functools import wraps
 
@@ -19,7 +19,7 @@ from analytics.analyses import DEFAULT_SINCE_DAYS
 from authzconsole.common.limited_access import expired_link
 from authzconsole.web.accounts.account_pages import account_or_404, account_section
 from authzconsole.web.forms import PeriodForm
-from authzconsole.web.journal.rows import latest_journal_lines
+from authzconsole.web.journal.rows import MAX_LINES, journal_rows, latest_journal_lines
 from authzconsole.web.people.access import effective_access_section
 from authzconsole.web.people.managers import manager_of
 from authzconsole.web.people.profile import Profile
@@ -42,9 +42,14 @@ from entities.vocabulary import Privilege
 from grants.active_generation import active_generation
 from grants.errors import PrincipalError
 from grants.evaluation.entity_filters import visibility_condition
-from grants.models import User, UserGrant, type_of
+from grants.evaluation.granted_levels import levels_of_groups
+from grants.history import latest_membership_lines
+from grants.journal_details import parse_detail
+from grants.journal_queries import journal_lines
+from grants.models import JournalLine, User, UserGrant, type_of
 from grants.plans.sources.expired import PeriodScope
 from grants.plans.sources.unused import UnusedAccess
+from grants.policies.levels import LEVEL_OF_PRIVILEGE, Level
 from grants.principal_names import parse_principal
 from grants.principals.principal_lists import MAX_COUNTED, capped_count, directly_granted_entities
 from grants.principals.renaming import current_name
@@ -56,6 +61,9 @@ ROWS_PER_PAGE = 20
 IS_LIMITED = Q(valid_from__isnull=False) | Q(valid_until__isnull=False)
 MAX_GROUPS = 200
 MAX_REPORTS = 10
+# the lines of a user that are searched for those with which it joined its groups
+MAX_JOINS = 1_000
+PRIVILEGE_OF_LEVEL = {level: privilege for privilege, level in LEVEL_OF_PRIVILEGE.items()}
 
 
 def _past_subject(principal: str) -> str | None:
@@ -156,7 +164,9 @@ def _unused_days(request: HttpRequest, profile: Profile) -> int:
 
 
 def _groups(request: HttpRequest, profile: Profile) -> dict | None:
-    """Return the groups of a user by name; None for a group."""
+    """Return the groups of a user by name, with what their grants give, and the journal line with which the user joined; None
+    for a group. Runs four queries.
+    """
     if not profile.is_user:
         return None
     found = list(
@@ -165,12 +175,50 @@ def _groups(request: HttpRequest, profile: Profile) -> dict | None:
         .select_related("user", "group")
         .order_by("group__name")[: MAX_GROUPS + 1]
     )
+    rows = found[:MAX_GROUPS]
+    levels = levels_of_groups([row.group_id for row in rows])
+    joins = _joins(request, profile) if profile.is_own or request.user.can_read_journal else {}
     return {
-        "rows": found[:MAX_GROUPS],
+        "rows": [
+            {
+                "membership": row,
+                "levels": _level_links(row.group.name, (levels or {}).get(row.group_id, {})),
+                "join": joins.get(f"group:{row.group.name}"),
+            }
+            for row in rows
+        ],
+        "is_counted": levels is not None,
         "is_cut": len(found) > MAX_GROUPS,
         "max_groups": MAX_GROUPS,
         "form": PeriodForm(auto_id="join-%s"),
     }
+
+
+def _level_links(group: str, levels: Mapping[Level, int]) -> list[dict]:
+    """Return the levels with the number of entities and the URL that lists these, where one privilege gives the level."""
+    url = principal_url("person", f"group:{group}")
+    return [
+        {
+            "level": level,
+            "total": total,
+            "url": f"{url}?holding={PRIVILEGE_OF_LEVEL[level]}#access" if level in PRIVILEGE_OF_LEVEL else "",
+        }
+        for level, total in levels.items()
+    ]
+
+
+def _joins(request: HttpRequest, profile: Profile) -> dict[str, JournalLine]:
+    """Return the lines with which a user joined groups, by group. Runs one query."""
+    lines = journal_lines(principal=profile.address, action="member-add")
+    if past := getattr(request, "past", None):
+        lines = lines.filter(place__lte=past.revision)
+    joins: dict[str, JournalLine] = {}
+    for line in lines[:MAX_JOINS]:
+        detail = parse_detail(line.detail)
+        # a line with an earlier period only changed it
+        if detail.before is None:
+            joins.setdefault(detail.rest, line)
+    return joins
 
 
 def _members(request: HttpRequest, profile: Profile) -> dict | None:
@@ -192,8 +240,16 @@ def _members(request: HttpRequest, profile: Profile) -> dict | None:
         "page": page,
         "find": find,
         "total": capped_count(members),
+        "lines": _membership_lines(request, profile),
         "form": PeriodForm(auto_id="join-%s"),
     }
+
+
+def _membership_lines(request: HttpRequest, profile: Profile) -> list[dict]:
+    """Return the latest lines with which users joined or left the group; empty for an earlier state."""
+    if not request.user.can_read_journal or getattr(request, "past", None) is not None:
+        return []
+    return journal_rows(latest_membership_lines(profile.principal.name, MAX_LINES))
 
 
 def _grants(request: HttpRequest, profile: Profile) -> dict:

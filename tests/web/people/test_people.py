@@ -8,6 +8,7 @@ from django.contrib.messages import get_messages
 
 from authzconsole.web.shared.links import principal_link
 from entities.address import parse_address
+from grants.history import catch_up
 from grants.models import JournalLine, Plan, User
 from tests.support.authors import database_state
 from tests.support.changes import add_grant, change_grants
@@ -205,6 +206,41 @@ def test_latest_changes_link_to_the_filtered_journal(browse):
             page.partition("?")[0].partition("/")[2].partition("/")[2]
         }
     assert "View in journal" not in page_html(browse("dee").get("/entities/dataset:sales.orders?tab=history"))
+
+
+def test_a_user_page_says_in_one_row_what_each_group_gives_and_how_the_user_joined(browse):
+    add_grant("group:operators", "dataset:sales.orders", "ADMIN")
+    add_grant("group:operators", "dataset:sales.customers", "ADMIN")
+    sent = {"verb": "add", "user": "dee", "group": "operators", "page": "user:dee", "reason": "new team"}
+    post_as_shown(browse("ada"), "/people/membership", sent)
+    end = {"end": "time", "valid_until": "2100-01-01T00:00:00Z", "reason": "until the end"}
+    post_as_shown(browse("ada"), "/people/membership", sent | end)
+
+    response = browse("ada").get("/people/user:dee")
+    row = response.context["groups"]["rows"][0]
+    assert [(level["level"], level["total"]) for level in row["levels"]] == [("administers", 2), ("runs", 1)]
+    assert row["join"].reason == "new team", "a later line changed only the period"
+    for level in row["levels"]:
+        listed = browse("ada").get(level["url"]).context["access"]["rows"]
+        assert len(listed) == level["total"], level["url"]
+    own = page_html(browse("dee").get("/my-access"))
+    assert "new team" not in own and "by ada" not in own and "/people/" not in own
+
+
+def test_the_page_of_a_group_lists_who_joined_or_left_before_and_after_the_history_is_written(browse):
+    Group.objects.create(name="night operators")
+    url = "/people/group:operators"
+    for verb, group in (("add", "operators"), ("add", "night operators"), ("remove", "operators")):
+        sent = {"verb": verb, "user": "dee", "group": group, "page": "user:dee", "reason": f"{verb} {group}"}
+        post_as_shown(browse("ada"), "/people/membership", sent)
+
+    def lines() -> list[str]:
+        return [row["line"].reason for row in browse("ada").get(url).context["members"]["lines"]]
+
+    assert lines() == ["remove operators", "add operators"]
+    catch_up()
+    assert lines() == ["remove operators", "add operators"]
+    assert "Who joined or left last" in page_html(browse("aud").get(url))
 
 
 def test_an_invalid_membership_is_explained_and_keeps_the_input(browse):
