@@ -272,6 +272,7 @@ def _grants(request: HttpRequest, profile: Profile) -> dict:
         "page": page,
         "rows": _grant_rows(profile, holder, page.rows),
         "total": total,
+        "total_grants": capped_count(type_of(holder).grants_to(holder)),
         "find": find,
         "group": group,
         "expired": None if profile.is_own else expired_link(PeriodScope(profile.address)),

@@ -227,6 +227,16 @@ def test_a_user_page_says_in_one_row_what_each_group_gives_and_how_the_user_join
     assert "new team" not in own and "by ada" not in own and "/people/" not in own
 
 
+def test_the_page_counts_direct_grants_and_their_entities(browse):
+    add_grant("user:dee", "dataset:sales.orders", "WRITE")
+    page = browse("aud").get("/people/user:dee")
+    grants = page.context["grants"]
+    assert (grants["total_grants"], grants["total"]) == (3, 2)
+    assert 'class="count">3<' in page_html(page) and "on 2 entities" in page_html(page)
+    leaving = page_html(browse("aud").get("/people/leaving/user:dee"))
+    assert ">3<" in leaving and "direct grants" in leaving
+
+
 def test_the_page_of_a_group_lists_who_joined_or_left_before_and_after_the_history_is_written(browse):
     Group.objects.create(name="night operators")
     url = "/people/group:operators"
