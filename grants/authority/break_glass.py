@@ -15,12 +15,13 @@ from django.utils import timezone
 
 from entities.text import storage_fault
 from entities.vocabulary import clip
-from grants.authority.persons import accounts_of, are_one_person, foreign_control
+from grants.authority.persons import accounts_of, are_one_person, end_of_control, foreign_control
 from grants.authority.transactions import administrator_transaction
 from grants.errors import GrantError, SecondPersonRequired
 from grants.journal import Author, JournalEntry, append_to_journal
 from grants.models import BreakGlassUse, JournalHead, JournalLine, User
 from grants.models.break_glass import uptime
+from grants.policies.times import format_time
 from grants.principal_names import MAX_REASON_CHARACTERS
 
 DURATION = timedelta(hours=1)
@@ -92,9 +93,8 @@ def start_break_glass(*, author: Author) -> BreakGlassUse:
             )
         if settings.FOUR_EYES and (line := foreign_control(author.user_id)):
             raise BreakGlassError(
-                f"`{clip(line.actor)}` got control over this account less than "
-                f"{settings.FOUR_EYES_ACCOUNT_HOURS} hours ago ({line.action}): set its password with "
-                "`manage.py changepassword` instead, or wait"
+                f"`{clip(line.actor)}` got control over this account ({line.action}): set its password with "
+                f"`manage.py changepassword` instead, or wait until {format_time(end_of_control(line))}"
             )
         now = timezone.now()
         ends_at = now + DURATION

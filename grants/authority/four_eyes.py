@@ -33,6 +33,7 @@ from grants.authority.persons import (
     appointing_line,
     are_one_person,
     controlling_line,
+    end_of_control,
     makers_of_plan,
     names_of,
     with_service_accounts,
@@ -56,6 +57,7 @@ from grants.models import (
     grants_through,
     permission_ids,
 )
+from grants.policies.times import format_time
 from grants.principal_names import format_principal, parse_principal
 
 PERIOD = timedelta(hours=1)
@@ -346,11 +348,12 @@ def _sameness(accounts: Collection[int], makers: Collection[int]) -> str:
     """Return why the account that applies a plan does not belong to a second person."""
     if not set(accounts).isdisjoint(makers):
         return "you made it"
-    line = controlling_line(accounts, makers)
-    account = line.principal if line else "your account"
+    sentence = "your account and the one that made it count as one person"
+    if (line := controlling_line(accounts, makers)) is None:
+        return sentence
     return (
-        f"your account and the one that made it count as one person until {settings.FOUR_EYES_ACCOUNT_HOURS} hours after "
-        f"one changed the password, the role or the second factor of the other ({account})"
+        f"{sentence} until {format_time(end_of_control(line))}, because one changed the password, the role or the second "
+        f"factor of the other, or invited it ({line.principal})"
     )
 
 

@@ -2,11 +2,11 @@
 
 A person uses an account and the API tokens that this account created, also those of service accounts. A
 person also controls another account for a while after setting its password, its console role or its second
-factor, or after appointing it to decide about requests.
+factor, after inviting it, or after appointing it to decide about requests.
 """
 
 from collections.abc import Callable, Collection
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from django.conf import settings
 from django.contrib.auth.models import Group
@@ -35,7 +35,10 @@ CONTROL_ACTIONS = (
     "user-add",
     "user-activate",
     "user-rename",
+    "user-invite",
 )
+# those whose author knows a secret, which works for FIRST_PASSWORD_HOURS: control begins when it is used
+SECRET_ACTIONS = ("password-set", "user-invite")
 # changes that let their author choose who approves
 APPOINTMENT_ACTIONS = ("steward-propose", "steward-add", "approvers-propose", "approvers-set")
 # (number of an API token) -> keys of the accounts that created it
@@ -83,18 +86,17 @@ def are_one_person(accounts: Collection[int], others: Collection[int]) -> bool:
 
 
 def controlling_line(accounts: Collection[int], others: Collection[int]) -> JournalLine | None:
-    """Return a journal line of the last FOUR_EYES_ACCOUNT_HOURS that gave one side control over an account of
-    the other side.
+    """Return a journal line with which one side could have got control over an account of the other side in the last
+    FOUR_EYES_ACCOUNT_HOURS.
 
     Runs four queries.
     """
     if not settings.FOUR_EYES_ACCOUNT_HOURS:
         return None
-    lines = _recent_lines()
-    renames = _renames(lines)
+    renames = _renames(_recent_lines(_secret_hours()))
     names, other_names = (_names(keys, renames) for keys in (accounts, others))
     condition = _is_change_of(names, other_names) | _is_change_of(other_names, names)
-    return lines.filter(condition, action__in=CONTROL_ACTIONS).order_by("-revision").first()
+    return _control_lines().filter(condition).order_by("-revision").first()
 
 
 def names_of(accounts: Collection[int]) -> set[str]:
@@ -120,16 +122,16 @@ def accounts_of_line(line: JournalLine) -> set[int]:
 
 
 def foreign_control(account: int) -> JournalLine | None:
-    """Return a journal line of the last FOUR_EYES_ACCOUNT_HOURS with which another account got control over this
-    account; None if there is none. Commands do not count. Runs three queries.
+    """Return a journal line with which another account could have got control over this account in the last
+    FOUR_EYES_ACCOUNT_HOURS; None if there is none. Commands do not count. Runs three queries.
     """
     if not settings.FOUR_EYES_ACCOUNT_HOURS:
         return None
-    lines = _recent_lines()
-    names = _names({account}, _renames(lines))
+    names = _names({account}, _renames(_recent_lines(_secret_hours())))
     # a new name gives no control over an account that the settings name
     by_others = (
-        lines.filter(action__in=CONTROL_ACTIONS, principal__in={f"user:{name}" for name in names})
+        _control_lines()
+        .filter(principal__in={f"user:{name}" for name in names})
         .exclude(action="user-rename")
         .exclude(actor__in=written_names(names))
     )
@@ -188,10 +190,27 @@ def written_names(names: set[str]) -> set[str]:
     return {f"{name}{ACCOUNT_SUFFIX}" for name in names} | names
 
 
-def _recent_lines() -> QuerySet[JournalLine]:
-    return JournalLine.objects.filter(
-        at__gte=timezone.now() - timedelta(hours=settings.FOUR_EYES_ACCOUNT_HOURS)
-    )
+def _recent_lines(hours: int | None = None) -> QuerySet[JournalLine]:
+    """Return the lines of the last hours, by default FOUR_EYES_ACCOUNT_HOURS."""
+    hours = settings.FOUR_EYES_ACCOUNT_HOURS if hours is None else hours
+    return JournalLine.objects.filter(at__gte=timezone.now() - timedelta(hours=hours))
+
+
+def end_of_control(line: JournalLine) -> datetime:
+    """Return the time until which the account of a line and its author count as one person."""
+    is_secret = line.action in SECRET_ACTIONS
+    return line.at + timedelta(hours=_secret_hours() if is_secret else settings.FOUR_EYES_ACCOUNT_HOURS)
+
+
+def _secret_hours() -> int:
+    return settings.FOUR_EYES_ACCOUNT_HOURS + settings.FIRST_PASSWORD_HOURS
+
+
+def _control_lines() -> QuerySet[JournalLine]:
+    """Return the lines with which control over an account could have begun in the last FOUR_EYES_ACCOUNT_HOURS."""
+    others = [action for action in CONTROL_ACTIONS if action not in SECRET_ACTIONS]
+    recent = Q(at__gte=timezone.now() - timedelta(hours=settings.FOUR_EYES_ACCOUNT_HOURS))
+    return _recent_lines(_secret_hours()).filter(Q(action__in=SECRET_ACTIONS) | Q(recent, action__in=others))
 
 
 def _renames(lines: QuerySet[JournalLine], action: str = "user-rename") -> list[tuple[str, str]]:

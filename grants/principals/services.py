@@ -10,7 +10,7 @@ import secrets
 from collections.abc import Iterable
 from contextlib import contextmanager
 from datetime import datetime, timedelta
-from typing import cast
+from typing import Any, cast
 
 from django.conf import settings
 from django.contrib.auth.hashers import UNUSABLE_PASSWORD_PREFIX, make_password
@@ -35,7 +35,7 @@ from grants.principal_names import control_character_fault, name_fault
 from grants.principals.hooks import end_access
 from grants.principals.new_names import invisible_character_fault, new_name_fault
 from grants.principals.renaming import reused_name_fault
-from grants.roles.capabilities import Capability
+from grants.roles.capabilities import Capability, role_includes
 
 MAX_EMAIL_CHARACTERS = 254
 MAX_FULL_NAME_CHARACTERS = 150
@@ -128,7 +128,11 @@ def set_full_name(*, author: Author, name: str, full_name: str) -> Outcome:
 
 
 def set_user_role(*, author: Author, name: str, role: str) -> Outcome:
-    """Change the console role of an account. The role grants no access to data."""
+    """Change the console role of an account. The role grants no access to data.
+
+    With a role that can do more, a password that another person set ends: this person may not be allowed to manage the account
+    any more.
+    """
     role = _role(role)
     with _journal_recorder(author, Capability.MANAGE_ACCOUNTS) as record:
         user = managed_user(author, name)
@@ -137,9 +141,18 @@ def set_user_role(*, author: Author, name: str, role: str) -> Outcome:
             return record(None, f"{user} has the role {role} already: nothing changed")
         if role != Role.ADMINISTRATOR:
             check_another_administrator(user)
-        User.objects.filter(pk=user.pk).update(role=role)
+        values: dict[str, Any] = {"role": role}
+        note = ""
+        if user.must_change_password and not role_includes(user.role, role):
+            values |= {
+                "password": make_password(None),
+                "must_change_password": False,
+                "password_expires_at": None,
+            }
+            note = "; its first password no longer works, because another person knows it: set or send another one"
+        User.objects.filter(pk=user.pk).update(**values)
         change = JournalEntry("role-set", principal=str(user), detail=f"from {user.role} to {role}")
-        return record(change, f"{user} has the role {role} now; it was {user.role}")
+        return record(change, f"{user} has the role {role} now; it was {user.role}{note}")
 
 
 def renew_user_password(*, author: Author, name: str) -> str:
@@ -199,7 +212,14 @@ def open_invitations() -> QuerySet[JournalLine]:
     newer = JournalLine.objects.filter(
         principal=OuterRef("principal"),
         revision__gt=OuterRef("revision"),
-        action__in=("user-invite", "user-invite-cancel", "user-add"),
+        action__in=(
+            "user-invite",
+            "user-invite-cancel",
+            "user-add",
+            "role-set",
+            "steward-add",
+            "steward-remove",
+        ),
     )
     invited = User.objects.filter(
         username=Substr(OuterRef("principal"), len("user:") + 1),

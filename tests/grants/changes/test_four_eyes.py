@@ -5,9 +5,11 @@ person uses.
 from datetime import timedelta
 
 import pytest
+from django.contrib.auth.hashers import make_password
 from django.contrib.auth.models import Group
 from django.utils import timezone
 
+from authzconsole.common.invitations import invite
 from authzconsole.common.tokens import create_token
 from authzconsole.models import ApiToken
 from entities.address import parse_address
@@ -17,7 +19,7 @@ from grants.changes import Shown
 from grants.errors import GrantError, ReasonMissing, SecondPersonRequired
 from grants.journal import Author
 from grants.models import GroupGrant, JournalLine, Plan, Role, User, UserGrant
-from grants.principals.services import renew_user_password, set_user_role
+from grants.principals.services import accept_invitation, renew_user_password, set_user_role
 from grants.requests.create import RequestDraft, WantedAccess, create_request
 from grants.requests.decide import Approval, approve_request
 from grants.validity import Validity
@@ -224,7 +226,9 @@ def test_names_that_differ_in_case_are_different_accounts_and_cannot_be_added(ca
 def test_an_account_whose_password_or_role_the_person_set_is_no_second_person_for_a_while(settings, control):
     plan = plan_of(author_named("ada"), ("user:dee", ORDERS, ADMIN))
     control(author_named("ada"))
-    with pytest.raises(SecondPersonRequired, match="count as one person until 24 hours after"):
+    with pytest.raises(
+        SecondPersonRequired, match="count as one person until 20.*because one changed the password"
+    ):
         apply_plan(plan, author=author_named("bob"))
     # a rename does not hide it
     rename_user(author=author_named("ada"), name="bob", new_name="rob")
@@ -234,12 +238,36 @@ def test_an_account_whose_password_or_role_the_person_set_is_no_second_person_fo
     assert apply_plan(plan, author=author_named("rob")).state == "applied"
 
 
-def test_accounts_count_as_one_person_only_for_a_while_after_a_password_was_set(monkeypatch):
+@pytest.mark.parametrize(
+    ("control", "hours"),
+    [
+        (lambda author: set_user_role(author=author, name="bob", role=Role.ADMINISTRATOR), 24),
+        # the attack: wait until the control is forgotten, and only then use the password or the link
+        (lambda author: renew_user_password(author=author, name="bob"), 24 + 72),
+        (lambda author: invite(author=author, name="bob"), 24 + 72),
+    ],
+)
+def test_accounts_count_as_one_person_until_a_day_after_the_secret_was_used(control, hours, monkeypatch):
     plan = plan_of(author_named("ada"), ("user:dee", ORDERS, ADMIN))
-    renew_user_password(author=author_named("ada"), name="bob")
-    later = timezone.now() + timedelta(hours=25)
-    monkeypatch.setattr("grants.authority.persons.timezone.now", lambda: later)
-    assert not application_fault(author_named("bob"), plan)
+    User.objects.filter(username="bob").update(password=make_password(None))
+    set_user_role(author=SETUP, name="bob", role=Role.ORDINARY)
+    control(author_named("ada"))
+    set_user_role(author=SETUP, name="bob", role=Role.ADMINISTRATOR)
+    now = timezone.now()
+    for passed, is_one_person in ((hours - 1, True), (hours + 1, False)):
+        later = now + timedelta(hours=passed)
+        monkeypatch.setattr("grants.authority.persons.timezone.now", lambda later=later: later)
+        assert ("one person" in application_fault(author_named("bob"), plan)) is is_one_person
+
+
+def test_the_attack_an_administrator_invites_another_one_and_approves_with_this_account():
+    plan = plan_of(author_named("ada"), ("user:dee", ORDERS, ADMIN))
+    User.objects.filter(username="bob").update(password=make_password(None))
+    invite(author=author_named("ada"), name="bob")
+    bob = account("bob")
+    assert accept_invitation(author=author_named("bob"), user=bob, password="chosen by ada 4711")
+    with pytest.raises(SecondPersonRequired, match="or invited it"):
+        apply_plan(plan, author=author_named("bob"))
 
 
 def test_renewing_and_undoing_do_not_make_a_second_person():

@@ -9,10 +9,12 @@ from django.utils.encoding import force_bytes
 from django.utils.http import urlsafe_base64_encode
 
 from authzconsole.common.invitations import invite
+from entities.address import parse_address
 from grants.errors import NotAdministrator, PrincipalError
 from grants.journal import Author
 from grants.models import JournalLine, User
-from grants.principals.services import accept_invitation
+from grants.principals.services import accept_invitation, open_invitations, set_user_role
+from grants.stewards import add_steward
 from tests.support.authors import account, author_named
 from tests.support.cast import create_role_accounts
 from tests.support.changes import add_user, set_user_active
@@ -112,6 +114,21 @@ def test_a_link_ends_when_the_account_may_not_sign_in_with_it(browse, new, setti
     assert "This link does not work" in text_of(use(browse(), link))
     with pytest.raises(PrincipalError, match="provider"):
         link_of(new)
+
+
+def test_a_link_ends_when_the_account_can_do_more_than_who_made_it_may_manage(browse, new):
+    create_role_accounts()
+    link = link_of(new, by="sec")
+    set_user_role(author=author_named("ada"), name=new, role="administrator")
+    assert "This link does not work" in text_of(use(browse(), link))
+    add_user("heir")
+    link = link_of("heir", by="sec")
+    assert open_invitations().filter(principal="user:heir").exists()
+    add_steward(author=author_named("ada"), namespace=parse_address("namespace:sales"), principal="user:heir")
+    assert "This link does not work" in text_of(use(browse(), link))
+    assert not open_invitations().exists()
+    assert not account(new).has_usable_password() and not account("heir").has_usable_password()
+    assert use(browse(), link_of(new)).status_code == 303
 
 
 def test_only_accounts_without_a_password_are_invited_by_those_who_manage_them(cast, new):

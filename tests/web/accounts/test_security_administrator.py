@@ -3,12 +3,14 @@ methods.
 """
 
 import pytest
+from django.test import Client
 
 from authzconsole.common.sign_in_methods import reset_factors, unlink_identity
 from authzconsole.common.tokens import TokenError, create_token, revoke_token
 from authzconsole.sessions import end_sessions_of
 from grants.errors import NotAdministrator
 from grants.journal import Author
+from grants.models import User
 from grants.principals.services import renew_user_password, set_user_email, set_user_role
 from tests.support.authors import database_state
 from tests.support.cast import SETUP, create_role_accounts
@@ -123,3 +125,21 @@ def test_a_security_administrator_does_the_work_of_the_role(sec, cast):
     token = create_token(author=SETUP, owner="ada", name="x", scopes=["administer"], days=1).token
     assert revoke_token(author=sec, number=token.pk).has_changed
     assert not end_sessions_of(author=sec, user=cast["ada"]).has_changed
+
+
+def test_a_security_administrator_cannot_sign_in_with_the_password_of_an_account_that_became_an_administrator(
+    sec, cast
+):
+    client, password = Client(), renew_user_password(author=sec, name="ned")
+    assert client.login(username="ned", password=password)
+    outcome = set_user_role(author=SETUP, name="ned", role="administrator")
+    assert "first password no longer works" in outcome.sentence
+    assert not Client().login(username="ned", password=password)
+    assert client.get("/password").status_code == 302, "the session that began with it ended"
+    # a role that can do no more, and a password that only the user knows, change nothing
+    password = renew_user_password(author=SETUP, name="ned")
+    set_user_role(author=SETUP, name="ned", role="auditor")
+    assert Client().login(username="ned", password=password)
+    User.objects.filter(username="ned").update(must_change_password=False)
+    set_user_role(author=SETUP, name="ned", role="administrator")
+    assert Client().login(username="ned", password=password)

@@ -25,7 +25,7 @@ from grants.authority.break_glass import (
 from grants.errors import GrantError, SecondPersonRequired
 from grants.journal import Author
 from grants.models import BreakGlassUse, JournalHead, JournalLine, Role, User
-from grants.principals.services import renew_user_password, set_user_role
+from grants.principals.services import begin_invitation, renew_user_password, set_user_role
 from tests.grants.test_journal import in_threads
 from tests.support.authors import database_state
 from tests.support.cast import SETUP
@@ -284,7 +284,12 @@ def test_the_attack_an_administrator_uses_the_emergency_account_of_another_one(b
     emergency = Author("emergency", reason="x", user_id=User.objects.get(username="emergency").pk)
     with pytest.raises(BreakGlassError, match="got control over this account"):
         start_break_glass(author=emergency)
-    JournalLine.objects.update(at=timezone.now() - timedelta(hours=25))
+    # nor with a link
+    JournalLine.objects.update(at=timezone.now() - timedelta(hours=97))
+    begin_invitation(author=ada, name="emergency")
+    with pytest.raises(BreakGlassError, match="got control over this account"):
+        start_break_glass(author=emergency)
+    JournalLine.objects.update(at=timezone.now() - timedelta(hours=97))
     assert start_break_glass(author=emergency).is_active
 
 
