@@ -31,6 +31,9 @@ def give_back(*, author: Author, change: Revoke | Leave) -> Outcome:
         owner = change.principal if isinstance(change, Revoke) else f"user:{change.user}"
         if owner != str(account):
             raise NotAdministrator("you can give back your own access only")
+        if isinstance(change, Leave) and not account.groups.filter(name=change.group).exists():
+            # the same for a group that does not exist, because the account may not list the names of groups
+            return Outcome(False, f"{change} does not exist: nothing changed", head.revision)
         if _strands(account, change):
             raise GrantError(
                 "an entity would be left with fewer than two ADMIN holders: ask an administrator to hand it over first"

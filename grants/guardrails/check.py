@@ -163,9 +163,12 @@ def make_within_guardrails(
                     "Change the grants so that they meet the guardrail, or ask an administrator for an exception",
                 )
             ),
-            [
-                row.violation._asdict() if is_disclosed else {"guardrail": row.violation.guardrail}
-                for row in added.blocked
+            # one for each guardrail, because their number would disclose members of a group, or grants elsewhere
+            [row.violation._asdict() for row in added.blocked]
+            if is_disclosed
+            else [
+                {"guardrail": name}
+                for name in dict.fromkeys(row.violation.guardrail for row in added.blocked)
             ],
         )
     if added.rows and is_recorded:

@@ -70,3 +70,14 @@ def test_access_that_is_not_held_changes_nothing_and_tells_nothing():
     assert not any(outcome.has_changed for outcome in outcomes) and database_state()[1:] == before
     first, second = (outcome.sentence for outcome in outcomes)
     assert first.replace("salaries", "nothing") == second
+
+
+def test_a_group_of_others_and_a_missing_one_give_the_same_answer():
+    """The account may not list groups, so it must not learn which names exist."""
+    before, author = database_state(), author_named("out")
+    sentences = [
+        give_back(author=author, change=Leave("out", name)).sentence.replace(name, "NAME")
+        for name in ("operators", "missing")
+    ]
+    assert sentences[0] == sentences[1] and "nothing changed" in sentences[0]
+    assert database_state() == before
