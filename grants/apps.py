@@ -35,13 +35,14 @@ class GrantsConfig(AppConfig):
         except AnchorError as error:
             raise ImproperlyConfigured(f"JOURNAL_ANCHOR: {error}") from None
 
+        from grants.changes import end_exceptions
         from grants.principals.hooks import register_duty_ender
         from grants.requests.expiry import cancel_requests_of
         from grants.reviews.answers import end_reviews_by
         from grants.reviews.reviewers import end_management
         from grants.stewards import end_stewardships
 
-        for ender in (end_stewardships, end_management, end_reviews_by, cancel_requests_of):
+        for ender in (end_stewardships, end_management, end_exceptions, end_reviews_by, cancel_requests_of):
             register_duty_ender(ender)
         # the functions of all types of jobs
         autodiscover_modules("job_types")

@@ -9,6 +9,7 @@ types of changes are in `grants.change_set`.
 from grants.change_set import Change, ChangeSet
 from grants.changes.entities import describe_entity
 from grants.changes.grants import StoredRow, existing_grants, first_misplaced_grant, insert_grant_rows
+from grants.changes.guardrails import end_exceptions
 from grants.changes.memberships import changed_members, existing_memberships, remove_all_memberships
 from grants.changes.own_access import give_back
 from grants.changes.period_lines import EXPIRE_ACTION, write_period_lines
@@ -43,6 +44,7 @@ __all__ = [
     "check_shown",
     "compute_change_effect",
     "describe_entity",
+    "end_exceptions",
     "existing_grants",
     "existing_memberships",
     "first_misplaced_grant",

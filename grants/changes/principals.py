@@ -87,8 +87,7 @@ def write_removal(head: JournalHead, author: Author, change: RemovePrincipal) ->
     if isinstance(principal, User):
         ended = [*end_duties(principal), *end_access([principal.pk]), *remove_account_data(principal)]
     else:
-        ended = end_stewardships(principal)
-    ended += end_exceptions(principal)
+        ended = [*end_stewardships(principal), *end_exceptions(principal)]
     principal.delete()
     removal = JournalEntry(f"{principal_type}-remove", principal=change.principal)
     append_to_journal(

@@ -79,8 +79,8 @@ def register_duty_ender(ender: AccountCleaner) -> None:
 
 
 def end_duties(user: User) -> list[JournalEntry]:
-    """End what a user who leaves does and waits for: stewardships, being a manager or having one, reviews, and
-    pending requests. A later account of the same name would get them.
+    """End what a user who leaves does and waits for: stewardships, being a manager or having one, exceptions from
+    guardrails, reviews, and pending requests. A later account of the same name would get them.
 
     Return the changes. Call this in the transaction of the removal.
     """

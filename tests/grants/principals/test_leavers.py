@@ -4,7 +4,9 @@ import pytest
 
 from entities.address import parse_address
 from grants.authority.stewards import stewarded_namespaces
-from grants.models import AccessRequest, NamespaceSteward, RequestState, User
+from grants.change_set import ChangeSet, SetException
+from grants.changes import apply
+from grants.models import AccessRequest, GuardrailException, NamespaceSteward, RequestState, User
 from grants.models.reviews import ReviewerRule, ReviewItem, ReviewShare, UserManagerLink
 from grants.plans.sources.off_boarding import OffBoarding, off_boarding_plan
 from grants.principals.services import add_user
@@ -16,8 +18,9 @@ from tests.grants.requests.test_requests import request_access
 from tests.grants.reviews.support import answer, check_shares, open_campaign
 from tests.rest.conftest import Rest
 from tests.scim.conftest import Scim
-from tests.support.authors import COMMAND, account
+from tests.support.authors import COMMAND, account, author_named
 from tests.support.changes import apply_plan, bearer, issue_token, set_user_active
+from tests.support.guardrails import FORBID, add_guardrail
 from tests.support.pages import post_as_shown
 from tests.web.conftest import Browser
 
@@ -34,7 +37,10 @@ def idp(settings):
 
 @pytest.fixture
 def campaign(cast, idp):
-    """out is a steward, manages dee, reports to ned, reviews an item of dee, and has two requests."""
+    """out is a steward, manages dee, reports to ned, reviews an item of dee, has two requests, and an exception."""
+    add_guardrail("no-writers", FORBID)
+    exception = SetException("no-writers", "user:out", owner="ada", valid_until="2100-01-01T00:00:00Z")
+    apply(ChangeSet.of(exception), author=author_named("ada"))
     add_steward(author=COMMAND, namespace=NAMESPACE, principal="user:out")
     set_manager(author=COMMAND, name="dee", manager="out")
     set_manager(author=COMMAND, name="out", manager="ned")
@@ -82,7 +88,7 @@ def test_the_attack_a_later_account_of_the_same_name_gets_what_the_former_one_de
     heir = User.objects.get(username="out")
     assert not stewarded_namespaces(heir) and not NamespaceSteward.objects.exists()
     assert not requests_to_decide(heir).exists()
-    assert not UserManagerLink.objects.exists()
+    assert not UserManagerLink.objects.exists() and not GuardrailException.objects.exists()
     assert not ReviewItem.objects.filter(reviewer=heir).exists()
     assert not ReviewShare.objects.filter(reviewer=heir, item_count__gt=0).exists()
     assert not visible_campaigns(heir).exists()
