@@ -36,9 +36,11 @@ def documentation_file(request: HttpRequest, path: str) -> HttpResponseBase:
     """
     try:
         file = Path(safe_join(settings.DOCS_ROOT, path))
-    except SuspiciousFileOperation:
+        is_file = file.is_file()
+    except (SuspiciousFileOperation, OSError):
+        # OSError: a name is too long
         raise Http404 from None
-    if not file.is_file():
+    if not is_file:
         if not Path(settings.DOCS_ROOT, FIRST_PAGE).is_file():
             return documentation(request)
         raise Http404

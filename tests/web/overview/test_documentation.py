@@ -64,6 +64,7 @@ def test_visitors_are_sent_to_the_sign_in_page(site):
         "missing.html",
         "index.html%00.css",
         "..\\secret_key",
+        f"{'x' * 300}.html",
     ],
 )
 def test_a_path_that_leads_out_of_the_site_is_not_found(site, path):
