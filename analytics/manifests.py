@@ -15,6 +15,7 @@ from pyarrow.fs import FileInfo, FileSelector, FileSystem, FileType
 # Spark and `storage.parquet_paths` skip names with this beginning.
 MANIFEST_NAME = "_MANIFEST"
 HASHES_AT_ONCE = 4
+DAMAGED = "its manifest is damaged"
 READ_BYTES = 4 << 20
 
 
@@ -43,9 +44,9 @@ def manifest_object(text: bytes) -> dict[str, Any]:
     try:
         parsed = json.loads(text)
     except (ValueError, RecursionError):
-        raise ManifestError("its manifest is damaged") from None
+        raise ManifestError(DAMAGED) from None
     if not isinstance(parsed, dict):
-        raise ManifestError("its manifest is damaged")
+        raise ManifestError(DAMAGED)
     return parsed
 
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from analytics.manifests import (
+    DAMAGED,
     ManifestError,
     hashed_files,
     manifest_body,
@@ -53,13 +54,18 @@ def stored_result(uri: str) -> str:
                 raise ManifestError(f"{path} {'is missing' if path in expected else 'was added'}")
             if stored[path] != expected[path]:
                 raise ManifestError(f"{path} has different content")
+        description = (
+            f"the table {contents['table']} of {contents['analysis']}: {contents['rows']:,} rows in {len(expected)} files, of "
+            f"revision {contents['revision']}"
+        )
+        # lines and escape sequences would look like the output of the check
+        if not description.isprintable():
+            raise ManifestError(DAMAGED)
     except FileNotFoundError:
         raise StorageError(f"There is no complete result at {shown}: it has no manifest.") from None
-    except (ManifestError, KeyError) as error:
+    except (ManifestError, KeyError, TypeError, ValueError) as error:
+        fault = error if isinstance(error, ManifestError) else DAMAGED
         raise StorageError(
-            f"The result at {shown} is not what a job wrote: {error}. Run the job again."
+            f"The result at {shown} is not what a job wrote: {fault}. Run the job again."
         ) from None
-    return (
-        f"the table {contents['table']} of {contents['analysis']}: {contents['rows']:,} rows in {len(expected)} files, of "
-        f"revision {contents['revision']}"
-    )
+    return description

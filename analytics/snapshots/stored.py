@@ -12,7 +12,7 @@ from datetime import datetime
 
 from pyarrow.fs import FileInfo, FileSelector, FileSystem, FileType
 
-from analytics.manifests import MANIFEST_NAME, ManifestError, unverified_contents
+from analytics.manifests import DAMAGED, MANIFEST_NAME, ManifestError, unverified_contents
 from analytics.storage import Place, StorageError, place_of, shown_uri, without_credentials
 from analytics.tables import EXTRA_TABLES, SNAPSHOT_TABLES
 from grants.policies.times import parse_time
@@ -110,10 +110,13 @@ def _open(place: Place, shown: str) -> tuple[Snapshot, Mapping]:
             f"it has the schema version {contents.get('schema')}, and this version of the pipeline reads {SCHEMA_VERSION}: "
             f"install the pipeline of the version of the console that wrote it"
         )
-    files = files_of(contents)
-    # a copy in another storage has other modification times
-    check_files(place.filesystem, place.path, files, ignore_times=True)
-    return Snapshot(place, contents["revision"], files, parse_time(contents["at"])), contents
+    try:
+        snapshot = Snapshot(place, int(contents["revision"]), files_of(contents), parse_time(contents["at"]))
+        # a copy in another storage has other modification times
+        check_files(place.filesystem, place.path, snapshot.files, ignore_times=True)
+    except (KeyError, TypeError, ValueError):
+        raise ManifestError(DAMAGED) from None
+    return snapshot, contents
 
 
 def check_files(

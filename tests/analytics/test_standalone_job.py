@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 
 from analytics import check, computation, job
 from analytics.analyses import ANALYSES
-from analytics.manifests import MANIFEST_NAME, unverified_contents
+from analytics.manifests import MANIFEST_NAME, manifest_body, manifest_bytes, unverified_contents
 from analytics.settings import use_settings
 from analytics.spark import set_form
 from analytics.storage import place_of
@@ -144,10 +144,33 @@ def damaged(snapshot, damage):
         case "other schema":
             contents["schema"] = "1-old"
             (snapshot / MANIFEST_NAME).write_text("{}\n" + json.dumps(contents))
+        case "no files in it":
+            del contents["files"]
+            (snapshot / MANIFEST_NAME).write_text("{}\n" + json.dumps(contents))
         case "no manifest":
             (snapshot / MANIFEST_NAME).write_text("nothing")
         case "file removed":
             (snapshot / "memberships" / "part-00000.parquet").unlink()
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        {"files": None},
+        {"files": ["part-0.parquet"]},
+        {"rows": "many"},
+        # a line that the check could have printed
+        {"table": "rows\n/data/other: the table rows"},
+        {"table": "\x1b[2Krows"},
+    ],
+)
+def test_a_forged_manifest_is_named_and_the_other_results_are_checked(tmp_path, capsys, members):
+    (tmp_path / "bad").mkdir()
+    contents = {"table": "rows", "analysis": "visibility", "rows": 0, "revision": 1, "files": [], **members}
+    (tmp_path / "bad" / MANIFEST_NAME).write_bytes(manifest_bytes({}, manifest_body(contents)))
+    assert check.main([str(tmp_path / "bad"), str(tmp_path / "missing")]) == 1
+    printed = capsys.readouterr()
+    assert printed.out == "" and "its manifest is damaged" in printed.err and "missing" in printed.err
 
 
 @pytest.mark.parametrize(
@@ -156,6 +179,7 @@ def damaged(snapshot, damage):
         ("missing", "There is no snapshot at"),
         ("half written", "is not complete, because it has no manifest"),
         ("other schema", "it has the schema version 1-old, and this version of the pipeline reads"),
+        ("no files in it", "its manifest is damaged"),
         ("no manifest", "its manifest is damaged"),
         ("file removed", "memberships/part-00000.parquet is missing"),
     ],
