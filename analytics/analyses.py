@@ -203,7 +203,8 @@ class Output:
     needs_administrator: each row names an entity that needs another administrator, so the page offers to
     grant ADMIN on it.
     has_areas: each row is about a user in a namespace, and depends on what INVARIANT of `analytics.spark.area_input` says, so
-    that the table can be advanced.
+    that the table can be advanced. A table without the column `user` has a row for each namespace, which depends on the
+    entities of this namespace and on its rows in the preceding tables.
     """
 
     table: Table
@@ -299,6 +300,7 @@ ANALYSES: dict[str, Analysis] = {
                     READINESS_NAMESPACES,
                     "analytics.spark.analyses.readiness:namespaces",
                     "Who can delete which namespace?",
+                    has_areas=True,
                 ),
             ),
             detail=Output(

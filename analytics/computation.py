@@ -1,12 +1,13 @@
 """Compute the tables of an analysis from a snapshot: for a run of the console, `manage.py analyze` and a standalone job."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 
 import pyarrow as pa
 from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from analytics.analyses import DETAIL_ROWS_MOST, Analysis, AnalysisError, Output
 from analytics.arrow import arrow_schema
@@ -89,12 +90,18 @@ def compute_tables(
     if is_small or not is_shared(places["rows"].spark_uri):
         base = None
     areas = [(area, area_input(analysis_input, area)) for area in base.areas] if base else []
+    changed = {name for area in base.areas for name in area.namespaces or ()} if base else set()
     for output in analysis.outputs:
         progress.check()
         if base is None or not output.has_areas:
             _write_output(output, analysis_input, places)
+        elif "user" in output.table.column_names:
+            changed |= _advance_output(output, analysis_input, areas, base, places)
         else:
-            _advance_output(output, analysis_input, areas, base, places)
+            area = Area(None, frozenset(changed))
+            _advance_output(
+                output, analysis_input, [(area, _with_earlier(analysis_input, area))], base, places
+            )
     progress.check()
     progress.begin_stage(RunStage.WRITING)
     detail_rows = sum_of_rows(analysis.detail_rows, analysis.rows, places["rows"])
@@ -138,8 +145,8 @@ def _advance_output(
     areas: Sequence[tuple[Area, AnalysisInput]],
     base: BaseResult,
     places: Mapping[str, Place],
-) -> None:
-    """Write one table like `_write_output`, with new rows in the areas only."""
+) -> frozenset[str]:
+    """Write one table like `_write_output`, with new rows in the areas only. Return the namespaces of rows that differ."""
     table, fresh = output.table, [arrow_schema(output.table).empty_table()]
     for number, (area, input_of_area) in enumerate(areas):
         with release_broadcasts():
@@ -152,8 +159,18 @@ def _advance_output(
             rows = rows.filter(pa.array(~other.mask(rows)))
         fresh.append(rows.cast(arrow_schema(table)))
     place = places[table.name]
-    advance_table(table, base.places[table.name], place, pa.concat_tables(fresh), base.areas)
+    changed = advance_table(
+        table, base.places[table.name], place, pa.concat_tables(fresh), [area for area, _ in areas]
+    )
     _finish_output(output, analysis_input, place)
+    return changed
+
+
+def _with_earlier(analysis_input: AnalysisInput, area: Area) -> AnalysisInput:
+    """Return the input for a row of each namespace of an area, with the rows of these namespaces in the preceding tables."""
+    is_inside = F.col("namespace").isin(*area.namespaces or ())
+    earlier = {name: frame.where(is_inside) for name, frame in analysis_input.earlier.items()}
+    return replace(area_input(analysis_input, area), earlier=earlier)
 
 
 def _build(output: Output, analysis_input: AnalysisInput) -> DataFrame | SortedTable:

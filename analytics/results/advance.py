@@ -26,8 +26,11 @@ from analytics.tables import ColumnType, Table
 FILES_AT_ONCE = os.cpu_count() or 1
 
 
-def advance_table(table: Table, base: Place, place: Place, fresh: pa.Table, areas: Sequence[Area]) -> None:
-    """Write a table: the rows of an older one outside of the areas, and the fresh rows inside.
+def advance_table(
+    table: Table, base: Place, place: Place, fresh: pa.Table, areas: Sequence[Area]
+) -> frozenset[str]:
+    """Write a table: the rows of an older one outside of the areas, and the fresh rows inside. Return the namespaces of rows that
+    differ.
 
     base, place: the folders of the older and of the new table, on this machine. fresh: all rows of the areas now, in any
     order. Memory depends on the fresh rows, and on the largest file.
@@ -40,17 +43,21 @@ def advance_table(table: Table, base: Place, place: Place, fresh: pa.Table, area
     indexed = {file.name: file for file in read_file_index(base.filesystem, base.path) or ()}
     users = _users_of(areas) if table.key[0] == "user" else None
 
-    def advance(path: str, share: pa.Table) -> None:
+    def advance(path: str, share: pa.Table) -> set[str]:
         name = path.rpartition("/")[2]
         is_outside = users is not None and name in indexed and not indexed[name].may_contain(users)
-        rows = None if is_outside and not share.num_rows else _advanced_rows(path, share, table, areas)
+        rows, namespaces = (
+            (None, set()) if is_outside and not share.num_rows else _advanced_rows(path, share, table, areas)
+        )
         if rows is None:
             link_or_copy(place.filesystem, path, f"{place.path}/{name}")
         else:
             _write(rows, table, f"{place.path}/{name}", pq.read_metadata(path).metadata)
+        return namespaces
 
     with ThreadPoolExecutor(FILES_AT_ONCE) as threads:
-        list(threads.map(advance, paths, _shares(fresh, [_first_key(path, table) for path in paths], table)))
+        shares = _shares(fresh, [_first_key(path, table) for path in paths], table)
+        return frozenset().union(*threads.map(advance, paths, shares))
 
 
 def _users_of(areas: Sequence[Area]) -> Collection[str] | None:
@@ -84,18 +91,28 @@ def _shares(fresh: pa.Table, first_keys: Sequence[tuple], table: Table) -> list[
     return [fresh.slice(begin, end - begin) for begin, end in pairwise(reversed(limits))]
 
 
-def _advanced_rows(path: str, share: pa.Table, table: Table, areas: Sequence[Area]) -> pa.Table | None:
-    """Return the rows of a file with other rows in the areas; None if these are the same."""
+def _advanced_rows(
+    path: str, share: pa.Table, table: Table, areas: Sequence[Area]
+) -> tuple[pa.Table | None, set[str]]:
+    """Return the rows of a file with other rows in the areas, and the namespaces of rows that differ. The rows are None if none
+    differs.
+    """
     rows = pq.read_table(path, read_dictionary=_texts(table)).select(table.column_names).unify_dictionaries()
     mask = reduce(np.logical_or, (area.mask(rows) for area in areas), np.zeros(rows.num_rows, bool))
     if not mask.any() and not share.num_rows:
-        return None
+        return None, set()
     schema = arrow_schema(table)
-    if rows.filter(pa.array(mask)).cast(schema).equals(share.cast(schema)):
-        return None
-    return _in_key_order(
+    older, newer = rows.filter(pa.array(mask)).cast(schema), share.cast(schema)
+    if older.equals(newer):
+        return None, set()
+    advanced = _in_key_order(
         pa.concat_tables([rows.filter(pa.array(~mask)), share.cast(rows.schema)]).unify_dictionaries(), table
     )
+    different = (
+        one.join(other, table.column_names, join_type="left anti")
+        for one, other in ((older, newer), (newer, older))
+    )
+    return advanced, {name for part in different for name in part["namespace"].unique().to_pylist()}
 
 
 def _in_key_order(rows: pa.Table, table: Table) -> pa.Table:

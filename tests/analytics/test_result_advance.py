@@ -69,9 +69,9 @@ def inodes(places):
     return {path.stat().st_ino for place in places.values() for path in Path(place.path).glob("*.parquet")}
 
 
-@pytest.mark.parametrize("name", OPTIONS)
-def test_after_random_changes_an_advanced_result_equals_a_full_one(spark, name, storage):
-    dice = random.Random(5)
+@pytest.mark.parametrize(("name", "seed"), [*((name, 5) for name in OPTIONS), ("delete-readiness", 6)])
+def test_after_random_changes_an_advanced_result_equals_a_full_one(spark, name, seed, storage):
+    dice = random.Random(seed)
     begin_history(dice)
     with lease_snapshot() as snapshot:
         base, _ = compute(spark, name, snapshot, storage / "base")
@@ -97,32 +97,33 @@ def test_after_random_changes_an_advanced_result_equals_a_full_one(spark, name, 
     assert advanced >= 2
 
 
-def finished_run():
-    run = AnalysisRun.objects.create(type="visibility", options=OPTIONS["visibility"])
+def finished_run(name="visibility"):
+    run = AnalysisRun.objects.create(type=name, options=OPTIONS[name])
     run_job(run.pk)
     run.refresh_from_db()
     assert run.state == JobState.DONE, run.error
-    return run, places_in(Path(settings.SNAPSHOT_URI, run.result_path), ANALYSES["visibility"])
+    return run, places_in(Path(settings.SNAPSHOT_URI, run.result_path), ANALYSES[name])
 
 
-def check_equals_full(spark, places, folder):
+def check_equals_full(spark, places, folder, name="visibility"):
     with lease_snapshot() as snapshot:
-        full, _ = compute(spark, "visibility", snapshot, folder)
-    for output in ANALYSES["visibility"].outputs:
+        full, _ = compute(spark, name, snapshot, folder)
+    for output in ANALYSES[name].outputs:
         assert rows(places[output.table.name]) == rows(full[output.table.name])
 
 
-def test_a_run_advances_the_report_of_the_previous_run(spark, storage):
+@pytest.mark.parametrize("name", OPTIONS)
+def test_a_run_advances_the_report_of_the_previous_run(spark, storage, name):
     begin_history(random.Random(3))
-    _, first = finished_run()
+    _, first = finished_run(name)
     add_user("ned")
-    _, same = finished_run()
+    _, same = finished_run(name)
     tables = {name: place for name, place in first.items() if name != "detail"}
     assert inodes(tables) <= inodes(same), "a user without access changes no row"
-    change_grants(grant=[("user:user 1", "dataset:a.one", "READ")])
-    run, second = finished_run()
+    change_grants(grant=[("user:user 1", "dataset:a.one", "READ"), ("user:user 1", "dataset:a.one", "ADMIN")])
+    run, second = finished_run(name)
     assert run.summary["changes"]["added"] + run.summary["changes"]["changed"] > 0
-    check_equals_full(spark, second, storage / "full")
+    check_equals_full(spark, second, storage / "full", name)
 
 
 def test_a_damaged_report_is_not_advanced(spark, storage):
