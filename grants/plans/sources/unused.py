@@ -81,8 +81,8 @@ def _revocations(queries: Iterable[GrantQuerySet]) -> Iterator[Revoke]:
 
 @dataclass(frozen=True, slots=True)
 class UnusedAccess:
-    """What a user has held for longer than since a day, and has not used since then. As for `unused_grants`, a use of anything
-    inside a container counts as a use of the container, and access to the instance remains.
+    """What a user has held for longer than since a day, and has not used since then, as in `unused_grants`. Access to the instance
+    remains.
     """
 
     user: User
@@ -94,14 +94,7 @@ class UnusedAccess:
 
     def grants(self) -> GrantQuerySet:
         """Return the direct grants."""
-        user = PRINCIPAL_TYPES["user"]
-        return user.grants.filter(
-            user.is_effective,
-            ~self._use_condition(),
-            user=self.user,
-            content_object__state=State.LIVE,
-            granted_at__date__lt=self.since,
-        ).exclude(content_object__kind="instance")
+        return _unused("user", self._uses, self.since, user=self.user)
 
     def memberships(self) -> QuerySet:
         """Return the memberships without an end in groups of which the user used nothing. Memberships in groups that have
@@ -120,7 +113,7 @@ class UnusedAccess:
             .alias(joined=Subquery(joined.values("at")[:1]))
             .filter(
                 Exists(given),
-                ~Exists(given.filter(self._use_condition() | Q(content_object__kind="instance"))),
+                ~Exists(given.filter(_is_used(self._uses) | Q(content_object__kind="instance"))),
                 user=self.user,
                 valid_until__isnull=True,
                 joined__date__lt=self.since,
@@ -128,20 +121,9 @@ class UnusedAccess:
             .exclude(has_other_purpose())
         )
 
-    def _use_condition(self) -> Q:
-        """Return the condition on grants that the user used the entity or anything inside it. It does not refer to the outer row, so
-        that the database reads the uses once.
-        """
-        used = UsageDay.objects.filter(user=self.user, day__gte=self.since)
-        return (
-            Q(content_object__in=used.values("entity"))
-            | Q(content_object__in=used.filter(entity__namespace__isnull=False).values("entity__namespace"))
-            | Q(
-                content_object__in=used.filter(entity__application__isnull=False).values(
-                    "entity__application"
-                )
-            )
-        )
+    @property
+    def _uses(self) -> QuerySet:
+        return UsageDay.objects.filter(user=self.user, day__gte=self.since)
 
 
 def unused_grants(since: date, **where) -> list[GrantQuerySet]:
@@ -151,21 +133,33 @@ def unused_grants(since: date, **where) -> list[GrantQuerySet]:
     A use of anything inside a container counts as a use of the container, because rules also ask for privileges on
     containers. Grants on the instance are kept for the same reason.
     """
-    user, group = PRINCIPAL_TYPES["user"], PRINCIPAL_TYPES["group"]
-    uses = UsageDay.objects.filter(
-        Q(entity=OuterRef("content_object"))
-        | Q(entity__namespace=OuterRef("content_object"))
-        | Q(entity__application=OuterRef("content_object")),
-        day__gte=since,
-    )
-    members = effective_memberships().filter(group=OuterRef("group"))
+    uses = UsageDay.objects.filter(day__gte=since)
     of_members = {"user__memberships__group": OuterRef("group"), **in_force("user__memberships__")}
-    older = {"content_object__state": State.LIVE, "granted_at__date__lt": since, **where}
+    has_members = Exists(effective_memberships().filter(group=OuterRef("group")))
     return [
-        user.grants.filter(user.is_effective, ~Exists(uses.filter(user=OuterRef("user"))), **older).exclude(
-            content_object__kind="instance"
-        ),
-        group.grants.filter(
-            group.is_effective, Exists(members), ~Exists(uses.filter(**of_members)), **older
-        ).exclude(content_object__kind="instance"),
+        _unused("user", uses.filter(user=OuterRef("user")), since, **where),
+        _unused("group", uses.filter(**of_members), since, **where).filter(has_members),
     ]
+
+
+def _unused(principal_type: str, uses: QuerySet, since: date, **where) -> GrantQuerySet:
+    """Return the grants of a type of principal as `unused_grants` does. uses: those of the holders since then."""
+    row = PRINCIPAL_TYPES[principal_type]
+    return row.grants.filter(
+        row.is_effective,
+        ~_is_used(uses),
+        content_object__state=State.LIVE,
+        granted_at__date__lt=since,
+        **where,
+    ).exclude(content_object__kind="instance")
+
+
+def _is_used(uses: QuerySet) -> Q:
+    """Return the condition on grants that one of the uses is of their entity or of anything inside it. Each place is a
+    condition of its own, so that the database can read the uses once.
+    """
+    return (
+        Q(Exists(uses.filter(entity=OuterRef("content_object"))))
+        | Q(Exists(uses.filter(entity__namespace=OuterRef("content_object"))))
+        | Q(Exists(uses.filter(entity__application=OuterRef("content_object"))))
+    )
