@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from heapq import merge
+from itertools import islice
 from operator import attrgetter
 from pathlib import Path
 from shutil import copyfileobj
@@ -30,16 +31,19 @@ from grants.evidence import (
 )
 from grants.journal import ACTIONS, DECISION_ACTIONS
 from grants.journal_queries import journal_lines
-from grants.models import JournalLine
+from grants.models import JournalHead, JournalLine
 from grants.policies.catalogue import generation_by_name
 from grants.policies.levels import LEVELS, Level, level_of
 from grants.validity import format_time
 
 CSV_NAME, JSON_NAME, PAGE_NAME, CHANGES_NAME = "access.csv", "access.json", "report.html", "changes.csv"
+# the lines of the changes with their hashes
+PROOF_NAME = "journal.jsonl"
 # changes of a user that end all access; the summary of the page marks them
 ACCOUNT_ENDS = ("user-deactivate", "user-remove")
 # the page refers to it
 STYLE = Path(__file__).parent / "report.css"
+VERIFIER = Path(__file__).parent / "verify.py"
 CSV_COLUMNS = (
     "user",
     "operation",
@@ -84,7 +88,7 @@ CHANGE_COLUMNS = (
 PATH_COLUMNS = {"through": "principal", "granted_on": "entity"}
 # a page with more users is slow in a browser; the other files have all of them
 MAX_USERS_ON_PAGE = MAX_CHANGES_ON_PAGE = 2_000
-LINES_PER_READ = 2_000
+LINES_PER_READ, LINES_PER_PROOF = 2_000, 500
 # the sections of more users are kept in a temporary file until the summary is written
 MAX_SECTIONS_IN_MEMORY = 1_000_000
 # lines at the ends of rows are read together, and kept up to a limit
@@ -106,7 +110,7 @@ def write_files(
     periods: of each entity. progress: called with the number of users that are done, or, with
     contents, the number of entities.
     """
-    paths = {name: folder / name for name in (CSV_NAME, JSON_NAME, PAGE_NAME, CHANGES_NAME)}
+    paths = {name: folder / name for name in (CSV_NAME, JSON_NAME, PAGE_NAME, CHANGES_NAME, PROOF_NAME)}
     boundaries = RowBoundaries(evidence.from_revision, evidence.to_revision + 1)
     users: set[str] = set()
     entity_count = entities_checked = row_count = 0
@@ -143,7 +147,7 @@ def write_files(
             "rows": row_count,
             "lines": table.line_count,
             "changes": _write_changes(
-                files[CHANGES_NAME], evidence, boundaries.principal_lines, page.changes
+                files[CHANGES_NAME], files[PROOF_NAME], evidence, boundaries.principal_lines, page.changes
             ),
             "users_checked": users_checked,
         }
@@ -151,7 +155,7 @@ def write_files(
             figures |= {"entities": entity_count, "entities_checked": entities_checked}
         for output in outputs:
             output.finish(figures)
-    return paths | {STYLE.name: STYLE}, figures
+    return paths | {STYLE.name: STYLE, VERIFIER.name: VERIFIER}, figures
 
 
 def changes_in_period(evidence: Evidence) -> Iterator[JournalLine]:
@@ -175,21 +179,31 @@ def _lines_at(revisions: Iterable[int]) -> Iterator[JournalLine]:
 
 
 def _write_changes(
-    file: TextIO, evidence: Evidence, principal_lines: Iterable[int], first: list[JournalLine]
+    file: TextIO, proof: TextIO, evidence: Evidence, principal_lines: Iterable[int], first: list[JournalLine]
 ) -> int:
     """Write the changes as CSV, and append the first ones to the list. Return their number.
+
+    proof: receives for each line what is hashed, the hash of the line before, and its own. Runs one query for
+    LINES_PER_PROOF lines.
 
     principal_lines: revisions of the lines about users and groups with which access began or ended.
     """
     writer, count = csv.writer(file), 0
     writer.writerow(CHANGE_COLUMNS)
-    for line in merge(changes_in_period(evidence), _lines_at(principal_lines), key=attrgetter("revision")):
-        count += 1
-        if count <= MAX_CHANGES_ON_PAGE:
-            first.append(line)
-        values = [getattr(line, name) for name in CHANGE_COLUMNS]
-        values[CHANGE_COLUMNS.index("at")] = format_time(line.at)
-        writer.writerow(map(_csv_cell, values))
+    lines = merge(changes_in_period(evidence), _lines_at(principal_lines), key=attrgetter("revision"))
+    while batch := list(islice(lines, LINES_PER_PROOF)):
+        previous = JournalLine.objects.filter(revision__in=[line.revision - 1 for line in batch])
+        hashes = dict(previous.values_list("revision", "hash"))
+        for line in batch:
+            count += 1
+            if count <= MAX_CHANGES_ON_PAGE:
+                first.append(line)
+            values = [getattr(line, name) for name in CHANGE_COLUMNS]
+            values[CHANGE_COLUMNS.index("at")] = format_time(line.at)
+            writer.writerow(map(_csv_cell, values))
+            members = {"values": line.hashed_values, "hash": line.hash}
+            members["previous_hash"] = hashes.get(line.revision - 1, JournalHead().hash)
+            proof.write(json.dumps(members, ensure_ascii=False) + "\n")
     return count
 
 

@@ -126,7 +126,7 @@ def verify_bundle(path: Path, trusted_keys: set[str]) -> dict[str, Any]:
         if not _is_signed(manifest["public_key"], archive.comment, _digest_without_comment(file)):
             raise BundleError(
                 f"{path.name} is not the original archive: its files are unchanged and signed, but it was packed "
-                "again, or changed outside of its files. Verify the original"
+                "again. Verify the original, or the files with the file verify.py of an evidence bundle"
             )
     return manifest
 

@@ -19,11 +19,18 @@ _encode_canonical_json = json.JSONEncoder(ensure_ascii=False, separators=(",", "
 
 def line_hash(previous_hash: str, values: Sequence) -> str:
     """Return the hash of a journal line. values: its columns in the order of `JournalLine.HASHED`."""
-    content = [previous_hash, *values]
-    content[2] = content[2].isoformat(timespec="microseconds")
-    if content[-1] == 1:
-        del content[-len(JournalLine.SINCE_FORMAT_2) :]
+    return _hash([previous_hash, *hashed_values(values)])
+
+
+def _hash(content: list) -> str:
     return hashlib.sha256(_encode_canonical_json(content).encode()).hexdigest()
+
+
+def hashed_values(values: Sequence) -> list:
+    """Return the columns of a line as they are hashed."""
+    hashed = list(values)
+    hashed[1] = hashed[1].isoformat(timespec="microseconds")
+    return hashed[: -len(JournalLine.SINCE_FORMAT_2)] if hashed[-1] == 1 else hashed
 
 
 class NamespaceName(models.Func):
@@ -111,9 +118,14 @@ class JournalLine(models.Model):
         *SINCE_FORMAT_2,
     )
 
+    @property
+    def hashed_values(self) -> list:
+        """The columns as they are hashed."""
+        return hashed_values([getattr(self, name) for name in self.HASHED])
+
     def hash_after(self, previous_hash: str) -> str:
         """Return the hash of this line, given the hash of the line before."""
-        return line_hash(previous_hash, [getattr(self, name) for name in self.HASHED])
+        return _hash([previous_hash, *self.hashed_values])
 
 
 class JournalHead(models.Model):

@@ -1,9 +1,12 @@
 """Evidence is requested on a page, written by the worker, downloaded, and verified without a database."""
 
+import contextlib
 import csv
 import io
 import json
 import re
+import subprocess
+import sys
 import zipfile
 from datetime import datetime, timedelta
 
@@ -12,14 +15,15 @@ from django.core.management import CommandError, call_command
 from django.utils import timezone
 from pytest_django.asserts import assertContains, assertNotContains
 
+from authzconsole.evidence import verify as verify_script
 from authzconsole.evidence.files import changes_in_period
 from authzconsole.evidence.services import delete_old_evidence
 from authzconsole.models import Evidence, SecurityEvent
 from authzconsole.web.journal.evidence import quarters
 from entities.address import parse_address
 from grants.evidence.access_rows import access_periods
-from grants.evidence.bundle import contents_of
-from grants.evidence.signing import public_key
+from grants.evidence.bundle import BundleError, contents_of, verify_bundle
+from grants.evidence.signing import public_key, sign
 from grants.journal import Author, current_head, current_revision
 from grants.models import Job, JournalLine
 from grants.validity import Validity, format_time
@@ -225,6 +229,54 @@ def test_the_command_verifies_a_bundle_and_names_a_changed_file(bundle, capsys, 
     bundle.write_bytes(data)
     with pytest.raises(CommandError, match=r"access\.csv was changed"):
         call_command("verify_evidence", str(bundle), public_key=key)
+
+
+def test_the_verifier_in_a_bundle_needs_only_python(bundle, tmp_path):
+    folder = tmp_path / "files"
+    with zipfile.ZipFile(bundle) as content:
+        content.extractall(folder)
+    verifier = tmp_path / "verify.py"
+    verifier.write_bytes((folder / "verify.py").read_bytes())
+    again = tmp_path / "again.zip"
+
+    def verify(path, key=None) -> tuple[int, str]:
+        command = [sys.executable, "-I", "-S", str(verifier), str(path), key or public_key()]
+        result = subprocess.run(command, capture_output=True, text=True)
+        return result.returncode, result.stdout + result.stderr
+
+    def pack_again():
+        with zipfile.ZipFile(again, "w", zipfile.ZIP_STORED) as packed:
+            for file in sorted(folder.iterdir()):
+                packed.write(file, file.name)
+        return again
+
+    lines = [json.loads(line) for line in (folder / "journal.jsonl").read_text().splitlines()]
+    assert lines
+    for path in (bundle, folder, pack_again()):
+        status, output = verify(path)
+        assert status == 0 and output.startswith("Valid: 7 files are unchanged"), output
+        assert f"hashes of {len(lines)} lines" in output and current_head().hash in output
+    assert verify(bundle, "0" * 64)[0] == verify(bundle, "ab")[0] == 1
+    with pytest.raises(BundleError, match="packed again"):
+        verify_bundle(again, {public_key()})
+    (folder / "access.csv").write_text("user\n")
+    assert verify(pack_again()) == (1, "Not valid: access.csv was changed.\n")
+    lines[0]["values"][3] = "revoke"
+    (folder / "journal.jsonl").write_text(json.dumps(lines[0]) + "\n")
+    with pytest.raises(verify_script.Fault, match="does not follow from its content"):
+        verify_script.verify_lines(verify_script.Files(folder))
+
+
+@pytest.mark.parametrize("position", [0, 31, 32, 63])
+def test_the_verifier_refuses_a_changed_signature_or_key(position):
+    data, key = b"manifest", bytes.fromhex(public_key())
+    signature = sign(data)
+    assert verify_script.is_signed(key, signature, data)
+    changed = bytearray(signature)
+    changed[position] ^= 1
+    with contextlib.suppress(verify_script.Fault):
+        assert not verify_script.is_signed(key, bytes(changed), data)
+    assert not verify_script.is_signed(key, signature, data + b".")
 
 
 def test_the_page_shows_the_state_and_the_download(bundle, browse, htmx):
