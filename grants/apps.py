@@ -35,7 +35,8 @@ class GrantsConfig(AppConfig):
         except AnchorError as error:
             raise ImproperlyConfigured(f"JOURNAL_ANCHOR: {error}") from None
 
-        from grants.changes import end_exceptions
+        from grants.changes import end_exceptions, register_plan_writer
+        from grants.plans.apply import write_plan_of_set
         from grants.principals.hooks import register_duty_ender
         from grants.requests.expiry import cancel_requests_of
         from grants.reviews.answers import end_reviews_by
@@ -44,6 +45,7 @@ class GrantsConfig(AppConfig):
 
         for ender in (end_stewardships, end_management, end_exceptions, end_reviews_by, cancel_requests_of):
             register_duty_ender(ender)
+        register_plan_writer(write_plan_of_set)
         # the functions of all types of jobs
         autodiscover_modules("job_types")
         post_migrate.connect(

@@ -196,6 +196,17 @@ class ActivateGeneration:
 
 
 @dataclass(frozen=True, slots=True)
+class ApplyPlan:
+    """A plan is applied together with the other changes. plan: its number."""
+
+    verb: ClassVar[str] = "plan"
+    plan: int
+
+    def __str__(self) -> str:
+        return f"plan {self.plan}"
+
+
+@dataclass(frozen=True, slots=True)
 class SetGuardrail:
     """A guardrail is added, or gets another content. rule: its canonical text (grants.guardrails.rules)."""
 
@@ -267,6 +278,7 @@ Change = (
     | Recreate
     | Delete
     | ActivateGeneration
+    | ApplyPlan
     | GuardrailChange
 )
 
@@ -414,6 +426,12 @@ def _name(principal_type: str, name: str) -> str:
     return parse_principal(f"{principal_type}:{name}")[1]
 
 
+def _number(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 19):
+        raise ValueError(text)
+    return int(text)
+
+
 def _flag(text: str) -> bool:
     if text != "yes":
         raise ValueError(text)
@@ -432,6 +450,7 @@ _MEMBERS: dict[str, Callable[[str], Any]] = {
     "creator": lambda text: format_principal(text) if text else "",
     "description": str,
     "generation": generation_by_name,
+    "plan": _number,
     "revokes_grants": _flag,
     "guardrail": str,
     "rule": str,

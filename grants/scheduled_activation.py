@@ -14,7 +14,7 @@ from django.utils import timezone
 from grants.active_generation import active_generation, latest_proposal
 from grants.authority.proposals import PROPOSAL_DAYS
 from grants.authority.transactions import administrator_transaction
-from grants.change_set import ActivateGeneration
+from grants.change_set import ActivateGeneration, ApplyPlan
 from grants.changes import ChangeSet, Shown, apply, preview
 from grants.effects.effect import TOO_LARGE
 from grants.errors import EffectChanged, EffectNotShown, GrantError
@@ -53,6 +53,11 @@ class ScheduledActivation:
         return datetime.fromisoformat(self.job.options["at"])
 
     @property
+    def plan(self) -> int | None:
+        """The number of the plan that is applied with it."""
+        return self.job.options.get("plan")
+
+    @property
     def by(self) -> str:
         return self.job.options["author"]["name"]
 
@@ -71,8 +76,17 @@ def scheduled_activation() -> ScheduledActivation | None:
     return ScheduledActivation(newest) if newest and newest.is_shown else None
 
 
-def schedule_activation(*, author: Author, generation: Generation, at: datetime, shown: Shown) -> Outcome:
+def activation_changes(generation: Generation, plan: int | None = None) -> ChangeSet:
+    """Return the changes that activate a generation. plan: the number of a plan that is applied with it."""
+    return ChangeSet.of(ActivateGeneration(generation), *([ApplyPlan(plan)] if plan else []))
+
+
+def schedule_activation(
+    *, author: Author, generation: Generation, at: datetime, shown: Shown, plan: int | None = None
+) -> Outcome:
     """Schedule the activation of a generation. The same checks are made now, so that it is not refused for a known reason.
+
+    plan: see `activation_changes`.
 
     Raise GrantError if the time is not valid, if another activation is scheduled, or if the effect is not known; and the
     errors of `apply`.
@@ -88,7 +102,7 @@ def schedule_activation(*, author: Author, generation: Generation, at: datetime,
             return Outcome(
                 False, f"`{generation.name}` is the active generation already: nothing changed", head.revision
             )
-        changes = _changes(generation)
+        changes = activation_changes(generation, plan)
         # an obvious effect need not be shown, but is compared too
         digest = shown.digest or preview(changes).digest
         if digest == TOO_LARGE:
@@ -111,6 +125,7 @@ def schedule_activation(*, author: Author, generation: Generation, at: datetime,
                 options={
                     "generation": generation.name,
                     "from": before.name,
+                    "plan": plan,
                     "rules": rules_digest(generation),
                     "at": at.isoformat(),
                     "effect": digest,
@@ -153,7 +168,7 @@ def activate_as_scheduled(context: JobContext) -> JobResult:
             raise GrantError(f"`{before.name}` was activated in the meantime")
         if rules_digest(generation) != options["rules"]:
             raise GrantError(f"the rules of `{generation.name}` have changed since it was scheduled")
-        changes = _changes(generation)
+        changes = activation_changes(generation, options.get("plan"))
         context.check()
         shown = Shown(options["effect"], changes.identity, is_required=True)
         outcome = apply(changes, author=author, shown=shown)
@@ -176,10 +191,8 @@ def _record_refusal(job: Job, reason: str) -> None:
         append_to_journal(head, [entry], author=author)
 
 
-def _changes(generation: Generation) -> ChangeSet:
-    return ChangeSet.of(ActivateGeneration(generation))
-
-
 def _detail(job: Job) -> str:
-    at = ScheduledActivation(job).at.astimezone(UTC)
-    return f"from {job.options['from']} to {job.options['generation']} at {at:%Y-%m-%dT%H:%M:%SZ}"
+    scheduled = ScheduledActivation(job)
+    with_plan = f" with plan {scheduled.plan}" if scheduled.plan else ""
+    at = scheduled.at.astimezone(UTC)
+    return f"from {job.options['from']} to {scheduled.generation}{with_plan} at {at:%Y-%m-%dT%H:%M:%SZ}"

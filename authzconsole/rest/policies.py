@@ -15,6 +15,7 @@ from authzconsole.common.api_caller import caller_of
 from authzconsole.common.fields import (
     Boolean,
     Choice,
+    Integer,
     KindText,
     ReasonQuery,
     StrictSerializer,
@@ -46,8 +47,7 @@ from grants.active_generation import (
     propose_generation,
     proposed_name,
 )
-from grants.change_set import ActivateGeneration
-from grants.changes import ChangeSet, Shown
+from grants.changes import Shown
 from grants.evaluation.engine import MAX_LISTED_ENTITIES  # noqa: F401 (a docstring names it)
 from grants.journal import lock_journal
 from grants.policies.catalogue import GENERATIONS, UnknownGeneration, generation_by_name
@@ -58,6 +58,7 @@ from grants.policies.wording import rule_in_words
 from grants.roles.capabilities import Capability
 from grants.scheduled_activation import (
     MAX_DAYS_AHEAD,
+    activation_changes,
     cancel_activation,
     schedule_activation,
     scheduled_activation,
@@ -183,6 +184,15 @@ class ActivatedSerializer(ResourceForecastSerializer, ActiveSerializer):
     """The active generation."""
 
 
+def plan_field() -> Integer:
+    return Integer(
+        required=False,
+        min_value=1,
+        help_text="The number of a proposed plan that is applied in the same transaction. The effect is that of both, and "
+        "the plan needs a reason.",
+    )
+
+
 class ActivateSerializer(ForecastRequestSerializer):
     """The generation of rules that decides from now on."""
 
@@ -193,6 +203,7 @@ class ActivateSerializer(ForecastRequestSerializer):
         help_text="Only propose it. With four eyes, another administrator must have "
         "proposed the generation that is activated.",
     )
+    plan = plan_field()
     reason = reason_field()
 
 
@@ -200,6 +211,9 @@ class ScheduledActivationSerializer(output.Output):
     name = output.Choice(list(GENERATIONS), source="generation", help_text="The generation.")
     at = output.Time(help_text="When it becomes active.", example=output.TIME_EXAMPLE)
     scheduled_by = output.Text(source="by", example="admin")
+    plan = output.Integer(
+        allow_null=True, help_text="The number of the plan that is applied with it.", example=12
+    )
     refusal = output.Text(
         help_text="Why it was refused at that time; empty as long as it is scheduled.", example=""
     )
@@ -218,6 +232,7 @@ class ScheduleActivationSerializer(ForecastRequestSerializer):
 
     name = Choice(choices=list(GENERATIONS), help_text="The name of the generation.")
     at = Time(help_text=f"An RFC 3339 time with a time zone, in the next {MAX_DAYS_AHEAD} days.")
+    plan = plan_field()
     reason = reason_field()
 
 
@@ -293,7 +308,7 @@ class ActiveGenerationDetail(ChangeEndpoint):
     def put(self) -> Response:
         """Activate a generation.
 
-        Changes the permissions of all users at once. A dry run needs no If-Match, and reports the effect
+        Changes the permissions of all users at once, together with those of a plan. A dry run needs no If-Match, and reports the effect
         on permissions, over operations with a rule in both generations.
         """
         check_recent_authentication(self.request)
@@ -305,7 +320,7 @@ class ActiveGenerationDetail(ChangeEndpoint):
             if data["propose"] and not data["dry_run"]:
                 propose_generation(author=self.author, name=data["name"])
                 return _active_response()
-            _, members = self.make(ChangeSet.of(ActivateGeneration(GENERATIONS[data["name"]])))
+            _, members = self.make(activation_changes(GENERATIONS[data["name"]], data.get("plan")))
         if data["dry_run"]:
             return Response({"name": data["name"]} | members, headers={"ETag": etag_of(before)})
         return _active_response()
@@ -337,20 +352,20 @@ class ScheduledActivations(ChangeEndpoint):
         refused, and nothing changes. 409 if another activation is scheduled. A dry run reports the effect (200).
         """
         check_recent_authentication(self.request)
-        data, generation = self.data, GENERATIONS[self.data["name"]]
+        data, generation, plan = self.data, GENERATIONS[self.data["name"]], self.data.get("plan")
         shown = Shown(data.get("effect_digest", ""))
         outcome, members = self.make(
-            ChangeSet.of(ActivateGeneration(generation)),
+            activation_changes(generation, plan),
             lambda: schedule_activation(
-                author=self.author, generation=generation, at=data["at"], shown=shown
+                author=self.author, generation=generation, at=data["at"], shown=shown, plan=plan
             ),
         )
         if not outcome.has_changed:
             raise Problem(409, outcome.sentence)
         if not self.is_dry_run:
             return self.response(scheduled_activation(), 201, Location=location("policies", "scheduled"))
-        plan = {"name": generation.name, "at": data["at"], "scheduled_by": self.author.name, "refusal": ""}
-        return Response(plan | members)
+        scheduled = {"name": generation.name, "at": data["at"], "scheduled_by": self.author.name}
+        return Response(scheduled | {"plan": plan, "refusal": ""} | members)
 
     @operation(
         "policies_scheduled_cancel",

@@ -28,6 +28,7 @@ from grants.change_set import (
     Activate,
     ActivateGeneration,
     AddGroup,
+    ApplyPlan,
     Change,
     ChangeSet,
     Deactivate,
@@ -72,6 +73,8 @@ from grants.errors import (
     EffectChanged,
     EffectNotShown,
     GrantError,
+    PlanError,
+    ReasonMissing,
     RefusedChange,
     StaleBase,
 )
@@ -86,12 +89,22 @@ from grants.jobs import JobContext, JobFailed, JobResult
 from grants.journal import Author, lock_journal
 from grants.models import Job, JournalHead, User
 from grants.outcomes import Outcome, joint_outcome
+from grants.plan_items import with_plan_changes
 from grants.policies.policy import Generation
 from grants.principal_names import format_principal, name_fault, principals_by_name
 from grants.principals.renaming import write_rename
 from grants.principals.services import write_group
 from grants.roles.capabilities import Capability
 from grants.validity import ValidityError
+
+# plans are made of changes, so their package registers the function that writes one
+PlanWriter = Callable[[JournalHead, Author, ApplyPlan], Outcome]
+_plan_writers: list[PlanWriter] = []
+
+
+def register_plan_writer(writer: PlanWriter) -> None:
+    """Register the function that applies a plan with the other changes of a set."""
+    _plan_writers[:] = [writer]
 
 
 @dataclass(frozen=True)
@@ -162,13 +175,14 @@ def added_violations(change_set: ChangeSet) -> AddedViolations:
     Without guardrails that the changes can affect, this runs the queries that find them. Otherwise the changes are
     made under the lock of the journal, and rolled back.
     """
-    if not can_affect(change_set):
+    if not can_affect(with_plan_changes(change_set)):
         return AddedViolations()
     try:
         with transaction.atomic():
             head = lock_journal()
             _, added = make_and_compare(
-                change_set, lambda: write_changes(head, Author("preview"), change_set, allows_past_end=True)
+                with_plan_changes(change_set),
+                lambda: write_changes(head, Author("preview"), change_set, allows_past_end=True),
             )
             transaction.set_rollback(True)
     except Refusal:
@@ -191,7 +205,7 @@ def compute_change_effect(context: JobContext) -> JobResult:
         texts = options["changes"].split("\n")
         try:
             return evaluable_changes(map(change_from_text, texts), is_limited=False)
-        except UnknownChange as error:
+        except (UnknownChange, PlanError) as error:
             raise JobFailed(str(error)) from error
 
     return compute_effect(context, read_changes, counts_strandings=True)
@@ -329,6 +343,8 @@ def apply(
             check_delegated_changes(delegate, cast("Collection[Grant | Revoke]", change_set.changes))
         if base_revision not in (None, head.revision):
             raise StaleBase(base_revision, head.revision)
+        if any(isinstance(change, ApplyPlan) for change in change_set) and not author.reason.strip():
+            raise ReasonMissing("the reason is missing: the journal stores it with every change of a plan")
 
         def make() -> Outcome:
             detail = BY_DELEGATION if delegate else ""
@@ -345,7 +361,7 @@ def apply(
 
         if shown is not None:
             check_shown(change_set, shown, make)
-        outcome, added = make_within_guardrails(head, author, change_set, make)
+        outcome, added = make_within_guardrails(head, author, with_plan_changes(change_set), make)
         outcome = replace(outcome.with_notices(added.sentences), revision=head.revision)
         if is_rehearsal:
             transaction.set_rollback(True)
@@ -409,6 +425,8 @@ def _write(
             return write_deletion(head, author, change)
         case ActivateGeneration():
             return write_active_generation(head, author, change)
+        case ApplyPlan():
+            return _plan_writers[0](head, author, change)
     raise TypeError(f"{change} is made together with others of its type")
 
 
@@ -419,11 +437,16 @@ def request_change_effect(*, changes: ChangeSet, generation: str, author: Author
     generation: a name. Raise UnknownChange for changes that cannot be evaluated together, because the effect
     would depend on their order; NotAdministrator.
     """
-    if len(changes) > 1 and any(
-        isinstance(change, Delete | RemovePrincipal | Rename | ActivateGeneration) for change in changes
+    if len(changes) > 1 and (
+        any(isinstance(change, Delete | RemovePrincipal | Rename) for change in changes)
+        or (
+            any(isinstance(change, ActivateGeneration) for change in changes)
+            and not all(isinstance(change, ActivateGeneration | ApplyPlan) for change in changes)
+        )
     ):
         raise UnknownChange(
-            "deletions, removals, new names and another active generation are evaluated without other changes"
+            "deletions, removals, new names and another active generation are evaluated without other changes; another "
+            "generation also with a plan"
         )
     return request_effect(
         CHANGE_EFFECT,

@@ -42,6 +42,7 @@ from grants.change_set import (
 from grants.errors import EffectTooLarge
 from grants.lifecycle import grants_on, live_subtree
 from grants.models import USER, User
+from grants.plan_items import with_plan_changes
 from grants.principal_names import parse_principal
 from grants.validity import question_time
 
@@ -83,9 +84,10 @@ def evaluable_changes(changes: Iterable[Change], *, is_limited: bool = True) -> 
     A removed user is inactive afterwards and a removed group has no members, so it does not matter that their
     grants are revoked. A renamed group changes no decision about a user. A deletion runs two queries, and four more if the generation removes grants; the
     removal of a group and a registration with a creator run one. Raise EffectTooLarge for a deletion above the
-    limits of the settings, if `is_limited`; only jobs evaluate without limits.
+    limits of the settings, if `is_limited`; only jobs evaluate without limits. A plan runs two queries; raise PlanError
+    unless it is proposed.
     """
-    return [part for change in changes for part in _parts(change, is_limited)]
+    return [part for change in with_plan_changes(changes) for part in _parts(change, is_limited)]
 
 
 def _parts(change: Change, is_limited: bool) -> Iterator[EffectChange]:

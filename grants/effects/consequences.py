@@ -11,6 +11,7 @@ from entities.selectors import entities_at
 from grants.change_set import Change, Deactivate, Delete, Grant, Recreate, Register, RemovePrincipal, Revoke
 from grants.lifecycle import grants_on, lifecycle_forecast
 from grants.models import PRINCIPAL_TYPES, USER, User, all_grants
+from grants.plan_items import with_plan_changes
 from grants.principal_names import parse_principal
 from grants.principals.hooks import count_access
 
@@ -34,7 +35,7 @@ def consequences_of(changes: Iterable[Change]) -> Consequences:
     All grants together run up to three queries. Each deletion runs up to seven, each removal two and each
     registration up to three. All users whose access ends run three together.
     """
-    changes = list(changes)
+    changes = list(with_plan_changes(changes))
     created, removed = _leftovers_by_grants(
         [change for change in changes if isinstance(change, Grant | Revoke)]
     )

@@ -50,6 +50,10 @@ class Tally(NamedTuple):
         return self.gained_beyond + self.lost_beyond
 
     @property
+    def lost(self) -> int:
+        return self.lost_for + self.lost_beyond
+
+    @property
     def total(self) -> int:
         return sum(self)
 

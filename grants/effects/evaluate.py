@@ -242,29 +242,33 @@ class _Evaluator:
         changed: the entities with a changed state or with changed holders. where: a condition on entities, by
         which the others are selected.
         """
+        other_rules = set()
         if self.rules_after is not None:
-            return {node.pk for node in self._live_rows(kind__in=self._kinds_with_other_rules(), **where)}
+            rows = self._live_rows(kind__in=self._kinds_with_other_rules(), **where)
+            other_rules = {node.pk for node in rows}
         nodes = {node.pk: node for node in changed}
+        rules = [*self.rules.values(), *(self.rules_after or {}).values()]
+        depending_on_inside = {of_kind.kind for of_kind in rules if of_kind.depends_on_inside}
         self.nodes.load_pks(self._container_pks(nodes.values()))
         containers = (self.nodes.by_pk[pk] for pk in self._container_pks(nodes.values()))
         pks = {
             node.pk
             for node in (
                 *nodes.values(),
-                *(node for node in containers if self.rules[node.kind].depends_on_inside),
+                *(node for node in containers if node.kind in depending_on_inside),
             )
             if "namespace" not in where or node.namespace == where["namespace"]
         }
         for kind in CONTAINER_KINDS:
-            dependents = dependent_kinds(kind, self.rules.values())
+            dependents = dependent_kinds(kind, rules)
             of_kind = [node.pk for node in nodes.values() if node.kind == kind]
             if dependents and of_kind:
                 inside = {} if kind == "instance" else {f"{kind}__pk__among": of_kind}
                 pks |= {node.pk for node in self._live_rows(kind__in=dependents, **inside, **where)}
         if self.affected.is_known_changed:
-            open_kinds = [kind for kind, rules in self.rules.items() if rules.is_open]
+            open_kinds = {of_kind.kind for of_kind in rules if of_kind.is_open}
             pks |= {node.pk for node in self._live_rows(kind__in=open_kinds, **where)}
-        return pks
+        return pks | other_rules
 
     def _kinds_with_other_rules(self) -> list[str]:
         return [

@@ -13,6 +13,7 @@ from grants.authority.four_eyes import check_application
 from grants.authority.transactions import administrator_transaction
 from grants.bulk_rows import database_time, update_rows
 from grants.change_set import (
+    ApplyPlan,
     Change,
     Grant,
     Join,
@@ -28,9 +29,10 @@ from grants.grant_attributes import GrantAttributes
 from grants.guardrails.check import AddedViolations, can_affect, make_and_compare, make_within_guardrails
 from grants.journal import Author, JournalEntry, append_to_journal, lock_journal, verify_part
 from grants.models import GroupGrant, JournalHead, JournalLine, Plan, PlanItem, PlanState, PlanVerb
+from grants.outcomes import Outcome
+from grants.plan_items import change_of_item, plan_by_id, proposed_plan
 from grants.plans.counts import VERB_COUNTS, PrincipalEffects, change_count, changing_items
 from grants.plans.create import PlanDraft, PlanOrigin, plan_source
-from grants.plans.items import change_of_item
 from grants.plans.permission_effect import check_effect
 from grants.plans.sources.redundant import has_other_purpose
 from grants.plans.staleness import invalidating_line, line_summary
@@ -58,7 +60,7 @@ def apply_plan(*, author: Author, plan_id: int, shown: Shown | None = None) -> P
     if not author.reason.strip():
         raise PlanError("the reason is missing: the journal stores it with every change")
     with administrator_transaction(author) as head:
-        plan = _proposed_plan(plan_id)
+        plan = proposed_plan(plan_id)
         _check_content(plan)
         check_application(author, plan)
         write_plan(head, author, plan, shown)
@@ -69,24 +71,47 @@ def write_plan(head: JournalHead, author: Author, plan: Plan, shown: Shown | Non
     """Apply a proposed plan like `apply_plan`, for a caller that holds the lock of the journal and has
     checked the author.
     """
-    if (line := invalidating_line(plan)) is not None:
-        raise StalePlan(str(plan), plan.base_revision, head.revision, line_summary(line))
+    _check_current(head, plan)
     permissions = check_effect(plan, shown) if shown else {}
     counts, added = make_within_guardrails(
         head, author, plan_changes(plan), lambda: _write_items(head, author, plan)
     )
+    _finish(head, author, plan, counts)
+    if permissions:
+        plan.effect["permissions"] = permissions
+    if added.rows:
+        plan.effect["violations"] = list(added.sentences)
+    _close_plan(plan, PlanState.APPLIED, author)
+
+
+def write_plan_of_set(head: JournalHead, author: Author, change: ApplyPlan) -> Outcome:
+    """Apply a plan with the other changes of a set, for `grants.changes.apply`, which compares the effect of the set and
+    checks its guardrails. Raise the other errors of `apply_plan`.
+    """
+    plan = proposed_plan(change.plan)
+    _check_content(plan)
+    check_application(author, plan)
+    _check_current(head, plan)
+    _finish(head, author, plan, _write_items(head, author, plan))
+    _close_plan(plan, PlanState.APPLIED, author)
+    return Outcome(True, f"{plan} is applied", head.revision)
+
+
+def _check_current(head: JournalHead, plan: Plan) -> None:
+    """Raise StalePlan if the plan is stale."""
+    if (line := invalidating_line(plan)) is not None:
+        raise StalePlan(str(plan), plan.base_revision, head.revision, line_summary(line))
+
+
+def _finish(head: JournalHead, author: Author, plan: Plan, counts: dict[str, int]) -> None:
+    """Do what follows the changes of the items, and set what the plan stores about them. counts: of `_write_items`."""
     if plan.origin == PlanOrigin.OFF_BOARDING and plan.recipe.get("deactivate"):
         leaver = user_by_name(plan.recipe["user"])
         append_to_journal(head, end_duties(leaver), author=author)
     if change_count(counts):
         append_to_journal(head, [JournalEntry("plan-apply", detail=f"{plan}: {plan.title}")], author=author)
     plan.effect = plan.effect | counts | {"principals": len(PrincipalEffects(plan))}
-    if permissions:
-        plan.effect["permissions"] = permissions
-    if added.rows:
-        plan.effect["violations"] = list(added.sentences)
     plan.revision = head.revision
-    _close_plan(plan, PlanState.APPLIED, author)
 
 
 @contextmanager
@@ -96,7 +121,7 @@ def rehearsed_plan(plan_id: int) -> Iterator[Plan]:
     Raise PlanError if the plan is not proposed, or cannot be applied.
     """
     with transaction.atomic():
-        head, plan = lock_journal(), _proposed_plan(plan_id)
+        head, plan = lock_journal(), proposed_plan(plan_id)
         _write_items(head, Author("check_guardrails"), plan)
         yield plan
         transaction.set_rollback(True)
@@ -151,7 +176,7 @@ def _check_content(plan: Plan) -> None:
 def discard_plan(*, author: Author, plan_id: int) -> Plan:
     """Discard a proposed plan. Raise PlanError if it is not proposed."""
     with administrator_transaction(author) as head:
-        plan = _proposed_plan(plan_id)
+        plan = proposed_plan(plan_id)
         _close_plan(plan, PlanState.DISCARDED, author)
         append_to_journal(head, [JournalEntry("plan-discard", detail=f"{plan}: {plan.title}")], author=author)
     return plan
@@ -196,29 +221,10 @@ def inverse_plan(plan_id: int) -> PlanDraft:
     )
 
 
-def plan_by_id(plan_id: int) -> Plan:
-    """Return the plan with this number. Raise PlanError if there is none."""
-    plan = Plan.objects.filter(pk=plan_id).first()
-    if plan is None:
-        raise PlanError(f"there is no plan {plan_id}")
-    return plan
-
-
 def _by_inverse(plan: Plan) -> str:
     """Return a string such as ` by plan 7` if an inverse plan was applied; otherwise an empty string."""
     applied = plan.inverses.filter(state=PlanState.APPLIED).order_by("-pk").first()
     return f" by {applied}" if applied else ""
-
-
-def _proposed_plan(plan_id: int) -> Plan:
-    """Return the plan. Raise PlanError if it is not proposed.
-
-    The caller must hold the lock of the journal; otherwise two callers could apply or discard the same plan.
-    """
-    plan = plan_by_id(plan_id)
-    if not plan.is_proposed:
-        raise PlanError(f"{plan} was already {plan.state} by {plan.decided_by}")
-    return plan
 
 
 def _close_plan(plan: Plan, state: PlanState, author: Author) -> None:

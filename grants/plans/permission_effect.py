@@ -40,9 +40,9 @@ from grants.history import AsOfError, HistoryNotReady, as_of
 from grants.jobs import JobContext, JobFailed, JobResult
 from grants.journal import Author, current_revision
 from grants.models import GRANT_VERBS, Job, Plan, PlanState, PlanVerb
+from grants.plan_items import changes_of_plan
 from grants.plans.counts import changing_items, plan_counts, revision_before
 from grants.plans.create import PlanOrigin
-from grants.plans.items import changes_of_plan
 from grants.policies.catalogue import GENERATIONS, generation_by_name
 from grants.policies.policy import Generation
 from grants.principals.hooks import count_access

@@ -14,9 +14,9 @@ from grants.errors import PlanError
 from grants.journal import Author, current_revision
 from grants.models import Plan
 from grants.models.reviews import ReviewPlan
-from grants.plans.apply import discard_plan, inverse_plan, plan_by_id
+from grants.plan_items import changes_of_plan, plan_by_id
+from grants.plans.apply import discard_plan, inverse_plan
 from grants.plans.create import PlanDraft, PlanOrigin, period_of_recipe, store_plan
-from grants.plans.items import changes_of_plan
 from grants.plans.sources.bulk import selection_plan, subtree_plan
 from grants.plans.sources.copy import copy_plan
 from grants.plans.sources.expired import expired_plan

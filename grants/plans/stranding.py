@@ -15,7 +15,7 @@ from grants.effects.changes import changes_at
 from grants.effects.strandings import stranded_entities as entities_stranded_by
 from grants.history import AsOfError, HistoryNotReady, as_of
 from grants.models import MEMBERSHIP_VERBS, Plan, PlanStranding, PlanVerb, permission_ids
-from grants.plans.items import change_of_item
+from grants.plan_items import change_of_item
 from grants.validity import at_time
 
 

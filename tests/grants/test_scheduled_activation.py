@@ -7,29 +7,38 @@ from django.utils import timezone
 
 from authzconsole.findings.sources import Situation, _failed_jobs
 from grants.active_generation import active_generation, propose_generation
-from grants.change_set import ActivateGeneration
-from grants.changes import ChangeSet, Shown, preview, request_change_effect
-from grants.errors import EffectChanged, GrantError, NotAdministrator, SecondPersonRequired
+from grants.changes import Shown, apply, preview, request_change_effect
+from grants.errors import EffectChanged, GrantError, NotAdministrator, ReasonMissing, SecondPersonRequired
 from grants.jobs import run_job
 from grants.jobs.sweep import resend_waiting_jobs
-from grants.models import Job, JobState, JournalLine, Role, User
+from grants.models import Job, JobState, JournalLine, Role, User, UserGrant
 from grants.policies.catalogue import GENERATIONS
 from grants.scheduled_activation import (
     MAX_DAYS_AHEAD,
+    activation_changes,
     cancel_activation,
     schedule_activation,
     scheduled_activation,
 )
 from tests.support.authors import account, author_named
-from tests.support.changes import activate_generation, add_grant, set_user_active
+from tests.support.changes import (
+    activate_generation,
+    add_grant,
+    add_group,
+    apply_plan,
+    create_inverse,
+    create_plan_from_changes,
+    discard_plan,
+    set_user_active,
+)
 
 pytestmark = pytest.mark.usefixtures("cast")
 CORE = GENERATIONS["core"]
 HOUR = timedelta(hours=1)
 
 
-def shown() -> Shown:
-    changes = ChangeSet.of(ActivateGeneration(CORE))
+def shown(plan: int | None = None) -> Shown:
+    changes = activation_changes(CORE, plan)
     return Shown(preview(changes).digest, changes.identity, is_required=True)
 
 
@@ -83,6 +92,72 @@ def test_another_effect_than_the_one_shown_is_refused_and_reported():
     assert "not the one that was shown" in JournalLine.objects.latest("revision").detail
     assert "not the one that was shown" in scheduled_activation().refusal
     assert schedule().has_changed, "a refused activation can be scheduled again"
+
+
+def test_a_plan_is_applied_in_the_transaction_of_the_activation():
+    plan = create_plan_from_changes(grant=[("user:out", "dataset:hr.salaries", "READ")])
+    schedule(plan=plan.pk, shown=shown(plan.pk))
+    assert scheduled_activation().plan == plan.pk
+    detail = JournalLine.objects.get(action="generation-schedule").detail
+    assert detail.startswith(f"from final to core with plan {plan.pk} at ")
+    assert run().state == JobState.DONE and active_generation() == CORE
+    plan.refresh_from_db()
+    assert (plan.state, plan.decided_by, plan.reason) == ("applied", "ada", "new rules")
+    assert plan.effect["grants"] == 1 and plan.revision == JournalLine.objects.latest("revision").revision
+    assert UserGrant.objects.filter(user__username="out").exists()
+    create_inverse(plan)
+
+
+@pytest.mark.parametrize("step", ["applied", "discarded", "stale"])
+def test_a_plan_that_cannot_be_applied_keeps_the_generation_from_becoming_active(step):
+    plan = create_plan_from_changes(grant=[("user:out", "dataset:hr.salaries", "READ")])
+    schedule(plan=plan.pk, shown=shown(plan.pk))
+    if step == "applied":
+        apply_plan(plan)
+    elif step == "discarded":
+        discard_plan(plan)
+    else:
+        # a group without members changes no decision, so that the effect is the same
+        add_group("empty")
+        add_grant("group:empty", "dataset:hr.salaries", "READ")
+    job = run()
+    assert job.state == JobState.FAILED and active_generation().name == "final"
+    assert ("data on which it depends has changed" if step == "stale" else f"already {step}") in job.error
+    plan.refresh_from_db()
+    assert plan.state == ("proposed" if step == "stale" else step)
+
+
+def test_the_effect_is_compared_with_that_of_the_activation_and_the_plan_together():
+    plan = create_plan_from_changes(grant=[("user:out", "dataset:hr.salaries", "READ")])
+    assert shown(plan.pk).digest != shown().digest
+    for accepted in (shown(), shown(plan.pk)):
+        changed = Shown(accepted.digest, activation_changes(CORE, plan.pk).identity, is_required=True)
+        if accepted == shown(plan.pk):
+            assert schedule(plan=plan.pk, shown=changed).has_changed
+        else:
+            with pytest.raises(EffectChanged):
+                schedule(plan=plan.pk, shown=changed)
+
+
+def test_a_plan_needs_a_reason_and_the_right_to_change_grants():
+    plan = create_plan_from_changes(grant=[("user:out", "dataset:hr.salaries", "READ")])
+    changes = activation_changes(CORE, plan.pk)
+    with pytest.raises(ReasonMissing):
+        apply(changes, author=author_named("ada", reason=""))
+    with pytest.raises(NotAdministrator):
+        apply(changes, author=author_named("aud", reason="new rules"))
+    assert active_generation().name == "final"
+
+
+def test_with_four_eyes_the_maker_of_a_plan_does_not_apply_it_with_an_activation(settings):
+    settings.FOUR_EYES = True
+    plan = create_plan_from_changes(
+        author=author_named("ada", reason="x"), grant=[("user:out", "dataset:hr.salaries", "ADMIN")]
+    )
+    User.objects.filter(username="ned").update(role=Role.ADMINISTRATOR)
+    propose_generation(author=author_named("ned"), name="core")
+    with pytest.raises(SecondPersonRequired, match=f"must apply plan {plan.pk}"):
+        schedule(plan=plan.pk, shown=shown(plan.pk))
 
 
 def test_a_refusal_is_a_finding():
@@ -182,17 +257,23 @@ def test_four_eyes_holds_when_it_is_scheduled_and_when_it_is_due(settings):
     assert run().state == JobState.DONE and active_generation() == CORE
 
 
+@pytest.mark.parametrize("with_plan", [False, True])
 @pytest.mark.parametrize("has_change", [False, True])
-def test_a_large_effect_holds_until_the_data_changes(settings, has_change):
+def test_a_large_effect_holds_until_the_data_changes(settings, has_change, with_plan):
+    plan = (
+        create_plan_from_changes(grant=[("user:out", "dataset:sales.orders", "READ")]).pk
+        if with_plan
+        else None
+    )
     settings.EFFECT_MAX_ENTITIES = 0
-    changes, author = ChangeSet.of(ActivateGeneration(CORE)), author_named("ada")
+    changes, author = activation_changes(CORE, plan), author_named("ada")
     with pytest.raises(GrantError, match="compute the effect first"):
-        schedule()
+        schedule(plan=plan, shown=shown(plan))
     effect = request_change_effect(
         changes=changes, generation="final", author=author, requested_by=account("ada")
     )
     run_job(effect.pk)
-    schedule()
+    schedule(plan=plan, shown=shown(plan))
     if has_change:
         add_grant("user:out", "dataset:hr.salaries", "READ")
     job = run()

@@ -6,10 +6,10 @@ import pytest
 from django.utils import timezone
 
 from grants.active_generation import active_generation
-from grants.models import Job, JournalLine
+from grants.models import Job, JournalLine, Plan
 from tests.rest.conftest import problem
 from tests.support.authors import database_state
-from tests.support.changes import add_grant
+from tests.support.changes import add_grant, create_plan_from_changes
 
 pytestmark = pytest.mark.django_db
 
@@ -50,6 +50,28 @@ def test_a_dry_run_shows_the_effect_that_the_schedule_expects(ada):
     refused = problem(ada.post(PATH, body(effect_digest=digest)), 409)
     assert refused["type"].endswith("effect-changed") and not Job.objects.exists()
     assert ada.post(PATH, body(effect_digest=refused["effect"]["digest"])).status_code == 201
+
+
+def test_a_plan_is_applied_with_the_activation(ada):
+    plan = create_plan_from_changes(grant=[("user:out", "dataset:hr.salaries", "READ")]).pk
+    effects = [
+        ada.post(PATH, body(dry_run=True, **members)).json()["effect"] for members in ({}, {"plan": plan})
+    ]
+    assert effects[0]["digest"] != effects[1]["digest"]
+    answer = ada.post(PATH, body(plan=plan, effect_digest=effects[1]["digest"]))
+    assert answer.status_code == 201 and answer.json()["plan"] == plan
+    assert ada.get(PATH).json()["items"][0]["plan"] == plan
+    ada.delete(PATH)
+    active = "/policies/active"
+    etag = ada.get(active)["ETag"]
+    at_once = {"name": "core", "plan": plan}
+    assert "reason is missing" in problem(ada.put(active, at_once, **{"If-Match": etag}), 400)["detail"]
+    assert ada.put(active, at_once | {"reason": "new rules"}, **{"If-Match": etag}).json()["name"] == "core"
+    assert Plan.objects.get().state == "applied"
+    again = at_once | {"name": "existing", "reason": "x"}
+    assert "already applied" in problem(ada.put(active, again, **{"If-Match": "*"}), 409)["detail"]
+    unknown = problem(ada.post(PATH, body(name="existing", plan=999)), 409)
+    assert "there is no plan 999" in unknown["detail"]
 
 
 @pytest.mark.parametrize("members", [{"at": "2020-01-01T00:00:00Z"}, {"name": "final"}, {"name": "nothing"}])

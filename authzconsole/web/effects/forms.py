@@ -132,6 +132,8 @@ def effect_reload_response() -> HttpResponse:
 
 
 MAX_TOP = 5
+# the sentences of more people are collapsed
+MAX_OPEN = 3
 
 
 def effect_context(
@@ -179,6 +181,7 @@ def effect_context(
     return context | {
         "total": shown.effect.tally.total,
         "people": people,
+        "is_collapsed": len(people) > MAX_OPEN,
         "people_more": max(0, shown.effect.people_count - len(people)),
         # a job keeps the numbers of its summary only
         "table": None if people else effect_table(shown.effect),

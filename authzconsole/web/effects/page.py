@@ -46,6 +46,7 @@ from grants.change_set import (
     Activate,
     ActivateGeneration,
     AddGroup,
+    ApplyPlan,
     Change,
     Deactivate,
     Delete,
@@ -388,6 +389,8 @@ def change_sentence(change: Change) -> str:
             return f"{'Make' if isinstance(change, SetException) else 'End'} {change}"
         case ActivateGeneration(generation):
             return f"Activate generation {generation.name}"
+        case ApplyPlan():
+            return f"Apply {change}"
         case Register(address, creator) | Recreate(address, creator):
             return f"Make {address} live" + (f", created by {creator}" if creator else "")
         case Delete(address):

@@ -66,6 +66,7 @@ from grants.plans.stranding import stranded_entities
 from grants.policies.catalogue import GENERATIONS
 from grants.policies.times import format_time
 from grants.roles.capabilities import Capability
+from grants.scheduled_activation import scheduled_activation
 
 PLANS_PER_PAGE = 25
 PRINCIPALS_PER_PAGE = 20
@@ -197,6 +198,7 @@ def render_plan(
         stale = stale or "A new end in this plan has passed. Renew the plan: it then revokes this access."
     sections = {name: section(request, plan) for name, section in SECTIONS.items()}
     total_stranded = stranded_count(plan)
+    scheduled = scheduled_activation() if plan.is_proposed else None
     counts = plan_counts(plan)
     return render_page(
         request,
@@ -220,6 +222,9 @@ def render_plan(
             "stranded": stranded_entities(plan, max_rows=MAX_STRANDED),
             "stranded_more": max(0, total_stranded - MAX_STRANDED),
             "activation": activation_of_plan(plan),
+            "scheduled": scheduled
+            if scheduled and scheduled.plan == plan.pk and not scheduled.refusal
+            else None,
             "undo_plan": plan.inverses.order_by("-pk").first(),
             **sections,
             "to_confirm": confirmation_context(plan, sections["permissions"]) if plan.is_proposed else None,

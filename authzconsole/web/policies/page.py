@@ -1,11 +1,13 @@
 """The policies of one generation, or of two side by side, and the form that activates a generation."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import cached_property
 
 from django.contrib import messages
 from django.core.exceptions import ValidationError
+from django.db.models import Q
 from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import reverse
 from django.utils.html import format_html
@@ -22,6 +24,7 @@ from authzconsole.web.forms import (
     FlagField,
     FormPage,
     FormRefused,
+    StrictChoiceField,
     TimeField,
     optional,
     reason_field,
@@ -39,19 +42,27 @@ from grants.active_generation import (
     propose_generation,
     proposed_name,
 )
-from grants.change_set import ActivateGeneration
 from grants.changes import ChangeSet, Outcome
 from grants.journal import lock_journal
 from grants.models import JobState, Plan, PlanState
 from grants.plans.create import PlanOrigin
+from grants.plans.regrants.compute import create_plan_of_regrants
+from grants.plans.staleness import invalidating_line
 from grants.policies.catalogue import GENERATIONS
 from grants.policies.policy import Generation
 from grants.policies.question import Question
 from grants.policies.wording import rule_in_words
 from grants.roles.capabilities import Capability
-from grants.scheduled_activation import cancel_activation, schedule_activation, scheduled_activation
+from grants.scheduled_activation import (
+    activation_changes,
+    cancel_activation,
+    schedule_activation,
+    scheduled_activation,
+)
 
 MAX_PLANS = 5
+# the plans that can be applied with an activation
+MAX_CHOICES = 50
 
 
 def row_id(kind: str, operation: str) -> str:
@@ -138,6 +149,7 @@ class ActivationForm(ConsoleForm):
     """The activation of a generation.
 
     propose: propose the generation to a second person.
+    plan: the number of a plan that is applied with it. keep: create the plan that keeps current permissions.
     at: when it becomes active; None for now.
     from: the generation that was active when the form was shown.
     """
@@ -145,14 +157,19 @@ class ActivationForm(ConsoleForm):
     id_pattern = "activation-%s"
 
     propose = FlagField()
+    keep = FlagField()
+    plan = StrictChoiceField(label=optional("Apply with it"))
     at = TimeField(label=optional("Activate later"))
     reason = reason_field()
 
-    def __init__(self, *args, **kwargs):
+    def __init__(self, *args, plans: Sequence[Plan] = (), **kwargs):
         super().__init__(*args, **kwargs)
+        self.fields["plan"].choices = [
+            ("", "No plan"),
+            *((str(row.pk), f"Plan {row.pk}: {row.title}") for row in plans),
+        ]
         self.fields["at"].help_text = format_html(
-            "If its effect is a different one by then, because grants, groups or entities have changed, it is not "
-            "activated: the overview, the Policies page and the journal say why. {}",
+            "If its effect is another one by then, nothing is changed, and the overview says why. {}",
             zone_hint(),
         )
 
@@ -163,6 +180,9 @@ class ActivationForm(ConsoleForm):
             return self.fields["at"].clean(self["at"].value() or "")
         except ValidationError:
             return None
+
+    def clean_plan(self) -> int | None:
+        return int(self.cleaned_data["plan"]) if self.cleaned_data["plan"] else None
 
     @property
     def active_name(self) -> str:
@@ -187,8 +207,24 @@ class ActivationPage(EffectPage):
     def shows_effect(self) -> bool:
         return active_generation() != self.generation
 
-    def change_set(self, form: ConsoleForm) -> ChangeSet:
-        return ChangeSet.of(ActivateGeneration(self.generation))
+    def get_form_kwargs(self) -> dict:
+        return super().get_form_kwargs() | {"plans": self.plans}
+
+    @cached_property
+    def plans(self) -> list[Plan]:
+        """The proposed plans that can be applied with the activation, those that keep permissions across it first."""
+        if not self.request.user.can(Capability.CHANGE_GRANTS):
+            return []
+        keeps = Q(
+            origin=PlanOrigin.POLICY_IMPACT,
+            recipe__generation=active_generation().name,
+            recipe__to_generation=self.generation.name,
+        )
+        rows = Plan.objects.filter(state=PlanState.PROPOSED).annotate(keeps=keeps)
+        return list(rows.order_by("-keeps", "-pk")[:MAX_CHOICES])
+
+    def change_set(self, form: ActivationForm) -> ChangeSet:
+        return activation_changes(self.generation, form.cleaned_data["plan"])
 
     def check(self, form: ActivationForm) -> None:
         if form.cleaned_data["propose"]:
@@ -200,23 +236,48 @@ class ActivationPage(EffectPage):
                 status=409,
             )
 
-    def make(self, form: ConsoleForm) -> Outcome:
+    @cached_property
+    def keeping_plan(self) -> Plan | None:
+        """The newest plan that keeps permissions across the activation, if it is not stale."""
+        plan = next((plan for plan in self.plans if plan.keeps), None)
+        return plan if plan and invalidating_line(plan) is None else None
+
+    def perform(self, form: ActivationForm) -> HttpResponse:
+        if not form.cleaned_data["keep"]:
+            return super().perform(form)
+        plan, _ = create_plan_of_regrants(
+            author=request_author(self.request), before=active_generation(), after=self.generation
+        )
+        if plan is None:
+            raise FormRefused("no plan was created: no grant can keep a permission without giving others")
+        return see_other(reverse("generation-activate", kwargs=self.kwargs, query={"plan": plan.pk}))
+
+    def make(self, form: ActivationForm) -> Outcome:
         author = request_author(self.request, form.cleaned_data["reason"])
         if at := form.cleaned_data["at"]:
             return schedule_activation(
-                author=author, generation=self.generation, at=at, shown=self.shown(form)
+                author=author,
+                generation=self.generation,
+                at=at,
+                shown=self.shown(form),
+                plan=form.cleaned_data["plan"],
             )
         if not form.cleaned_data["propose"]:
             return super().make(form)
         return propose_generation(author=author, name=self.generation.name)
 
-    def done(self, form: ConsoleForm, outcome: Outcome) -> HttpResponse:
+    def done(self, form: ActivationForm, outcome: Outcome) -> HttpResponse:
         if (at := form.cleaned_data["at"]) and outcome.has_changed and not form.cleaned_data["propose"]:
             # the sentence names the time in the time zone of the reader
-            sentence = f"`{self.generation.name}` becomes the active generation at {exact_time(at)}"
+            with_plan = f" with plan {form.cleaned_data['plan']}" if form.cleaned_data["plan"] else ""
+            sentence = (
+                f"`{self.generation.name}` becomes the active generation{with_plan} at {exact_time(at)}"
+            )
             outcome = replace(outcome, sentence=sentence)
         show_outcome(self.request, outcome)
-        return see_other(reverse("policies"))
+        plan = None if form.cleaned_data["propose"] else form.cleaned_data["plan"]
+        # from there, its changes can be undone
+        return see_other(reverse("plan", args=[plan]) if plan and not at else reverse("policies"))
 
     def get_context_data(self, **context) -> dict:
         context, generation = super().get_context_data(**context), self.generation
@@ -244,6 +305,9 @@ class ActivationPage(EffectPage):
             "proposal": proposal if proposal and proposed_name(proposal) == generation.name else None,
             "is_active": active == generation,
             "is_done": is_done,
+            "plans": self.plans,
+            "keeping_plan": self.keeping_plan,
+            "can_create_plan": self.request.user.can(Capability.CHANGE_GRANTS) and not self.keeping_plan,
             "changes_since": later_changes,
             # the numbers of an older report differ from those of the effect
             "shows_report": is_done

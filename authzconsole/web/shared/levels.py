@@ -153,14 +153,16 @@ def _effect_row(
 
 
 def effect_sentences(effect: KnownEffect) -> list[dict]:
-    """Return for each of the first people what they gain and lose in words, such as `administers 3 applications in
-    finance`; empty if it is not known.
+    """Return for each of the people who lose most what they gain and lose in words, such as `administers 3 applications in
+    finance`, and in numbers; empty if it is not known.
     """
-    names = [name for name, _ in effect.people[:MAX_PEOPLE]]
-    changes = effect.with_attached_intended.level_changes(names)
+    effect = effect.with_attached_intended
+    tallies = dict(sorted(effect.people, key=lambda row: -row[1].lost)[:MAX_PEOPLE])
+    changes = effect.level_changes(list(tallies))
     return [
         {
             "user": name,
+            "tally": tallies[name],
             "parts": [
                 {"is_side_effect": title == "Side effects", "verb": verb, "phrases": phrases}
                 for title, fields in PARTS.items()

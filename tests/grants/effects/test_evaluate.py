@@ -129,3 +129,20 @@ def test_the_effect_of_another_generation_is_the_difference_of_all_decisions_wit
             )
         )
         assert changed_decisions(evaluation) == expected, (before.name, after.name)
+
+
+@pytest.mark.parametrize("seed", seeds(range(12)))
+def test_the_effect_of_another_generation_with_other_changes_is_the_difference_of_all_decisions(seed):
+    tenant = random_tenant(seed)
+    store_tenant(tenant)
+    dice = random.Random(seed)
+    changes = random_changes(dice, tenant, seed)
+    changed = changed_tenant(tenant, changes)
+    for before, after in dice.sample(list(itertools.permutations(GENERATIONS.values(), 2)), 4):
+        evaluation = evaluate_changes([ActivateGeneration(after), *changes], before)
+        rows_before, rows_after = (
+            {row for row in rows if all(one.policy(row[1].kind, row[2]).has_rule for one in (before, after))}
+            for rows in (permitted_decisions(tenant, before.name), permitted_decisions(changed, after.name))
+        )
+        expected = rows_after - rows_before, rows_before - rows_after
+        assert changed_decisions(evaluation) == expected, (before.name, after.name)

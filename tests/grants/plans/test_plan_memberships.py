@@ -11,9 +11,9 @@ from grants.effects.effect import effect_of
 from grants.errors import ChangeRefused, GuardrailHolds, NotAdministrator, PlanError, StalePlan
 from grants.journal import current_revision
 from grants.models import Plan, PlanItem, User
+from grants.plan_items import change_of_item
 from grants.plans.apply import plan_violations
 from grants.plans.counts import PrincipalEffects
-from grants.plans.items import change_of_item
 from grants.plans.permission_effect import plan_effect
 from grants.plans.sources.changes import change_set_plan
 from grants.policies.catalogue import GENERATIONS

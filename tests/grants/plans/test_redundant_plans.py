@@ -10,7 +10,7 @@ from django.utils import timezone
 from grants.change_set import Leave
 from grants.errors import PlanError, StaleBase
 from grants.models.requests import NamespaceApprovers
-from grants.plans.items import changes_of_plan
+from grants.plan_items import changes_of_plan
 from grants.plans.permission_effect import plan_effect
 from grants.plans.sources.redundant import RedundantPart, redundant_grants, redundant_plan
 from grants.plans.staleness import invalidating_line

@@ -124,7 +124,7 @@ def test_the_part_with_the_effect_is_for_those_who_may_open_the_page(browse, htm
             ("delete", 35),
             ("register", 35),
             ("remove", 51),
-            ("generation", 28),
+            ("generation", 30),
         )
     ],
 )

@@ -15,7 +15,7 @@ from grants.change_set import ActivateGeneration
 from grants.effects.effect import effect_of
 from grants.journal import current_revision
 from grants.models import Plan
-from grants.plans.items import changes_of_plan
+from grants.plan_items import changes_of_plan
 from grants.plans.permission_effect import plan_effect
 from grants.plans.regrants.compute import Prefer, create_plan_of_regrants
 from grants.plans.regrants.kept_not import kept_not_of_plan

@@ -113,7 +113,7 @@ def test_the_activation_page_shows_the_newest_impact_report(browse, settings, tm
     page = client.get("/policies/core/activate")
     text = page_html(page)
     assert page.context["run"] == run and "5,000" not in text and "changes since" in text
-    assert "Its numbers do not contain these changes. The effect below" in text
+    assert "its numbers do not contain these changes. The effect above" in text
     plan = Plan.objects.create(
         title="keep",
         origin="policy-impact",
@@ -197,6 +197,41 @@ def test_an_activation_is_scheduled_shown_and_cancelled(browse):
     assert "becomes active at" in page_html(ada.get("/policies/"))
     assert ada.post("/policies/scheduled/cancel").status_code == 303
     assert "becomes active at" not in page_html(ada.get("/policies/"))
+
+
+def test_a_plan_that_keeps_permissions_is_created_chosen_and_applied_with_the_activation(browse):
+    ada, url = browse("ada"), "/policies/core/activate"
+    created = ada.post(url, {"keep": "yes"})
+    plan = Plan.objects.get()
+    assert created.status_code == 303 and created["Location"] == f"{url}?plan={plan.pk}"
+    page = ada.get(created["Location"])
+    assert page.context["form"]["plan"].value() == str(plan.pk) and page.context["keeping_plan"] == plan
+    shown = ada.get(with_effect(created["Location"])).context["effect"]
+    assert shown["digest"] != ada.get(with_effect(url)).context["effect"]["digest"]
+    form = {"from": "final", "plan": plan.pk}
+    assert "reason is missing" in page_html(post_as_shown(ada, url, form))
+    assert active_generation().name == "final"
+    assert "Activate core with this plan" in page_html(ada.get(f"/plans/{plan.pk}/"))
+    at = (timezone.now() + timedelta(days=3)).strftime("%Y-%m-%dT%H:%M")
+    post_as_shown(ada, url, form | {"reason": "new rules", "at": at})
+    assert f'<a href="/plans/{plan.pk}/">plan {plan.pk}</a>' in page_html(ada.get("/policies/"))
+    assert "It is applied when generation" in page_html(ada.get(f"/plans/{plan.pk}/"))
+    ada.post("/policies/scheduled/cancel")
+    made = post_as_shown(ada, url, form | {"reason": "new rules"})
+    assert made.status_code == 303 and made["Location"] == f"/plans/{plan.pk}/"
+    plan.refresh_from_db()
+    assert active_generation().name == "core" and plan.state == "applied"
+    # the form of a plan that was applied in the meantime changes nothing
+    assert (
+        post_as_shown(ada, "/policies/existing/activate", form | {"from": "core", "reason": "x"}).status_code
+        == 400
+    )
+
+
+def test_the_sentences_of_many_people_are_collapsed_below_those_who_lose_most(browse):
+    effect = browse("ada").get(with_effect("/policies/core/activate")).context["effect"]
+    lost = [person["tally"].lost for person in effect["people"]]
+    assert effect["is_collapsed"] and lost == sorted(lost, reverse=True) and lost[0] > 0
 
 
 def test_the_button_says_when_the_generation_becomes_active(browse):

@@ -1,0 +1,82 @@
+"""Read the changes of a plan from its items, which `grants.plans.create` stores.
+
+`grants.plans` is above the changes and their effects, which read the items of an `ApplyPlan` here.
+"""
+
+from collections.abc import Iterable, Iterator
+
+from grants.change_set import (
+    Activate,
+    AddGroup,
+    ApplyPlan,
+    Change,
+    Deactivate,
+    Grant,
+    Join,
+    Leave,
+    RemovePrincipal,
+    Revoke,
+)
+from grants.errors import PlanError
+from grants.models import Plan, PlanItem, PlanVerb
+
+PlannedChange = AddGroup | Grant | Revoke | Join | Leave | Activate | Deactivate | RemovePrincipal
+ITEMS_PER_READ = 2_000
+
+
+def plan_by_id(plan_id: int) -> Plan:
+    """Return the plan with this number. Raise PlanError if there is none."""
+    plan = Plan.objects.filter(pk=plan_id).first()
+    if plan is None:
+        raise PlanError(f"there is no plan {plan_id}")
+    return plan
+
+
+def proposed_plan(plan_id: int) -> Plan:
+    """Return the plan. Raise PlanError if it is not proposed.
+
+    A caller that applies or discards it must hold the lock of the journal; otherwise two callers could apply or discard
+    the same plan.
+    """
+    plan = plan_by_id(plan_id)
+    if not plan.is_proposed:
+        raise PlanError(f"{plan} was already {plan.state} by {plan.decided_by}")
+    return plan
+
+
+def with_plan_changes(changes: Iterable[Change]) -> Iterator[Change]:
+    """Yield the changes, with the items of a plan in place of its application. Raise PlanError unless it is proposed."""
+    for change in changes:
+        if isinstance(change, ApplyPlan):
+            yield from changes_of_plan(proposed_plan(change.plan))
+        else:
+            yield change
+
+
+def changes_of_plan(plan: Plan) -> Iterator[PlannedChange]:
+    """Yield the change of each item of a plan, in order. Runs one query."""
+    for item in plan.items.order_by("position").iterator(chunk_size=ITEMS_PER_READ):
+        yield change_of_item(item)
+
+
+def change_of_item(item: PlanItem) -> PlannedChange:
+    """Return the change of a plan item."""
+    name, group = item.principal_name, item.group_name
+    match item.verb:
+        case PlanVerb.ADD:
+            return AddGroup(name)
+        case PlanVerb.GRANT:
+            return Grant(item.principal, item.address, item.privilege, item.validity)
+        case PlanVerb.REVOKE:
+            return Revoke(item.principal, item.address, item.privilege)
+        case PlanVerb.JOIN:
+            return Join(name, group, item.validity)
+        case PlanVerb.LEAVE:
+            return Leave(name, group)
+        case PlanVerb.ACTIVATE:
+            return Activate(name)
+        case PlanVerb.DEACTIVATE:
+            return Deactivate(name)
+        case PlanVerb.REMOVE:
+            return RemovePrincipal(item.principal)
+    raise ValueError(f"the plan item {item.pk} has the unknown verb {item.verb!r}")
