@@ -221,6 +221,16 @@ def inverse_plan(plan_id: int) -> PlanDraft:
     )
 
 
+def applied_plan(origins: Collection[PlanOrigin], **recipe: object) -> Plan | None:
+    """Return the newest applied plan of these sources with these values in its recipe; None if it was undone, or there
+    is none. Runs at most two queries.
+    """
+    values = {f"recipe__{name}": value for name, value in recipe.items()}
+    rows = Plan.objects.filter(state=PlanState.APPLIED, origin__in=origins, **values)
+    plan = rows.order_by("-pk").first()
+    return None if plan is None or plan.inverses.filter(state=PlanState.APPLIED).exists() else plan
+
+
 def _by_inverse(plan: Plan) -> str:
     """Return a string such as ` by plan 7` if an inverse plan was applied; otherwise an empty string."""
     applied = plan.inverses.filter(state=PlanState.APPLIED).order_by("-pk").first()

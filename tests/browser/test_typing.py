@@ -35,6 +35,18 @@ def test_a_date_that_is_set_right_after_another_filter_is_kept(page):
     expect(page.locator("#lines-since")).to_have_value("2026-11-16")
 
 
+def test_an_error_of_a_grant_disappears_when_the_input_is_corrected(cast, page_of):
+    page = page_of("ada")
+    page.goto("/grant/dataset:sales.orders")
+    page.get_by_label("Principal").fill("user:nobody")
+    page.get_by_role("checkbox", name="READ").check()
+    page.get_by_role("button", name="Grant").click()
+    fault = page.get_by_role("main").get_by_role("alert")
+    expect(fault).to_contain_text("user:nobody does not exist")
+    page.get_by_label("Principal").fill("user:out")
+    expect(fault).to_have_count(0)
+
+
 def test_an_operation_that_is_typed_before_the_operations_arrive_is_selected(page):
     page.goto("/ask")
     page.route("**/ask?*", lambda route: (page.wait_for_timeout(300), route.continue_()))

@@ -77,6 +77,15 @@
   };
   document.addEventListener("input", keepForm);
 
+  // What a form says about its input is outdated when the input changes.
+  const removeFaults = ({ target: field }) => {
+    if (field.form?.method !== "post") return;
+    for (const fault of field.form.querySelectorAll(":scope > .notice[role=alert]")) fault.remove();
+    field.closest(".field")?.querySelector(":scope > .fault")?.remove();
+    field.removeAttribute("aria-invalid");
+  };
+  document.addEventListener("input", removeFaults);
+
   // A date field reports a change with every digit of the year. Report typed dates when the field is left; Enter sends the form.
   const isDate = (field) => field.matches("input[type=date], input[type=datetime-local]");
   let typedDate = null;

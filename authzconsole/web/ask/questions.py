@@ -32,8 +32,11 @@ from grants.errors import PrincipalError
 from grants.evaluation.engine import check_generations_summary, check_summary
 from grants.evaluation.inactive_grants import with_inactive_grants
 from grants.evaluation.visibility import Visibility
-from grants.plans.create import MAX_PLAN_ITEMS
+from grants.models import Plan
+from grants.plans.apply import applied_plan
+from grants.plans.create import MAX_PLAN_ITEMS, PlanOrigin
 from grants.policies.catalogue import GENERATIONS
+from grants.policies.explain import Decision
 from grants.policies.policy import Generation
 from grants.policies.question import Question, QuestionError, context_members, question_from_json
 from grants.principal_names import parse_principal
@@ -134,12 +137,24 @@ def ask_section(
         "plan_fields": [(name, fields[name]) for name in FIELDS if fields[name]],
         "needs_plan_by_kind": answer is not None and missing_total(answer) > MAX_PLAN_ITEMS,
         "max_items": MAX_PLAN_ITEMS,
+        "plan": _applied_plan(answer) if answer and request.user.can_see_all else None,
         "ask_page_url": ask_page_url,
         "request_url": _request_url(form) if answer and not answer.is_permitted else "",
         "permalink": settings.PUBLIC_URL + (ask_page_url if is_whole_page else request.get_full_path())
         if answer
         else "",
     }
+
+
+def _applied_plan(answer: Decision) -> Plan | None:
+    """Return the plan that was applied to permit what the question asks about."""
+    question = answer.question
+    return applied_plan(
+        [PlanOrigin.CHANGE_SET],
+        subject=question.principal,
+        operation=question.operation,
+        entity=str(question.target),
+    )
 
 
 def form_context(request: HttpRequest, fields: dict, active: Generation) -> dict:

@@ -33,6 +33,8 @@ from entities.models import Entity
 from entities.vocabulary import quantity
 from grants.lifecycle import Readiness, namespace_readiness
 from grants.models import JobState, User
+from grants.plans.apply import applied_plan
+from grants.plans.create import PlanOrigin
 from grants.policies.policy import Generation
 from grants.roles.capabilities import Capability
 
@@ -84,6 +86,7 @@ def _current_answer(request: HttpRequest, entity: Entity, user: User, generation
         "missing": readiness.missing_grants[:MAX_MISSING_GRANTS],
         "missing_more": max(0, readiness.missing_count - MAX_MISSING_GRANTS),
         "missing_total": readiness.missing_count,
+        "plan": applied_plan([PlanOrigin.READINESS], namespace=str(entity.address), user=user.username),
     }
 
 

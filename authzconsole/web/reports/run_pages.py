@@ -38,6 +38,8 @@ from authzconsole.web.shared.rendering import render_page, requested_section, se
 from entities.vocabulary import quantity
 from grants.active_generation import active_generation
 from grants.models import JobState
+from grants.plans.apply import applied_plan
+from grants.plans.create import PlanOrigin
 from grants.plans.sources.redundant import RedundantPart
 from grants.policies.catalogue import GENERATIONS
 from grants.policies.times import parse_time
@@ -199,6 +201,9 @@ def run_page(request: HttpRequest, pk: int) -> HttpResponse:
         "url": reverse("analysis", args=[run.pk]),
         "section": section,
         "can_cancel": request.user.can(Capability.RUN_ANALYSES),
+        "applied": applied_plan([PlanOrigin.POLICY_IMPACT, PlanOrigin.ROLE_MINING], run=run.pk)
+        if is_done and request.user.can_see_all
+        else None,
     }
     if is_done and run.type == AnalysisName.UNUSED:
         context["use"] = use = use_coverage(run)
