@@ -23,7 +23,7 @@ from grants.active_generation import active_generation
 from grants.change_set import UnknownChange, change_from_json
 from grants.changes import ChangeSet, can_make, preview, request_change_effect
 from grants.effects.changes import MAX_CHANGES
-from grants.effects.effect import KnownEffect, RowFilter
+from grants.effects.effect import SIDE_EFFECTS, KnownEffect, RowFilter
 from grants.effects.large import Computed
 from grants.errors import EffectTooLarge, PlanError
 from grants.models import Job, JobState, Plan, PlanState
@@ -69,9 +69,10 @@ class EffectRowsQuery(EffectQuery):
         choices=["gained", "lost"], required=False, help_text="Only permissions that are gained, or lost."
     )
     purpose = Choice(
-        choices=["for", "beyond"],
+        choices=["for", "beyond", SIDE_EFFECTS],
         required=False,
-        help_text="Only changes that are the purpose of the plan, or only those beyond it.",
+        help_text="Only changes that are the purpose of the plan, only those beyond it, or of these only those that do not "
+        "come with its grants.",
     )
 
 

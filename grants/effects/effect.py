@@ -33,6 +33,8 @@ from grants.validity import at_time, question_time
 MAX_PEOPLE_WITH_LEVELS = 20
 # the digest of an effect lists the bits of masks with at most this many, and has all digits of the others
 MAX_LISTED_BITS = 100
+# the purpose in a filter that selects what is beyond the purpose and does not come with the grants
+SIDE_EFFECTS = "side-effects"
 # the digest of an effect that is too large to be computed
 TOO_LARGE = "too-large"
 
@@ -88,13 +90,18 @@ class EffectRow(NamedTuple):
 class RowFilter:
     """Which rows to select. user, entity: parts of the names. operation: a name. change: `gained`, `lost` or
     empty for both.
-    purpose: `for`, `beyond` or empty for both."""
+    purpose: `for`, `beyond`, SIDE_EFFECTS or empty for all."""
 
     user: str = ""
     entity: str = ""
     operation: str = ""
     change: str = ""
     purpose: str = ""
+
+    @property
+    def part(self) -> str:
+        """The part of a cell that is selected: `for`, `beyond` or empty for both."""
+        return "beyond" if self.purpose == SIDE_EFFECTS else self.purpose
 
     def masks(self, cell: Cell) -> tuple[int, int, int, int]:
         """Return the masks of a cell without the changes that are not selected."""
@@ -103,7 +110,7 @@ class RowFilter:
         wanted = (self.change in ("", change) for change in ("gained", "lost", "gained", "lost"))
         purposes = ("for", "for", "beyond", "beyond")
         kept = [
-            mask if is_wanted and self.purpose in ("", purpose) else 0
+            mask if is_wanted and self.part in ("", purpose) else 0
             for mask, is_wanted, purpose in zip(cell.masks, wanted, purposes, strict=True)
         ]
         return kept[0], kept[1], kept[2], kept[3]
@@ -556,7 +563,8 @@ class Effect(KnownEffect):
 
     def _selected_cells(self, where: RowFilter) -> list[tuple[Cell, tuple[int, int, int, int]]]:
         """Return the selected cells with their selected masks."""
-        cells = [(cell, where.masks(cell)) for cell in self.cells if where.selects(cell)]
+        effect = self.with_attached_intended if where.purpose == SIDE_EFFECTS else self
+        cells = [(cell, where.masks(cell)) for cell in effect.cells if where.selects(cell)]
         return [row for row in cells if any(row[1])]
 
     def _selected_bits(

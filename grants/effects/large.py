@@ -403,7 +403,7 @@ def _selected_rows(content: bytes, where: RowFilter) -> Iterator[EffectRow]:
     ]
     is_flags = [
         where.change in ("", "gained" if flags & GIVEN else "lost")
-        and where.purpose in ("", "for" if flags & INTENDED else "beyond")
+        and where.part in ("", "for" if flags & INTENDED else "beyond")
         for flags in range(4)
     ]
     for user, cell, flags in numbers:

@@ -76,9 +76,10 @@ from grants.changes import (
 )
 from grants.effects.changes import MAX_CHANGES
 from grants.effects.consequences import Consequences
-from grants.effects.effect import KnownEffect, RowFilter
-from grants.errors import GrantError
+from grants.effects.effect import SIDE_EFFECTS, KnownEffect, RowFilter
+from grants.errors import GrantError, PlanError
 from grants.models import Job
+from grants.plan_items import proposed_plan
 from grants.policies.catalogue import GENERATIONS
 from grants.policies.policy import Generation
 from grants.policies.times import format_time
@@ -89,7 +90,7 @@ SECTION = "permissions"
 # the value of the URL parameter `effect_at` for the present
 PRESENT = "now"
 MAX_TOP = 8
-PURPOSES = {"for": "Intended", "beyond": "Beyond the purpose"}
+PURPOSES = {"for": "Intended", SIDE_EFFECTS: "Side effects", "beyond": "Beyond the purpose"}
 CHANGES = {"gained": "Gained", "lost": "Lost"}
 
 
@@ -249,7 +250,10 @@ def changes_from_url(request: HttpRequest) -> tuple[ChangeSet, Generation]:
         raise Http404(f"there must be from 1 to {MAX_CHANGES} changes")
     try:
         change_set = ChangeSet.of(*map(change_from_text, texts))
-    except UnknownChange as error:
+        for change in change_set:
+            if isinstance(change, ApplyPlan):
+                proposed_plan(change.plan)
+    except (UnknownChange, PlanError) as error:
         raise Http404(str(error)) from None
     return change_set, GENERATIONS[name] if name else active_generation()
 

@@ -35,6 +35,7 @@ from authzconsole.web.forms import (
     optional,
 )
 from authzconsole.web.shared.guard import capability_required, request_author
+from authzconsole.web.shared.levels import side_effect_sentences
 from authzconsole.web.shared.links import principal_link
 from authzconsole.web.shared.paging import numbered_page, page_number, paginate_sequence
 from authzconsole.web.shared.parameters import choice_parameter, text_parameter
@@ -43,7 +44,7 @@ from entities.vocabulary import KINDS, quantity
 from grants.authority.four_eyes import application_fault
 from grants.change_set import ActivateGeneration, as_text
 from grants.changes import Shown
-from grants.effects.effect import TOO_LARGE
+from grants.effects.effect import SIDE_EFFECTS, TOO_LARGE
 from grants.effects.large import Computed
 from grants.errors import PlanError, StaleBase
 from grants.models import Plan, PlanState
@@ -348,6 +349,10 @@ def confirmation_context(plan: Plan, section: dict) -> dict:
     return {
         "digest": effect.digest,
         "confirmation": confirmation,
+        "side_effects": side_effect_sentences(effect) if gained else [],
+        "side_effects_url": f"{plan_url(plan)}?{urlencode({'generation': own, 'effect_purpose': SIDE_EFFECTS})}#permissions"
+        if gained
+        else "",
         "sentence": sentence,
         "numbers": numbers,
         "is_wide": bool(gained),

@@ -25,6 +25,7 @@ from authzconsole.web.forms import (
     last_day,
 )
 from authzconsole.web.shared.guard import request_author
+from authzconsole.web.shared.levels import side_effect_sentences
 from authzconsole.web.shared.paging import url_with
 from authzconsole.web.shared.rendering import render_page, requested_section, see_other
 from entities.address import Address
@@ -244,6 +245,7 @@ def _decide_context(view: RequestView, choice: ApprovalForm, can_see_all: bool) 
         "confirmation": f"Also give {quantity(beyond, 'permission', 'permissions')} beyond what was requested"
         if beyond
         else "",
+        "side_effects": side_effect_sentences(effect) if beyond and can_see_all else [],
         "extensions": _extensions(chosen),
         "later": [item.part.title for item, _ in chosen if item.operations_later],
         "end": end,

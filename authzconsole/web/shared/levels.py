@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from entities.vocabulary import KINDS, join_words, quantity
 from grants.access import MAX_COUNTED
-from grants.effects.effect import KnownEffect, Tally
+from grants.effects.effect import SIDE_EFFECTS, KnownEffect, RowFilter, Tally
 from grants.policies.levels import LEVELS, Level, LevelCount, level_of, operations_by_level
 from grants.policies.policy import Generation
 
@@ -172,6 +172,13 @@ def effect_sentences(effect: KnownEffect) -> list[dict]:
         }
         for name, of_user in changes.items()
     ]
+
+
+def side_effect_sentences(effect: KnownEffect) -> list[dict]:
+    """Return what side effects give to the first people, like `effect_sentences`, at the time with most of them."""
+    effect = max(effect.times or [effect], key=lambda one: one.with_attached_intended.tally.gained_beyond)
+    given = effect.filtered_effect(RowFilter(change="gained", purpose=SIDE_EFFECTS))
+    return effect_sentences(given)[:MAX_NAMED] if given else []
 
 
 def phrases_by_verb(gained: Sequence[LevelCount], lost: Sequence[LevelCount]) -> dict[str, list[str]]:

@@ -19,8 +19,8 @@ from grants.policies.catalogue import GENERATIONS
 from grants.policies.question import Question
 from tests.support.authors import COMMAND, all_grants, author_named, database_state
 from tests.support.cast import SETUP
-from tests.support.changes import change_grants, create_plan_from_changes
-from tests.support.pages import page_html, shown_effect_of_plan, text_of
+from tests.support.changes import add_member, change_grants, create_plan_from_changes
+from tests.support.pages import page_html, shown_effect_of_plan, text_of, with_effect
 from tests.support.reports import create_report
 
 ORDERS = "dataset:sales.orders"
@@ -194,6 +194,36 @@ def test_the_answer_links_back_to_the_plan_that_permitted_it(browse):
         assert f'<a href="/plans/{plan.pk}/">Plan {plan.pk}</a> was applied' in page_html(client.get(url))
     own = f"/entities/dataset:hr.salaries?{urlencode({'operation': 'read', 'tab': 'ask'})}"
     assert "was applied" not in page_html(browse("out").get(own))
+
+
+def test_the_side_effects_are_named_beside_the_box_that_confirms_them(browse):
+    client = browse("ada")
+    add_member("dee", "operators")
+    form = {
+        "namespace": "namespace:sales",
+        "user": "dee",
+        "generation": "final",
+        "principal": "group:operators",
+    }
+    plan = client.post("/plans/readiness", form, follow=True).context["plan"]
+    page = client.get(with_effect(f"/plans/{plan.pk}/"))
+    confirm, effect = page.context["to_confirm"], page.context["permissions"]["whole"]
+    assert confirm["confirmation"] == f"Accept {effect.max_side_effects} permissions as side effects"
+    assert {"grp"} <= {person["user"] for person in confirm["side_effects"]}
+    (phrases,) = {
+        tuple(part["phrases"])
+        for person in confirm["side_effects"]
+        if person["user"] == "grp"
+        for part in person["parts"]
+    }
+    assert phrases[0].startswith("administers ")
+    section = client.get(f"{confirm['side_effects_url'].partition('#')[0]}&preview=yes").context[
+        "permissions"
+    ]
+    assert section["is_open"] and section["page"].total == effect.max_side_effects
+    assert not any(row.intended for row in section["page"].rows) and not section["attached"]
+    csv = next(url for title, url in section["downloads"] if title == "CSV")
+    assert len(b"".join(client.get(csv)).splitlines()) == effect.max_side_effects + 1
 
 
 @pytest.mark.parametrize("generation", [*GENERATIONS, "newest"])
