@@ -2,10 +2,12 @@
 
 from django import forms
 from django.contrib import messages
+from django.core.exceptions import ValidationError
 from django.http import HttpResponse
 from django.urls import reverse
 from django.utils import timezone
 
+from authzconsole.common.messages import as_sentence
 from authzconsole.web.forms import (
     AddressField,
     ConsoleForm,
@@ -18,17 +20,23 @@ from authzconsole.web.forms import (
     optional,
 )
 from authzconsole.web.requests.catalogue import item_rows
-from authzconsole.web.requests.operations import requestable_operations
+from authzconsole.web.requests.operations import (
+    operation_of_level,
+    requestable_levels,
+    requestable_operations,
+)
 from authzconsole.web.shared.guard import request_author
 from authzconsole.web.shared.rendering import see_other
 from authzconsole.web.shared.times import zone_name
-from entities.address import address_or_none
+from entities.address import Address, AddressError, address_or_none, parse_address
+from entities.vocabulary import ANY, KINDS
+from grants.policies.levels import LEVELS, Level
 from grants.requests.catalogue import published_item_at, published_items, usual_times
-from grants.requests.create import RequestDraft, WantedAccess, create_request
+from grants.requests.create import MAX_PARTS, RequestDraft, WantedAccess, create_request
 
 
 class NewRequestForm(ConsoleForm):
-    """What is requested: operations on an address, or the access of a colleague."""
+    """What is requested: access levels or operations on addresses, or the access of a colleague."""
 
     id_pattern = "request-%s"
 
@@ -38,7 +46,14 @@ class NewRequestForm(ConsoleForm):
         required=True,
         missing="The address is missing: enter one such as dataset:sales.orders.",
     )
-    operation = TextsField(label="What do you need to do?", required=True, widget=forms.SelectMultiple)
+    others = TextField(
+        label=optional("More addresses"),
+        max_characters=MAX_PARTS * 600,
+        widget=forms.Textarea(attrs={"rows": 2}),
+        help_text="One address in each line. Approvers decide about each address by itself.",
+    )
+    level = TextsField(label="What do you need to do?")
+    operation = TextsField(label="Single operation", widget=forms.SelectMultiple)
     colleague = PrincipalField(
         only="user",
         label="Access like this colleague",
@@ -63,14 +78,45 @@ class NewRequestForm(ConsoleForm):
         chosen, field = self["operation"].value() or (), self.fields["operation"]
         field.widget.allow_multiple_selected = len(chosen) > 1
         address = address_or_none(self["entity"].value() or "")
-        field.choices = requestable_operations(address.kind if address else "")
+        kind = address.kind if address and address.kind in KINDS else ""
+        self.fields["level"].choices = requestable_levels(kind)
+        field.choices = requestable_operations(
+            kind, with_privileges=not kind or any(name in ANY for name in chosen)
+        )
         if not any(chosen):
             field.choices = [("", "Choose an operation"), *field.choices]
 
+    def clean_others(self) -> list[Address]:
+        try:
+            return [parse_address(line) for line in self.cleaned_data["others"].split()]
+        except AddressError as error:
+            raise ValidationError(as_sentence(error)) from None
+
+    def clean_level(self) -> list[Level]:
+        return [Level(name) for name in self.cleaned_data["level"] if name in LEVELS]
+
     def clean(self) -> dict:
-        if not self.cleaned_data["colleague"] and not any(self.cleaned_data["operation"]):
-            self.add_error("operation", "Choose what you need to do with it.")
-        return self.cleaned_data
+        values = self.cleaned_data
+        if values["colleague"] or self.errors:
+            return values
+        if not any(values["operation"]) and not values["level"]:
+            raise ValidationError({"level": "Choose what you need to do with it."})
+        values["wanted"] = [
+            WantedAccess(address, operation)
+            for address in dict.fromkeys([values["entity"], *values["others"]])
+            for operation in dict.fromkeys(
+                [
+                    *(operation_of_level(address.kind, level) for level in values["level"]),
+                    *values["operation"],
+                ]
+            )
+            if operation
+        ]
+        if not values["wanted"]:
+            raise ValidationError(
+                {"level": "Nothing at this address can be done at this level: choose another one."}
+            )
+        return values
 
     def draft(self) -> RequestDraft:
         values = self.cleaned_data
@@ -78,8 +124,7 @@ class NewRequestForm(ConsoleForm):
             return RequestDraft(
                 values["reason"], colleague=values["colleague"], requested_until=values["until"]
             )
-        wanted = [WantedAccess(values["entity"], operation) for operation in values["operation"] if operation]
-        return RequestDraft(values["reason"], wanted, requested_until=values["until"])
+        return RequestDraft(values["reason"], values["wanted"], requested_until=values["until"])
 
 
 class NewRequest(FormPage):

@@ -273,6 +273,56 @@ def test_the_access_of_a_colleague_is_requested_and_approved_in_part(browse):
     assert "does not exist, or has no access" in page_html(browse("ada").get(nobody))
 
 
+def test_levels_at_several_addresses_are_the_parts_of_one_request(browse):
+    new_request(
+        browse("out"),
+        operation="",
+        level=["reads", "administers"],
+        others="dataset:hr.salaries\nstream:sales.clicks",
+    )
+    parts = AccessRequest.objects.get().parts.order_by("position")
+    assert [f"{part.operation} {part.address}" for part in parts] == [
+        "read dataset:sales.orders",
+        "update dataset:sales.orders",
+        "read dataset:hr.salaries",
+        "update dataset:hr.salaries",
+        "read-events stream:sales.clicks",
+        "update stream:sales.clicks",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"operation": ""}, "Choose what you need to do with it."),
+        ({"operation": "", "level": "nothing"}, "Choose what you need to do with it."),
+        ({"operation": "", "level": "runs"}, "Nothing at this address can be done at this level"),
+        ({"others": "orders"}, "kind"),
+        ({"others": "stream:sales.clicks"}, "stream:sales.clicks cannot be requested"),
+    ],
+)
+def test_what_cannot_be_requested_is_explained_beside_the_field(browse, fields, message):
+    answer = send(browse("out"), **fields)
+    assert answer.status_code == 400 and message in text_of(answer)
+    assert not AccessRequest.objects.exists()
+
+
+def test_the_form_offers_levels_first_and_read_only_once(browse):
+    form = browse("out").get("/requests/new?entity=dataset:sales.orders").context["form"]
+    assert [value for value, _ in form.fields["level"].choices] == ["sees", "reads", "writes", "administers"]
+    labels = dict(form.fields["level"].choices)
+    assert (
+        labels["reads"] == "Read: read"
+        and "update" in labels["administers"]
+        and "create" not in labels["administers"]
+    )
+    offered = [value for _, group in form.fields["operation"].choices[1:] for value, _ in group]
+    assert "read" in offered and "READ" not in offered
+    # links of denials about a privilege remain
+    form = browse("out").get("/requests/new?entity=dataset:sales.orders&operation=READ").context["form"]
+    assert "READ" in [value for _, group in form.fields["operation"].choices for value, _ in group]
+
+
 def test_denials_and_missing_pages_lead_to_the_form(browse):
     link = "/requests/new?entity=dataset:hr.salaries"
     assert link in page_html(browse("out").get("/entities/dataset:hr.salaries"))
