@@ -118,6 +118,12 @@ PAGES = (
         "Invite users", "account-invite", "invitation link password onboard", (Capability.MANAGE_ACCOUNTS,)
     ),
     Destination("Compare users", "people-compare", "differences alike", (Capability.READ_ALL,)),
+    Destination(
+        "Access like a colleague",
+        "people-like",
+        "onboard copy access grants same",
+        (Capability.CHANGE_GRANTS,),
+    ),
     Destination("Bulk change", "plan-bulk-change", "plan many grant revoke", (Capability.CHANGE_GRANTS,)),
     Destination("Import changes", "plan-import", "plan file csv", (Capability.CHANGE_GRANTS,)),
     Destination(
