@@ -195,6 +195,7 @@ class LikeColleague(ForAdministrators, FormPage):
         values = context["form"].cleaned_data
         return super().get_context_data(**context) | {
             "names": {name: values[name] for name in ("source", "target")},
+            "needs_source": not values["source"],
             "remove": values["remove"],
             "without": context["form"]["without"].value() or "",
             "max_items": MAX_ITEMS,
