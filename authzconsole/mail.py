@@ -1,7 +1,7 @@
-"""E-mail about access requests, ended and break-glass access, and alerts, in plain text, through the mail server of EMAIL_HOST.
+"""E-mail about access requests, ended and break-glass access, alerts, and findings, in plain text, through the mail server of EMAIL_HOST.
 Periodic tasks call this.
 
-The rows are the queues: an event or a use without `notified_at` is due, and a maintenance record stores the last
+The rows are the queues: an event, a use or a finding without `notified_at` is due, and a maintenance record stores the last
 journal line about an ended period that was read. So no message is lost if the worker or Redis stops.
 """
 
@@ -13,6 +13,8 @@ from zoneinfo import ZoneInfo
 
 from django.conf import settings
 from django.core.mail import EmailMessage, get_connection
+from django.db import transaction
+from django.db.models import Q
 from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils import timezone
@@ -20,7 +22,10 @@ from django.utils import timezone
 from analytics.models import FigureCrossing
 from authzconsole.common.mail import send_due_rows, send_message
 from authzconsole.common.monitoring.maintenance import record_maintenance
-from authzconsole.models import MaintenanceRecord, MaintenanceTask
+from authzconsole.findings.kinds import in_state
+from authzconsole.findings.refresh import finding_sentence
+from authzconsole.findings.services import can_read_findings
+from authzconsole.models import Finding, FindingState, MaintenanceRecord, MaintenanceTask, Severity
 from authzconsole.web.reports.charts.trends import figure_label
 from authzconsole.web.shared.times import abbreviation
 from entities.vocabulary import quantity
@@ -283,3 +288,50 @@ def _alert_messages(crossing: FigureCrossing) -> Iterator[EmailMessage]:
     )
     for address in alert.recipients:
         yield EmailMessage(f"{crossing.value:,} {label}", text, to=[address])
+
+
+def send_finding_mail() -> int:
+    """Send the due e-mails about open errors, if a mail server is configured: one to each account, with all of its errors.
+
+    Return their number. Runs one query if none is due. If the mail server fails, the next call sends them again.
+    """
+    if not settings.EMAIL_HOST:
+        return 0
+    due = in_state(Finding.objects.filter(severity=Severity.ERROR, notified_at=None), FindingState.OPEN)
+    if not due.exists():
+        return 0
+    with transaction.atomic():
+        # before the mail is sent, so that two workers do not send it twice
+        rows = list(due.select_for_update().order_by("pk")[:EVENTS_AT_ONCE])
+        claimed = Finding.objects.filter(pk__in=[row.pk for row in rows])
+        claimed.update(notified_at=timezone.now())
+    try:
+        return _send(list(_finding_messages(rows)))
+    except OSError as error:
+        claimed.update(notified_at=None)
+        logger.error("e-mail about findings waits, because the mail server failed (%s)", type(error).__name__)
+        return 0
+
+
+def _finding_messages(rows: list[Finding]) -> Iterator[EmailMessage]:
+    """Yield one message for each owner, and for each account that wants all of them, if it may see findings. Runs one query."""
+    owners = {row.owner_id for row in rows}
+    accounts = User.objects.filter(Q(wants_finding_mail=True) | Q(pk__in=owners - {None}), is_active=True)
+    for account in accounts.exclude(email="").order_by("username"):
+        own = [row for row in rows if account.wants_finding_mail or row.owner_id == account.pk]
+        if own and can_read_findings(account):
+            yield _finding_message(account, own)
+
+
+def _finding_message(account: User, rows: list[Finding]) -> EmailMessage:
+    listed = "".join(
+        f"{finding_sentence(row)}\n{settings.PUBLIC_URL}{reverse('finding', args=[row.pk])}\n\n"
+        for row in rows[:LISTED_MOST]
+    )
+    more = f"and {len(rows) - LISTED_MOST} more\n\n" if len(rows) > LISTED_MOST else ""
+    url = f"{settings.PUBLIC_URL}{reverse('findings')}"
+    return EmailMessage(
+        f"{quantity(len(rows), 'new error', 'new errors')} in the inbox",
+        f"{listed}{more}All findings, and the choice of this e-mail:\n{url}\n",
+        to=[account.email],
+    )

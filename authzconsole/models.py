@@ -349,7 +349,8 @@ class Finding(models.Model):
     kind: a name of `authzconsole.findings.kinds`. subject: such as `namespace:sales` or `guardrail:NAME`; empty for the
     whole tenant. figure, note: of its text. run: the run that reported it, if any. since: when it was first found.
     accepted_figure: the figure that was accepted; a larger one opens the finding again, unless a rule accepted it.
-    is_announced: whether the journal has a line about it. history: what happened, oldest first, as objects with `at`, `what`,
+    is_announced: whether the journal has a line about it. notified_at: when the e-mails about it were sent; null if they are due.
+    history: what happened, oldest first, as objects with `at`, `what`,
     `by` and `text`; at most MAX_HISTORY.
     """
 
@@ -370,6 +371,7 @@ class Finding(models.Model):
     accepted_figure = models.BigIntegerField(default=0)
     rule = models.ForeignKey(AcceptanceRule, models.SET_NULL, null=True, related_name="findings")
     is_announced = models.BooleanField(default=False)
+    notified_at = models.DateTimeField(null=True)
     history = models.JSONField(default=list)
 
     class Meta:

@@ -14,7 +14,13 @@ from authzconsole.common.security_events.shipping import start_shipping
 from authzconsole.common.webhooks.delivery import dispatch_webhooks
 from authzconsole.evidence.services import delete_old_evidence
 from authzconsole.findings.refresh import sweep_findings
-from authzconsole.mail import send_alert_mail, send_break_glass_mail, send_expiry_mail, sweep_requests
+from authzconsole.mail import (
+    send_alert_mail,
+    send_break_glass_mail,
+    send_expiry_mail,
+    send_finding_mail,
+    sweep_requests,
+)
 from authzconsole.models import MaintenanceTask
 from authzconsole.reviews.execution import sweep_reviews
 from authzconsole.sessions import delete_expired_sessions
@@ -79,6 +85,7 @@ def sweep_stored_findings():
         sweep_findings()
     except JournalReadOnly as error:
         logger.warning("the journal lines about findings wait: %s", error)
+    send_finding_mail()
 
 
 # tasks that only call a service

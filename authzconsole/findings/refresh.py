@@ -48,6 +48,7 @@ _WRITTEN = (
     "accepted_figure",
     "rule",
     "is_announced",
+    "notified_at",
     "history",
 )
 # kind and subject
@@ -155,14 +156,14 @@ def _update(row: Finding, found: Found | None, rules: list[AcceptanceRule]) -> F
     before, was_resolved = row.figure, row.resolved_at is not None
     row.figure, row.note, row.run = found.figure, found.note, found.run
     if was_resolved:
-        row.since, row.resolved_at, row.is_announced = now, None, False
+        row.since, row.resolved_at, row.is_announced, row.notified_at = now, None, False, None
         row.record("opened", text=finding_text(row))
     elif row.figure != before:
         row.record("changed", text=finding_text(row))
     has_grown = row.rule_id is None and row.figure > row.accepted_figure
     if row.state == FindingState.ACCEPTED and has_grown:
         row.end_acceptance()
-        row.is_announced = False
+        row.is_announced, row.notified_at = False, None
         row.record("reopened", text="more than what was accepted")
     if row.state == FindingState.OPEN and (rule := rule_for(row, rules)):
         row.accept(rule.until, reason=rule.reason, by=rule.made_by, rule=rule)

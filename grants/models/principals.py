@@ -29,6 +29,8 @@ class User(AbstractUser):
     password_expires_at = models.DateTimeField(null=True)
     # A service account owns API tokens for a program. It cannot sign in and has no password.
     is_service = models.BooleanField(default=False, db_default=False)
+    # The user chose to get an e-mail about new findings that are errors (authzconsole.mail).
+    wants_finding_mail = models.BooleanField(default=False, db_default=False)
 
     # Replaces the field of Django: the same table, in which a membership also has a validity.
     groups = models.ManyToManyField(

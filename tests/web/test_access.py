@@ -99,6 +99,7 @@ PAGES_BY_STATUS: dict[tuple[int, ...], list[str]] = {
         "/nowhere",
     ],
     NOT_WITH_GET: [
+        "/findings/mail",
         "/second-factor/codes",
         "/plans/ghosts",
         "/plans/redundant",
@@ -280,6 +281,9 @@ PAGES = [(url, *statuses) for statuses, urls in PAGES_BY_STATUS.items() for url 
 
 # POST, by the status for: aud, ned, dee, out
 WRITES_BY_STATUS = {
+    (303, 404, 404, 404): [
+        "/findings/mail",
+    ],
     (403, 404, 404, 404): [
         "/findings/change",
         "/findings/check",

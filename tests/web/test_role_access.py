@@ -42,6 +42,7 @@ HIDDEN_FROM_APPROVERS = (
     "/analyses/",
     "/findings/change",
     "/findings/check",
+    "/findings/mail",
     "/findings/rules",
     "/findings.",
     "/trends",

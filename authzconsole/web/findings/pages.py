@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from django.conf import settings
 from django.contrib import messages
 from django.db.models import Count, Q
 from django.http import HttpRequest, HttpResponse
@@ -54,7 +55,7 @@ from authzconsole.web.shared.parameters import number_of
 from authzconsole.web.shared.rendering import render_page, requested_section, see_other, show_outcome
 from entities.errors import Refusal
 from entities.vocabulary import quantity
-from grants.models import UNFINISHED_STATES
+from grants.models import UNFINISHED_STATES, User
 from grants.outcomes import Outcome
 from grants.roles.capabilities import Capability
 
@@ -98,6 +99,7 @@ class FindingList(ListPage):
         context = super().get_context_data() | reports
         return context | {
             "sees_all": True,
+            "has_mail": bool(settings.EMAIL_HOST and self.request.user.email),
             "problems": [] if is_section else own_items(self.request.user),
             "rows": list(_rows(context["page"].rows)),
             "states": self.form.fields["state"].choices,
@@ -113,6 +115,27 @@ def _age_of_reports(situation: Situation) -> dict:
     reports = situation.reports.values()
     oldest = min(reports, key=lambda run: run.finished_at or run.requested_at, default=None)
     return {"report": oldest, "changes": max(changes_since_each(reports).values(), default=0)}
+
+
+class MailForm(ConsoleForm):
+    """wanted: `yes` to get e-mail about new errors, otherwise `no`."""
+
+    wanted = OptionalChoiceField(default="no", choices=[("yes", "yes"), ("no", "no")])
+
+
+class ChooseMail(FormPage):
+    """Choose whether the own account gets e-mail about new errors."""
+
+    http_method_names = ("post",)
+    capabilities = (READER,)
+    form_class = MailForm
+    template_name = "findings/list.html"
+
+    def perform(self, form: MailForm) -> HttpResponse:
+        is_wanted = form.cleaned_data["wanted"] == "yes"
+        User.objects.filter(pk=self.request.user.pk).update(wants_finding_mail=is_wanted)
+        messages.success(self.request, f"You get {'an' if is_wanted else 'no'} e-mail about new errors.")
+        return see_other(reverse("findings"))
 
 
 class CheckForm(ConsoleForm):

@@ -5,6 +5,7 @@ from django.urls import path
 from authzconsole.web.findings.pages import (
     ChangeFindings,
     CheckAgain,
+    ChooseMail,
     FindingForm,
     FindingList,
     FindingRules,
@@ -18,6 +19,7 @@ urlpatterns = [
     path("findings/count", finding_count, name="finding-count"),
     path("findings/change", ChangeFindings.as_view(), name="finding-change"),
     path("findings/check", CheckAgain.as_view(), name="finding-check"),
+    path("findings/mail", ChooseMail.as_view(), name="finding-mail"),
     path("findings/rules", FindingRules.as_view(), name="finding-rules"),
     path("findings/<int:pk>/", finding_page, name="finding"),
     path("findings.<slug:extension>", ListFile.as_view(form_class=FindingForm), name="findings-file"),
