@@ -8,6 +8,7 @@ command and schedule follow from the registry.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import chain
 
 from analytics.tables import (
     BLAST_RADIUS,
@@ -103,7 +104,8 @@ class Option:
     """An option of analyses. Its value is a text; an empty one is the default.
 
     label, placeholder: of its field on pages. help: for commands and the API. metavar: of its value in commands. The values
-    are generations, with `is_generation`, or numbers that are at least `least`.
+    are generations, with `is_generation`, or numbers that are at least `least`. extra_tables: of the snapshot, which only runs with
+    a value read.
     """
 
     name: str
@@ -113,6 +115,7 @@ class Option:
     placeholder: str = ""
     is_generation: bool = False
     least: int | None = None
+    extra_tables: tuple[Table, ...] = ()
 
     @property
     def analyses(self) -> str:
@@ -174,11 +177,12 @@ OPTIONS = {
         ),
         Option(
             "stable_days",
-            "Only grants older than days",
-            "with teams, only grants that are the same since so many days; by default all",
+            "Only what was held days ago",
+            "with teams, only what users held already so many days ago; by default all",
             "DAYS",
             "0",
             least=1,
+            extra_tables=HISTORY_TABLES,
         ),
         Option(
             "surplus",
@@ -243,6 +247,11 @@ class Analysis:
     extra_tables: tuple[Table, ...] = ()
     has_sets: bool = False
     figures_by_namespace: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+
+    def tables_read(self, options: Mapping[str, str]) -> tuple[Table, ...]:
+        """Return the EXTRA_TABLES that a run with these options reads."""
+        of_options = (OPTIONS[name].extra_tables for name in self.options if options.get(name))
+        return (*self.extra_tables, *chain.from_iterable(of_options))
 
     @property
     def rows(self) -> Table:

@@ -83,7 +83,7 @@ def compute_tables(
         session_for_small_tenant(spark) if is_small else spark,
         snapshot.uri,
         is_small=is_small,
-        extra_tables=analysis.extra_tables,
+        extra_tables=analysis.tables_read(options),
     )
     progress.begin_stage(RunStage.COMPUTING)
     analysis_input = AnalysisInput(tables, options, snapshot.at)

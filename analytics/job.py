@@ -121,14 +121,14 @@ def _run(given: argparse.Namespace) -> None:
     try:
         with stored_snapshot(given.snapshot) as (snapshot, contents):
             _register_names(contents)
-            stored = {file.path.partition("/")[0] for file in snapshot.files}
-            if missing := {table.name for table in analysis.extra_tables} - stored:
-                raise AnalysisError(
-                    f"the snapshot has no {min(missing)}, which {analysis.name} reads: write one with manage.py snapshot"
-                )
             options = checked_options(
                 analysis, {name: getattr(given, name) for name in OPTIONS}, _SnapshotFacts(snapshot, contents)
             )
+            stored = {file.path.partition("/")[0] for file in snapshot.files}
+            if missing := {table.name for table in analysis.tables_read(options)} - stored:
+                raise AnalysisError(
+                    f"the snapshot has no {min(missing)}, which {analysis.name} reads: write one with manage.py snapshot"
+                )
             _check_rules(options, contents)
             summary = _compute(analysis, options, snapshot, folders.tables, given)
             if folders.sets is not None:

@@ -250,7 +250,7 @@ def compute_report(
     with ExitStack() as stack:
         snapshot = retry_database(
             lambda: stack.enter_context(
-                lease_snapshot(check=progress.check, extra_tables=analysis.extra_tables)
+                lease_snapshot(check=progress.check, extra_tables=analysis.tables_read(options))
             ),
             check=progress.check,
         )

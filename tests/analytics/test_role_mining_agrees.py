@@ -13,7 +13,11 @@ from analytics.spark.analyses import role_mining
 from analytics.spark.team_roles import team_roles
 from entities.models import Entity, State
 from entities.vocabulary import Privilege
+from grants.history import as_of
+from grants.journal import current_revision
 from grants.models import User, UserGrant
+from grants.validity import at_time, in_force
+from tests.analytics.test_drift_agrees import held_at
 from tests.support.analyses import (
     SEEDS_AND_SIZES,
     SPARSE,
@@ -24,6 +28,15 @@ from tests.support.analyses import (
     tables_of,
     tenant_with_custom_kinds,
 )
+from tests.support.changes import (
+    add_group,
+    add_member,
+    add_user,
+    change_grants,
+    register_entity,
+    rename_user,
+)
+from tests.support.random_histories import begin_history, change_at_random
 from tests.support.random_tenants import random_tenant, store_tenant
 
 pytestmark = [
@@ -195,21 +208,51 @@ def test_roles_of_teams_are_those_of_the_function_and_their_tables_agree(spark, 
         check_tables(tenant, tables, direct)
 
 
-def test_roles_of_teams_are_made_of_grants_that_are_old_enough(spark):
-    tenant = random_tenant(3)
-    share_grants(tenant, random.Random(3))
-    store_tenant(tenant)
-    UserGrant.objects.update(granted_at=timezone.now() - timedelta(days=10))
-    new = set(UserGrant.objects.order_by("pk").values_list("pk", flat=True)[::2])
-    UserGrant.objects.filter(pk__in=new).update(granted_at=timezone.now() - timedelta(days=2))
-    old = {
-        (principal.removeprefix("user:"), str(address), str(privilege))
-        for principal, address, privilege in UserGrant.objects.exclude(pk__in=new).grant_keys()
-    } & direct_grants(tenant)
-    tables = tables_of("role-mining", prefer="teams", stable_days="5")
-    assert {row[1:] for row in tables["detail"]} <= old
-    check_tables(tenant, tables, old)
-    assert tables_of("role-mining", prefer="teams", stable_days="11")["detail"] == []
+@pytest.mark.parametrize("seed", [1, 2])
+def test_roles_of_teams_are_made_of_what_users_held_at_both_dates(spark, seed):
+    dice = random.Random(seed)
+    begin_history(dice)
+    for name in ("ann", "bob", "eve"):
+        add_user(name)
+    add_group("crew")
+    add_member("eve", "crew")
+    shared = [f"dataset:c.shared{number}" for number in range(8)]
+    for address in ["namespace:c", *shared]:
+        register_entity(address)
+    # what all hold then, what one of them holds through a group then, and what nobody holds then
+    early, moved = shared[:3], shared[3:6]
+    change_grants(
+        grant=[
+            *((f"user:{user}", address, "READ") for user in ("ann", "bob", "eve") for address in early),
+            *((f"user:{user}", address, "READ") for user in ("ann", "bob") for address in moved),
+            *(("group:crew", address, "READ") for address in moved),
+        ]
+    )
+    first, at = current_revision(), timezone.now()
+    for _ in range(10):
+        change_at_random(dice)
+    # the random changes revoke some of these
+    change_grants(revoke=[("user:ann", early[0], "READ")])
+    change_grants(
+        grant=[(f"user:{user}", address, "READ") for user in ("ann", "bob", "eve") for address in shared]
+    )
+    rename_user(name="bob", new_name="bo")
+    with as_of(current_revision()):
+        names = dict(User.objects.active_principals().values_list("pk", "username"))
+    then = held_at(first, names)
+    with at_time(at + timedelta(days=5)):
+        now = {
+            (grant.user.username, str(grant.content_object), str(grant.privilege))
+            for grant in UserGrant.objects.filter(
+                **in_force(), user__is_active=True, user__is_principal=True, content_object__state=State.LIVE
+            ).select_related("user", "content_object")
+        }
+        tables = tables_of("role-mining", prefer="teams", stable_days="5")
+        assert tables_of("role-mining", prefer="teams", stable_days="6")["detail"] == []
+    expected = {(user, address, "READ") for user in ("ann", "bo", "eve") for address in [*early, *moved]}
+    assert expected <= {row[1:] for row in tables["detail"]} <= now & then
+    # of all direct grants that were held then, also those that no role gives
+    assert tables["coverage"][0][3] == len(now & then)
 
 
 @pytest.mark.parametrize(

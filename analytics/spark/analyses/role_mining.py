@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 from analytics.analyses import ROLES_OF_TEAMS, AnalysisError
 from analytics.spark.analysis_input import AnalysisInput
 from analytics.spark.joins import live_addresses, live_entities, user_names
+from analytics.spark.past import PRINCIPAL, moment_at, past_addresses, state_at
 from analytics.spark.role_cover import fewest_roles
 from analytics.spark.schemas import Tables
 from analytics.spark.team_roles import enough, team_roles
@@ -206,19 +207,48 @@ def detail(analysis_input: AnalysisInput) -> DataFrame:
 
 def _direct_grants(analysis_input: AnalysisInput) -> DataFrame:
     """Return user_id, entity_id and privilege of the direct grants of active users on live entities; with the option
-    `stable_days`, of those that are the same since then.
+    `stable_days`, of those whose users held the same so many days ago too, directly or through a group.
     """
     tables = analysis_input.tables
     live = live_entities(tables, analysis_input.option("namespace"))
     grants = tables.grants.where(F.col("principal_type") == "user")
-    if days := analysis_input.option("stable_days"):
-        assert analysis_input.at is not None
-        since = analysis_input.at - timedelta(days=int(days))
-        grants = grants.where(F.col("granted_at") <= since.strftime("%Y-%m-%dT%H:%M:%SZ"))
-    return (
+    direct = (
         grants.select(F.col("principal_id").alias("user_id"), "entity_id", "privilege")
         .join(tables.users.select(F.col("id").alias("user_id")), on="user_id", how="left_semi")
         .join(live.hint("merge"), on="entity_id", how="left_semi")
+    )
+    days = analysis_input.option("stable_days")
+    return _held_already(direct, analysis_input, int(days)) if days else direct
+
+
+def _held_already(held: DataFrame, analysis_input: AnalysisInput, days: int) -> DataFrame:
+    """Return those of user_id, entity_id and privilege that the user held so many days ago too. The history knows the same users and
+    entities by other ids, so names and addresses connect them.
+    """
+    tables, columns = analysis_input.tables, ["user_id", "entity_id", "privilege"]
+    assert analysis_input.at is not None
+    users = tables.extra["past_users"].where(F.col("until_revision").isNull() & F.col("is_active"))
+    then = state_at(
+        tables,
+        moment_at(tables, analysis_input.at - timedelta(days=days)),
+        users.select("user_id"),
+    )
+    past = (
+        held.join(user_names(tables), on="user_id")
+        .join(users.select(F.col("user_id").alias("past_user"), "user"), on="user")
+        .join(live_addresses(tables).hint("merge"), on="entity_id")
+        .join(past_addresses(tables).withColumnRenamed("entity_id", "past_entity").hint("merge"), on="entity")
+        .select(*columns, "past_user", "past_entity")
+    )
+    return (
+        past.join(then.principals.withColumnRenamed("user_id", "past_user"), on="past_user")
+        .join(
+            then.grants.withColumnRenamed("entity_id", "past_entity").hint("merge"),
+            on=[*PRINCIPAL, "past_entity", "privilege"],
+            how="left_semi",
+        )
+        .select(*columns)
+        .distinct()
     )
 
 
