@@ -131,6 +131,7 @@ def _section_context(request: HttpRequest, entity: Entity, generation: Generatio
         "url": entity_url(entity),
         "can_change": request.user.can_administer,
         "grant_url": address_url("grant", entity),
+        "generation": generation,
         **{section: SECTIONS[section](request, entity, generation) for section in sections},
     }
 
@@ -143,7 +144,6 @@ def _tab_context(request: HttpRequest, entity: Entity, generation: Generation) -
         "tab": tab,
         "tab_template": f"entities/tabs/{tab.name}.html",
         "tabs": tabs,
-        "generation": generation,
     }
 
 

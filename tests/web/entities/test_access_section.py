@@ -163,3 +163,8 @@ def test_the_totals_of_a_container_with_many_entities_are_loaded_after_the_page(
     # without scripts
     assert section(client, f"{url}&count=1")["summary"]["totals"] == expected["summary"]["totals"]
     assert browse("dee").get(url, headers=htmx("totals")).status_code == 404
+
+
+def test_a_section_that_is_loaded_alone_names_the_generation(browse, htmx):
+    section = page_html(browse("aud").get(f"{URL}&can=read", headers=htmx("access")))
+    assert "active users, in generation" in section and "<code>final</code>" in section
