@@ -3,9 +3,10 @@
 import re
 
 import pytest
+from django.test import Client
 from playwright.sync_api import expect
 
-from tests.support.changes import add_grant
+from tests.support.changes import add_grant, bearer
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
@@ -64,6 +65,33 @@ def test_rows_are_cards_with_the_names_of_their_columns_in_a_narrow_window(cast,
     assert page.locator(".stacked").first.evaluate("table => table.scrollWidth <= table.clientWidth")
     page.set_viewport_size({"width": 1440, "height": 900})
     assert row.locator("th").bounding_box()["y"] == pytest.approx(cell.bounding_box()["y"], abs=1)
+
+
+def test_a_card_has_its_privileges_in_one_line_and_no_empty_columns(cast, page_of):
+    page = page_of("ada", width=360)
+    page.goto("/people/user:dee")
+    expect(page.locator("#visibility .stacked")).to_be_visible()
+    cells = page.locator("#visibility tbody tr").first.locator("td.privileges").all()
+    boxes = [cell.bounding_box() for cell in cells]
+    assert len({box["y"] for box in boxes}) == 1 and all(box["width"] < 40 for box in boxes)
+    page.goto("/journal/")
+    row = page.locator("#lines tbody tr").filter(has_text="Registered").first
+    expect(row.locator("td[data-label=Action]")).to_be_visible()
+    expect(row.locator("td[data-label='User or group']")).to_be_hidden()
+
+
+def test_the_journal_fits_into_a_wide_window(cast, page_of):
+    answer = Client().post(
+        "/api/v1/groups",
+        {"name": "readers"},
+        content_type="application/json",
+        headers=bearer("ada", "administer"),
+    )
+    assert answer.status_code == 201
+    page = page_of("ada")
+    page.goto("/journal/")
+    expect(page.locator("#lines")).to_contain_text("token")
+    assert page.locator("#lines .scroll").evaluate("block => block.scrollWidth <= block.clientWidth")
 
 
 def test_without_scripts_a_wide_table_scrolls_in_its_block(cast, page_of):
