@@ -42,7 +42,12 @@ from grants.models import (
     privilege_of,
 )
 from grants.policies.decide import is_permitted
-from grants.querysets import active_principal_condition, memberships, memberships_in_force
+from grants.querysets import (
+    active_principal_condition,
+    memberships,
+    memberships_in_force,
+    principal_condition,
+)
 from grants.validity import in_force_sql, not_over_condition, question_time
 
 QUESTIONS_PER_BATCH = 1_000
@@ -101,7 +106,8 @@ class Part:
     """The part of the tenant to evaluate; None is everything.
 
     guardrails, clauses: primary keys. users: primary keys of users; `groups` adds the members of groups. entities:
-    primary keys. outside: primary keys of entities that are left out.
+    primary keys. outside: primary keys of entities that are left out. with_dormant: also inactive users and deleted
+    entities, whose grants count again when they are active or live; for guardrails that forbid privileges.
     """
 
     guardrails: Collection[int] | None = None
@@ -110,6 +116,7 @@ class Part:
     entities: Collection[int] | None = None
     clauses: Collection[int] | None = None
     outside: Collection[int] = ()
+    with_dormant: bool = False
 
     @property
     def is_empty(self) -> bool:
@@ -309,7 +316,7 @@ def _hits(forms: Collection[Form], part: Part, is_lasting: bool) -> tuple[str, l
     and the principal that gives it.
     """
     at = question_time()
-    where: dict = {"content_object__state__in": (State.LIVE, State.PLANNED)}
+    where: dict = {} if part.with_dormant else {"content_object__state__in": (State.LIVE, State.PLANNED)}
     if part.entities is not None:
         where["content_object__pk__among"] = list(part.entities)
     is_outside = ~Q(content_object__pk__among=list(part.outside)) if part.outside else Q()
@@ -318,7 +325,13 @@ def _hits(forms: Collection[Form], part: Part, is_lasting: bool) -> tuple[str, l
     for source in GRANT_SOURCES[USER.name]:
         users = {} if part.users is None else {f"{source.subject}__in": _users(part, is_lasting)}
         sources += [
-            _held_grants(source, at, Q(**where, **users) & is_outside & is_within, is_lasting=is_lasting)
+            _held_grants(
+                source,
+                at,
+                Q(**where, **users) & is_outside & is_within,
+                is_lasting=is_lasting,
+                with_inactive=part.with_dormant,
+            )
             for is_within in within
         ]
     counts, counts_parameters = _counts_sql("member", at, is_lasting)
@@ -386,11 +399,14 @@ def _within_clauses(part: Part) -> tuple[Q, ...]:
     )
 
 
-def _held_grants(source: GrantSource, at: datetime, where: Q, *, is_lasting: bool) -> tuple[str, tuple]:
+def _held_grants(
+    source: GrantSource, at: datetime, where: Q, *, is_lasting: bool, with_inactive: bool = False
+) -> tuple[str, tuple]:
     """Return the statement for the grants that count for active users: user (u), entity (e), permission (p), holder
-    (h), containers and periods.
+    (h), containers and periods. with_inactive: also those of inactive users.
     """
-    condition = active_principal_condition(f"{source.subject}__") & where
+    is_principal = principal_condition if with_inactive else active_principal_condition
+    condition = is_principal(f"{source.subject}__") & where
     if is_lasting:
         condition &= not_over_condition(at)
         if source.membership:

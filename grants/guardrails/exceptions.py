@@ -44,10 +44,11 @@ class Exceptions:
         return violation.principal == row.principal or violation.principal in self._members(row.group.pk)
 
 
-def open_violations(guardrail: Guardrail) -> Iterator[Violation]:
-    """Yield the violations of one guardrail that no exception accepts."""
+def open_violations(guardrail: Guardrail, *, with_dormant: bool = False) -> Iterator[Violation]:
+    """Yield the violations of one guardrail that no exception accepts. with_dormant: see `Part`."""
     exceptions = Exceptions()
-    rows = violations_of_form(Form(guardrail.form), Part(guardrails=[guardrail.pk]))
+    part = Part(guardrails=[guardrail.pk], with_dormant=with_dormant)
+    rows = violations_of_form(Form(guardrail.form), part)
     return (row for row in rows if exceptions.accepting(row) is None)
 
 

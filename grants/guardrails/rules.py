@@ -109,7 +109,7 @@ def check_guardrail_name(name: object) -> str:
         raise GuardrailError("it must be text", field="name")
     if not _NAME.fullmatch(name):
         raise GuardrailError(
-            f"`{clip(name)}` is not a name of a guardrail: use 1 to 100 letters, digits, `-`, `_` and `.`",
+            f"`{clip(name)}` is not a name of a guardrail: use 1 to 100 letters, digits, dots, `-` and `_`",
             field="name",
         )
     return name

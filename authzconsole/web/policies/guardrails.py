@@ -125,7 +125,12 @@ class GuardrailForm(_RuleForm):
     }
 
     name = TextField(
-        label="Name", required=True, max_characters=100, placeholder="contractors-finance", widget=NameInput()
+        label="Name",
+        required=True,
+        max_characters=100,
+        placeholder="contractors-finance",
+        widget=NameInput(),
+        help_text="Letters, digits, dots, hyphens and underscores, without spaces.",
     )
     group = PrincipalField(label=optional("Members of group"), only="group")
     privileges = privileges_field()
@@ -379,7 +384,12 @@ class GuardrailPage(FormPage):
     def _violations(self) -> dict:
         rows: Iterator[Violation] = open_violations(self.guardrail)
         first = list(islice(rows, MAX_VIOLATIONS))
-        return {"rows": first, "more": sum(1 for _ in rows)}
+        more = sum(1 for _ in rows)
+        dormant = 0
+        if self.guardrail.form in (Form.FORBID, Form.FORBID_BOTH):
+            with_dormant = sum(1 for _ in open_violations(self.guardrail, with_dormant=True))
+            dormant = with_dormant - len(first) - more
+        return {"rows": first, "more": more, "dormant": dormant}
 
 
 def guardrail_or_404(name: str) -> Guardrail:

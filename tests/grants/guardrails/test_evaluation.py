@@ -1,9 +1,11 @@
 """The violations of guardrails equal those of plain loops on random tenants."""
 
 import random
+from dataclasses import replace
 
 import pytest
 
+from entities.models import State
 from entities.vocabulary import Privilege
 from grants.evaluation.engine import check
 from grants.guardrails.evaluation import EVERYTHING, Part, violations
@@ -74,3 +76,22 @@ def test_the_violations_equal_those_of_plain_loops(seed):
             row for row in expected if row[0] == guardrail.name
         ]
     assert EVERYTHING == Part()
+
+
+@pytest.mark.parametrize("seed", seeds(range(4)))
+def test_dormant_violations_are_those_of_inactive_users_and_on_deleted_entities(seed):
+    tenant = random_tenant(seed)
+    store_tenant(tenant)
+    rules: dict[str, Rule] = {}
+    for name, members in random_rules(tenant, random.Random(seed)).items():
+        if "forbid" in members or "forbid_both" in members:
+            add_guardrail(name, members)
+            rules[name] = rule_from_members(members)
+    awake = replace(
+        tenant,
+        entities=dict.fromkeys(tenant.entities, State.LIVE),
+        users={name: (True, is_principal) for name, (_, is_principal) in tenant.users.items()},
+    )
+    expected = reference_violations(awake, rules, None)
+    assert [tuple(row) for row in violations(Part(with_dormant=True))] == expected
+    assert set(reference_violations(tenant, rules, None)) < set(expected)

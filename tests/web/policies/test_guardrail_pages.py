@@ -7,7 +7,7 @@ import pytest
 from django.utils import timezone
 
 from grants.models import Guardrail, GuardrailException, UserGrant
-from tests.support.changes import add_grant
+from tests.support.changes import add_grant, set_user_active
 from tests.support.guardrails import FORBID, add_guardrail
 
 pytestmark = pytest.mark.django_db
@@ -111,6 +111,29 @@ def test_the_page_lists_violations_and_exceptions_and_ends_them(cast, browse):
     assert ada.post(url, {"verb": "end", "principal": "user:dee"}).status_code == 303
     assert ada.post(url, {"verb": "delete"}).headers["Location"] == "/policies/guardrails/"
     assert not Guardrail.objects.exists()
+
+
+def test_the_page_counts_dormant_violations_apart(cast, browse):
+    add_guardrail("no-writers", FORBID | {"level": "warn"})
+    ada, url = browse("ada"), "/policies/guardrails/no-writers/"
+
+    def dormant() -> int:
+        found = re.search(r"(\d+) dormant violation", part(ada, url, "violations"))
+        return int(found[1]) if found else 0
+
+    before = dormant()
+    add_grant("user:dee", ORDERS, "WRITE")
+    add_grant("user:ina", ORDERS, "WRITE")
+    add_grant("user:out", "dataset:sales.legacy", "WRITE")
+    assert dormant() == before + 2
+    shown = part(ada, url, "violations")
+    assert "/people/user:dee" in shown and "/people/user:ina" not in shown and "/people/user:out" not in shown
+    set_user_active("ina", active=True)
+    assert dormant() == before + 1 and "/people/user:ina" in part(ada, url, "violations")
+
+
+def test_the_form_says_which_names_are_possible(browse):
+    assert "without spaces" in browse("ada").html(NEW)
 
 
 def test_an_auditor_reads_guardrails_and_writes_none(cast, browse):
