@@ -71,9 +71,7 @@ def pending_request(pk: int) -> AccessRequest:
         raise RequestError(f"there is no request {pk}")
     if not request.is_pending:
         decided = f" on {request.decided_at:%Y-%m-%d %H:%M} UTC" if request.decided_at else ""
-        raise RequestClosed(
-            f"{request} is already {request.state_label.lower()}{decided}: nothing was changed"
-        )
+        raise RequestClosed(f"{request} was already {request.state_label.lower()}{decided}")
     return request
 
 

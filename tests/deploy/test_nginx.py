@@ -101,7 +101,7 @@ def test_a_user_signs_in_through_the_proxy_with_cookies_of_this_host(proxy, inst
         assert morsel["secure"] and morsel["path"] == "/" and not morsel["domain"]
     assert send("GET", "/")[0] == 303
     status, page = send("GET", "/password")
-    assert status == 200 and "admin, another person chose your password" in page
+    assert status == 200 and "admin, your password was set for you" in page
 
 
 def test_a_host_that_is_not_allowed_is_refused(proxy):
