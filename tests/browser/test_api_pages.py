@@ -3,6 +3,7 @@
 import re
 
 import pytest
+from playwright.sync_api import expect
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
@@ -35,6 +36,7 @@ def test_the_documentation_pages_show_every_operation(chromium, live_server, pat
     assert operation.count() == 1
     assert page.get_by_role("heading", name="Five worked examples").count() == 1
     page.mouse.wheel(0, -100_000)
+    expect(page.get_by_role("link", name="Create a token")).to_have_attribute("href", "/accounts/tokens/new")
     page.get_by_role("link", name="Back to the console").click()
     page.wait_for_url(re.compile("/sign-in"))
     context.close()

@@ -1,10 +1,19 @@
 """Findings over REST: read, filter, accept, open again, assign, and rules."""
 
+import json
+import os
+import subprocess
+
 import pytest
+from django.conf import settings
 from django.utils import timezone
 
+from authzconsole.common.tokens import create_token
 from authzconsole.findings.refresh import refresh_findings
 from authzconsole.models import Finding
+from tests.analytics.test_worked_examples import SECTIONS, SHELLS, code
+from tests.support.authors import COMMAND
+from tests.support.cast import create_sample_tenant
 
 UNTIL = "2127-03-01T00:00:00Z"
 
@@ -80,3 +89,21 @@ def test_rules_are_added_listed_and_ended(ada, by_session, number):
     assert ada.delete(f"/finding-rules/{rule}").status_code == 200
     assert ada.get(f"/findings/{number}").json()["state"] == "open"
     assert ada.delete(f"/finding-rules/{rule}").status_code == 404
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("language", ["bash", "python"])
+def test_the_example_of_the_guide_accepts_a_finding(language, live_server, tmp_path):
+    create_sample_tenant()
+    refresh_findings()
+    guide = (settings.BASE_DIR / "docs/guides/findings.md").read_text().replace("2027-", "2127-")
+    token = create_token(author=COMMAND, owner="ada", name="x", scopes=["read", "administer"], days=1).secret
+    begin = "\n".join(line for line in code(SECTIONS[0], language).splitlines() if "export " not in line)
+    done = subprocess.run(
+        [*SHELLS[language], f"{begin}\n{code(guide, language)}"],
+        env=os.environ | {"API": f"{live_server.url}/api/v1", "TOKEN": token},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    assert json.loads(done.stdout.strip().splitlines()[-1])["state"] == "accepted", done.stderr
