@@ -514,7 +514,7 @@ class FormPage(FormView):
     the form again, with the values that were entered and the message.
 
     capabilities, visible_to: see `capability_required`; POST needs one of `change_capabilities` too. decorators: of the
-    view, applied after the access was checked.
+    view, applied after the access was checked. change_name: what a POST does, for the page that asks for the password first.
     """
 
     http_method_names = ("get", "head", "post")
@@ -522,6 +522,10 @@ class FormPage(FormView):
     visible_to: ClassVar[tuple[Capability, ...]] = ()
     change_capabilities: ClassVar[tuple[Capability, ...]] = ()
     decorators: ClassVar[tuple[Callable, ...]] = ()
+
+    @property
+    def change_name(self) -> str:
+        return ""
 
     def dispatch(self, request: HttpRequest, *args, **kwargs) -> HttpResponse:
         if request.method.lower() not in self.http_method_names:

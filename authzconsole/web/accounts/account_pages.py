@@ -80,6 +80,10 @@ class ConfirmationPage(EffectPage):
     has_forecast = True
 
     @property
+    def change_name(self) -> str:
+        return self.forecast(self.form_class.sent(self.request).cleaned_data).title
+
+    @property
     def back(self) -> str:
         raise NotImplementedError
 

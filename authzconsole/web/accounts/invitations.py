@@ -80,6 +80,10 @@ class InviteUsers(FormPage):
     form_class = InvitationForm
     template_name = "accounts/invite.html"
 
+    @property
+    def change_name(self) -> str:
+        return "Invite users"
+
     def perform(self, form: InvitationForm) -> HttpResponse:
         author = request_author(self.request, form.cleaned_data["reason"])
         with transaction.atomic():

@@ -32,6 +32,7 @@ from authzconsole.common.recent_authentication import (
 )
 from authzconsole.settings.user_directory import LDAP_BACKEND
 from authzconsole.web.accounts.sign_in import PasswordAttemptForm, is_password_accepted
+from authzconsole.web.forms import FormPage
 from authzconsole.web.shared.rendering import referring_page, render_page, see_other
 
 # form fields with this prefix belong to the proof, and are not repeated in the form
@@ -111,7 +112,9 @@ def recent_authentication_required(view: Callable[..., HttpResponse]) -> Callabl
     def guarded_view(request: HttpRequest, *args, **kwargs) -> HttpResponse:
         if request.method != "POST" or is_recently_authenticated(request):
             return view(request, *args, **kwargs)
-        return _confirm_or_ask(request) or view(request, *args, **kwargs)
+        page = getattr(view, "__self__", None)
+        change = page.change_name if isinstance(page, FormPage) else ""
+        return _confirm_or_ask(request, change) or view(request, *args, **kwargs)
 
     return guarded_view
 
@@ -136,19 +139,19 @@ class Reauthenticate(RedirectURLMixin, View):
         return see_other(self.get_success_url())
 
 
-def _confirm_or_ask(request: HttpRequest) -> HttpResponse | None:
-    """Check the proof in the request and record it.
+def _confirm_or_ask(request: HttpRequest, change: str = "") -> HttpResponse | None:
+    """Check the proof in the request and record it. change: what is confirmed.
 
     Return the page that asks for one if it is missing or wrong.
     """
     form = ProofForm(request)
     if not form.has_proof or not form.is_valid():
-        return form.limit_response(_form_response(form, status=403))
+        return form.limit_response(_form_response(form, status=403, change=change))
     record_authentication(request, "password")
     return None
 
 
-def _form_response(form: ProofForm, *, status: int) -> HttpResponse:
+def _form_response(form: ProofForm, *, status: int, change: str = "") -> HttpResponse:
     """Render the form with the submitted fields.
 
     It has no navigation for an account that must set up a second factor: that could not load its badges, which
@@ -160,6 +163,7 @@ def _form_response(form: ProofForm, *, status: int) -> HttpResponse:
         "accounts/reauthentication.html",
         {
             "form": form,
+            "change": change,
             "fault": " ".join(form.errors.get(PASSWORD_FIELD, [])) if form.has_proof else "",
             "is_forced": lacks_required_factor(request, request.user),
             "action": request.get_full_path() if request.method == "POST" else request.path,

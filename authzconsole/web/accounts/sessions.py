@@ -67,6 +67,10 @@ class AccountSessions(OwnSessions):
     change_capabilities = (Capability.MANAGE_ACCOUNTS,)
     decorators = (recent_authentication_required,)
 
+    @property
+    def change_name(self) -> str:
+        return f"End sessions of {self.account}"
+
     def prepare(self) -> None:
         self.account = account_or_404(self.kwargs["principal"])
 

@@ -138,6 +138,10 @@ class NewToken(FormPage):
     form_class = TokenForm
     template_name = "accounts/token_new.html"
 
+    @property
+    def change_name(self) -> str:
+        return "Create an API token"
+
     def get_initial(self) -> dict:
         return {"owner": self.request.user.username} | super().get_initial()
 

@@ -55,6 +55,10 @@ class StartBreakGlass(BreakGlassList):
     visible_to = (Capability.READ_JOURNAL,)
     decorators = (recent_authentication_required,)
 
+    @property
+    def change_name(self) -> str:
+        return "Start break-glass access"
+
     def perform(self, form: StartForm) -> HttpResponse:
         use = start_break_glass(author=request_author(self.request, form.cleaned_data["reason"]))
         return see_other(reverse("journal-break-glass-use", args=[use.pk]))

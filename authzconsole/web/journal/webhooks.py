@@ -86,6 +86,10 @@ class NewWebhook(FormPage):
     form_class = WebhookForm
     template_name = "journal/webhook_new.html"
 
+    @property
+    def change_name(self) -> str:
+        return "Create a webhook"
+
     def perform(self, form: WebhookForm) -> HttpResponse:
         values = form.cleaned_data
         author = request_author(self.request, values["reason"])
@@ -108,6 +112,10 @@ class ChangeWebhook(FormPage):
     visible_to = (Capability.READ_JOURNAL,)
     decorators = (recent_authentication_required,)
     form_class = WebhookChangeForm
+
+    @property
+    def change_name(self) -> str:
+        return f"Change webhook {self.kwargs['pk']}"
 
     def perform(self, form: WebhookChangeForm) -> HttpResponse:
         author, pk, verb = request_author(self.request), self.kwargs["pk"], form.cleaned_data["verb"]

@@ -42,6 +42,10 @@ class RenamePrincipal(ForAdministrators, EffectPage):
     template_name = "people/changes/rename.html"
     has_forecast = True
 
+    @property
+    def change_name(self) -> str:
+        return f"Rename {self.kwargs['principal']}"
+
     def prepare(self) -> None:
         self.subject = principal_or_404(self.kwargs["principal"])
 
@@ -84,6 +88,10 @@ class RemovalPage(ForAdministrators, EffectPage):
     form_class = RemovalForm
     template_name = "people/changes/remove.html"
     has_forecast = True
+
+    @property
+    def change_name(self) -> str:
+        return f"Remove {self.kwargs['principal']}"
 
     def prepare(self) -> None:
         self.subject = principal_or_404(self.kwargs["principal"])

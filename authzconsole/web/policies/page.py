@@ -198,6 +198,11 @@ class ActivationPage(EffectPage):
     form_class = ActivationForm
     template_name = "policies/activate.html"
 
+    @property
+    def change_name(self) -> str:
+        at = ActivationForm.sent(self.request).time
+        return f"Activate generation {self.generation.name}{f' at {exact_time(at)}' if at else ''}"
+
     def prepare(self) -> None:
         if self.kwargs["name"] not in GENERATIONS:
             raise Http404("there is no such generation")

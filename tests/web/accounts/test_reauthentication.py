@@ -74,6 +74,24 @@ def test_a_stale_session_changes_nothing_until_the_password_is_given(url, form, 
     assert response.status_code in (200, 303) and database_state() != before
 
 
+@pytest.mark.parametrize(
+    ("url", "form", "change"),
+    [
+        ("/accounts/tokens/new", {}, "Create an API token"),
+        ("/people/rename/user:dee", {"name": "new"}, "Rename user:dee"),
+        (
+            "/policies/existing/activate",
+            {"from": "final", "at": "2127-03-01T08:00"},
+            "Activate generation existing at ",
+        ),
+        ("/accounts/change/user:dee", {"change": "role", "role": "auditor"}, "user:dee"),
+    ],
+)
+def test_the_page_names_the_change_that_it_confirms(url, form, change, stale):
+    text = page_html(stale.post(url, form | {"reason": "x"}))
+    assert change in text[: text.index("needs a recent sign-in")]
+
+
 def test_a_recent_sign_in_needs_no_confirmation(browse, clock, settings):
     client = browse("ada")
     clock.append(settings.REAUTHENTICATION_SECONDS - 5)
