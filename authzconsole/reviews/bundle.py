@@ -41,7 +41,7 @@ MAX_ITEMS_OF_SECTION = 2_000
 _SECTIONS = {
     "revoke": ("Revoke", Q(answer=Answer.REVOKE)),
     "shorten": ("Shorten", Q(answer=Answer.SHORTEN)),
-    "open": ("Without an answer", OPEN_ITEMS),
+    "open": ("Unanswered", OPEN_ITEMS),
     "keep": ("Keep", Q(answer=Answer.KEEP)),
     "removed": ("Removed since the review began, without an answer", REMOVED_ITEMS & Q(answer=Answer.OPEN)),
 }

@@ -24,11 +24,11 @@ def invalidating_line(plan: Plan) -> JournalLine | None:
 
 
 def line_summary(line: JournalLine) -> str:
-    """Return a string such as `line 12 (grant READ on dataset:sales.orders of user:alice, by admin)`."""
+    """Return a string such as `revision 12 (grant READ on dataset:sales.orders of user:alice, by admin)`."""
     action = " ".join(filter(None, [line.action, line.privilege]))
     entity = f" on {line.entity}" if line.entity else ""
     principal = f" of {line.principal}" if line.principal else ""
-    return f"line {line.revision:,} ({action}{entity}{principal}, by {line.actor})"
+    return f"revision {line.revision:,} ({action}{entity}{principal}, by {line.actor})"
 
 
 def _invalidating_lines(plan: Plan) -> QuerySet[JournalLine]:

@@ -37,6 +37,8 @@ from grants.roles.capabilities import Capability
 from grants.validity import Validity, format_time
 
 MAX_SELECTED = 1_000
+# people whose replaced answers the outcome names
+MAX_NAMES = 3
 # the items of one bulk answer; every other change waits while they are written
 MAX_BULK_ITEMS = 100_000
 UNDO = "undo"
@@ -129,6 +131,8 @@ def answer_items(
         count = sum(counts["items"] for counts in before.values())
         now = timezone.now() if answer else None
         named = [] if count > MAX_SELECTED else list(items.order_by("pk"))
+        of_others = items.exclude(answer=Answer.OPEN).exclude(answered_by=author.name).order_by()
+        replaced = dict(of_others.values_list("answered_by").annotate(Count("pk")))
         numbers = [item.pk for item in named] or items.values("pk")
         ReviewItem.objects.filter(pk__in=numbers).update(
             answer=answer,
@@ -153,7 +157,15 @@ def answer_items(
             or [JournalEntry("review-answer", detail=f"{campaign}: {verb} {count:,} items", reason=comment)],
             author=author,
         )
-    return AnswerOutcome(count, own, f"{_PAST_TENSES[verb]} {quantity(count, 'item', 'items')}", revision)
+    sentence = f"{_PAST_TENSES[verb]} {quantity(count, 'item', 'items')}"
+    if replaced:
+        # the reviewer may not know: the page can be older than these answers
+        names = ", ".join(sorted(replaced)[:MAX_NAMES])
+        more = " and others" if len(replaced) > MAX_NAMES else ""
+        sentence += (
+            f"; this replaces {quantity(sum(replaced.values()), 'answer', 'answers')} of {names}{more}"
+        )
+    return AnswerOutcome(count, own, sentence, revision)
 
 
 def _answer_entry(

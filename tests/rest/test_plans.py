@@ -128,7 +128,7 @@ def test_a_stale_plan_is_a_conflict_and_can_be_renewed(ada, plan):
     refused = problem(apply_plan(ada, plan.pk), 409)
     assert refused["type"].endswith(":stale-base") and refused["base_revision"] == plan.base_revision
     assert "renew the plan" in refused["detail"] and database_state() == before
-    assert ada.get(f"/plans/{plan.pk}").json()["stale"].startswith("line ")
+    assert ada.get(f"/plans/{plan.pk}").json()["stale"].startswith("revision ")
     renewed = ada.post(f"/plans/{plan.pk}/renewal").json()
     assert renewed["renewal_of"] == plan.pk and ada.get(f"/plans/{plan.pk}").json()["state"] == "discarded"
     assert apply_plan(ada, renewed["number"]).status_code == 200

@@ -67,6 +67,14 @@ def test_a_reviewer_answers_changes_and_undoes_an_item(campaign):
     check_shares(campaign)
 
 
+def test_an_answer_that_replaces_one_of_another_person_says_so(campaign):
+    item = item_of(campaign, "user:dee", "dataset:sales.orders")
+    assert answer(campaign, [item], "keep", by="ned").sentence == "kept 1 item"
+    assert answer(campaign, [item], "revoke", by="ned").sentence == "marked to revoke 1 item"
+    outcome = answer(campaign, [item], "keep", by="ada")
+    assert outcome.sentence == "kept 1 item; this replaces 1 answer of ned"
+
+
 def test_the_line_about_a_membership_names_the_group(campaign):
     before = current_revision()
     item = campaign.items.filter(source="membership").first()

@@ -36,7 +36,7 @@ def test_a_report_has_every_section_and_names_the_file_with_further_items(cast, 
         for title, name in (
             ("Revoke", "revoke"),
             ("Shorten", "shorten"),
-            ("Without an answer", "open"),
+            ("Unanswered", "open"),
             ("Keep", "keep"),
         )
     )
