@@ -235,8 +235,12 @@ def cancel_invitation(*, author: Author, name: str) -> Outcome:
     hashed = make_password(None)
     with _journal_recorder(author, Capability.MANAGE_ACCOUNTS) as record:
         user = managed_user(author, name)
-        if user.has_usable_password():
-            return record(None, f"{user} has a password, so no invitation is open: nothing changed")
+        lines = JournalLine.objects.filter(
+            principal=str(user), action__in=("user-invite", "user-invite-cancel")
+        )
+        last = lines.order_by("-revision").first()
+        if user.has_usable_password() or (last is not None and last.action == "user-invite-cancel"):
+            return record(None, f"no invitation of {user} is open: nothing changed")
         User.objects.filter(pk=user.pk).update(password=hashed)
         entry = JournalEntry("user-invite-cancel", principal=str(user))
         return record(entry, f"the invitation of {user} is cancelled")

@@ -33,6 +33,7 @@ def test_an_invitation_is_made_listed_and_cancelled(ada, new, by_session):
     (listed,) = ada.get(PATH).json()["items"]
     assert (listed["user"], listed["invited_by"]) == (new, "ada") and url not in str(listed)
     assert ada.delete(PATH, query=f"?user={new}").json()["changed"] is True
+    assert ada.delete(PATH, query=f"?user={new}").json()["changed"] is False
     assert not opens(by_session, url)
     assert ada.get(PATH).json()["items"] == []
     actions = JournalLine.objects.filter(principal="user:new").order_by("revision")
