@@ -33,7 +33,7 @@ from grants.journal import ACTIONS, DECISION_ACTIONS
 from grants.journal_queries import journal_lines
 from grants.models import JournalHead, JournalLine
 from grants.policies.catalogue import generation_by_name
-from grants.policies.levels import LEVELS, Level, level_of
+from grants.policies.levels import LEVELS, Level, operations_by_level
 from grants.validity import format_time
 
 CSV_NAME, JSON_NAME, PAGE_NAME, CHANGES_NAME = "access.csv", "access.json", "report.html", "changes.csv"
@@ -407,7 +407,8 @@ class PageOutput:
         self._context = {"evidence": evidence, "generations": generations, "levels": LEVELS}
         # the summary, which is known at the end, precedes the sections
         self._sections = SpooledTemporaryFile(MAX_SECTIONS_IN_MEMORY, "w+", encoding="utf-8")
-        self._summary: dict[str, Counter[Level]] = {}
+        # by user: the entities of each level, and of these, those with only a part of its operations
+        self._summary: dict[str, Counter[tuple[Level, bool]]] = {}
         # by user: the revision and the label of the last change of the account that ended access
         self._ended: dict[str, tuple[int, str]] = {}
         self.changes: list[JournalLine] = []
@@ -434,8 +435,12 @@ class PageOutput:
         user = rows[0]["user"]
         if user in self._summary or len(self._summary) < MAX_USERS_ON_PAGE:
             kind = parse_address(rows[0]["entity"]).kind
-            levels = {level_of(self._generation, kind, row["operation"]) for row in rows}
-            self._summary.setdefault(user, Counter()).update(level for level in levels if level)
+            permitted = {row["operation"] for row in rows}
+            self._summary.setdefault(user, Counter()).update(
+                (level, not permitted.issuperset(operations))
+                for level, operations in operations_by_level(self._generation, kind).items()
+                if not permitted.isdisjoint(operations)
+            )
             ended = [
                 (row["to_revision"], ACTIONS[row["ended_action"]])
                 for row in rows
@@ -447,7 +452,11 @@ class PageOutput:
     def finish(self, figures: Mapping) -> None:
         left_out = max(0, self._users - MAX_USERS_ON_PAGE)
         summary = [
-            (user, [counts[level] for level in LEVELS], self._ended.get(user))
+            (
+                user,
+                [(counts[level, False] + counts[level, True], counts[level, True]) for level in LEVELS],
+                self._ended.get(user),
+            )
             for user, counts in sorted(self._summary.items())
         ]
         self._file.write(

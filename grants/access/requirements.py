@@ -72,6 +72,13 @@ def any_of_requirements(requirements: Iterable[Expression], kind: str) -> Expres
     return fold(AnyOf(tuple(requirements)), Simplified(kind)).expression
 
 
+def all_of_requirements(requirements: Iterable[Expression], kind: str) -> Expression:
+    """Return one requirement that is met if all of these are met. Only for questions without parameters."""
+    parts = dict.fromkeys(any_of_requirements([requirement], kind) for requirement in requirements)
+    needed = tuple(part for part in parts if part != Always()) or (Always(),)
+    return needed[0] if len(needed) == 1 else AllOf(needed)
+
+
 @dataclass(frozen=True, slots=True)
 class Alternatives:
     """A requirement as alternatives, of which any one is enough.

@@ -20,7 +20,12 @@ from entities.selectors import matching_entities
 from entities.vocabulary import ANY, KINDS, Privilege
 from grants.access.loading import permitted_operations
 from grants.access.paths import Ways
-from grants.access.requirements import any_of_requirements, operations_by_requirement, selected_operations
+from grants.access.requirements import (
+    all_of_requirements,
+    any_of_requirements,
+    operations_by_requirement,
+    selected_operations,
+)
 from grants.evaluation.authzen_search import FEW_GRANTS, KeySearch
 from grants.evaluation.effective_grants import GrantTable, grant_tables, has_at_most
 from grants.evaluation.entity_filters import VISIBILITY_OPERATIONS, EntityConditions, candidate_queries
@@ -140,6 +145,7 @@ class AccessibleEntities:
     visible_in: list only entities that the principal sees in this generation or has a grant on. Some
     operations are permitted on entities that it does not see, such as deleting all streams of a namespace
     without streams.
+    needs_all: list only entities on which all operations of the filter are permitted.
     """
 
     subject_type: str
@@ -149,6 +155,7 @@ class AccessibleEntities:
     kinds: Sequence[str]
     tables: tuple[GrantTable, ...] | None
     visible_in: Generation | None = None
+    needs_all: bool = False
 
     @classmethod
     def of(
@@ -236,24 +243,26 @@ class AccessibleEntities:
         return counts
 
     def level_counts(self, counts: Mapping[str, int]) -> list[LevelCount]:
-        """Return the number of entities for each level, kind and namespace.
+        """Return the number of entities for each level, kind and namespace; those on which only a part of the operations of the
+        level is permitted are counted apart.
 
         counts: the result of `counts`; a kind with more than MAX_COUNTED entities is not divided by namespace.
-        Runs one query for each kind, or one for each level of such a kind.
+        Runs one query for each kind, or up to two for each level of such a kind. The entities of such a kind and level are all
+        counted as partial if one of them is.
         """
         return [count for kind, total in counts.items() for count in self._level_counts_of(kind, total)]
 
     def level_counts_of_rows(self, rows: Iterable[EntityAccess]) -> list[LevelCount]:
         """Return the numbers of `level_counts`, if these rows are all entities. Runs no query."""
         counts = Counter(
-            (level, row.address.kind, row.address.namespace)
+            (level, row.address.kind, row.address.namespace, not row.ways.keys() >= set(operations))
             for row in rows
             for level, operations in self._operations_by_level(row.address.kind).items()
             if any(operation in row.ways for operation in operations)
         )
         return [
-            LevelCount(level, kind, namespace.key if namespace else "", count)
-            for (level, kind, namespace), count in counts.items()
+            LevelCount(level, kind, namespace.key if namespace else "", count, is_partial=is_partial)
+            for (level, kind, namespace, is_partial), count in counts.items()
         ]
 
     def _operations_by_level(self, kind: str) -> Mapping[Level, Collection[str]]:
@@ -262,25 +271,42 @@ class AccessibleEntities:
 
     def _level_counts_of(self, kind: str, total: int) -> Iterator[LevelCount]:
         by_level = {level: self._with_level(level) for level in self._operations_by_level(kind)}
+        # by level, the entities on which all of its operations are permitted, where these can differ from the others
+        complete = {
+            level: in_full
+            for level, entities in by_level.items()
+            if (in_full := replace(entities, needs_all=True))._requirement(kind)
+            != entities._requirement(kind)
+        }
         if total > MAX_COUNTED:
             for level, entities in by_level.items():
                 if count := entities._count(kind, MAX_COUNTED):
-                    yield LevelCount(level, kind, None, count)
+                    in_full = complete.get(level)
+                    is_partial = in_full is not None and in_full._count(kind, MAX_COUNTED) < count
+                    yield LevelCount(level, kind, None, count, is_partial=is_partial)
             return
         rows = union_all(
             [
                 entities._listed_entities(kind)
-                .annotate(level=Value(level))
-                .values("level", "namespace__key")
+                .annotate(level=Value(level), needs_all=Value(int(entities.needs_all)))
+                .values("level", "needs_all", "namespace__key")
                 .annotate(total=Count("pk"))
                 .order_by()
-                .values_list("level", "namespace__key", "total")
-                for level, entities in by_level.items()
+                .values_list("level", "needs_all", "namespace__key", "total")
+                for level, entities in (*by_level.items(), *complete.items())
                 if entities._requirement(kind) != NOTHING
             ]
         )
-        for level, namespace, count in rows:
-            yield LevelCount(Level(level), kind, namespace or "", count)
+        counts = {
+            (Level(level), needs_all, namespace or ""): count for level, needs_all, namespace, count in rows
+        }
+        for (level, needs_all, namespace), count in counts.items():
+            if not needs_all:
+                in_full = counts.get((level, 1, namespace), 0) if level in complete else count
+                if in_full:
+                    yield LevelCount(level, kind, namespace, in_full)
+                if count > in_full:
+                    yield LevelCount(level, kind, namespace, count - in_full, is_partial=True)
 
     def _with_level(self, level: Level) -> "AccessibleEntities":
         return self if self.where.operation else replace(self, where=replace(self.where, level=level))
@@ -365,9 +391,11 @@ class AccessibleEntities:
         has a rule.
         """
         operations = selected_operations(self.generation, kind, self.where.operation, self.where.level)
-        combined = any_of_requirements(operations_by_requirement(self.generation, kind, operations), kind)
-        if combined == NOTHING:
-            return combined
+        requirements = operations_by_requirement(self.generation, kind, operations)
+        if not requirements:
+            return NOTHING
+        combine = all_of_requirements if self.needs_all else any_of_requirements
+        combined = combine(requirements, kind)
         parts = [combined]
         if self.where.privilege:
             parts.insert(0, Has((Privilege[self.where.privilege],)))

@@ -20,6 +20,7 @@ from grants.access.loading import permitted_operations
 from grants.access.paths import Ways
 from grants.access.requirements import (
     OperationsByRequirement,
+    all_of_requirements,
     any_of_requirements,
     operations_by_requirement,
     selected_operations,
@@ -143,12 +144,14 @@ class PeoplePage:
 class PeopleCounts:
     """The number of users who may perform any operation, at least one of each level, and each operation.
 
-    by_level: the strongest level first.
+    by_level: the strongest level first. partial: of these users, those who may perform only a part of the operations of the
+    level.
     """
 
     total: int
     by_level: dict[Level, int]
     by_operation: dict[str, int]
+    partial: dict[Level, int]
 
 
 @dataclass(frozen=True)
@@ -196,7 +199,7 @@ class PeopleWithAccess:
         """
         grouped = self._operations_by_requirement
         if not grouped:
-            return PeopleCounts(0, {}, {})
+            return PeopleCounts(0, {}, {}, {})
         # many operations have rules that mean the same here, such as rules that differ only in their
         # parameters
         parts = {
@@ -210,7 +213,10 @@ class PeopleWithAccess:
             for level, requirements in by_level.items()
             if requirements
         }
-        distinct = list(dict.fromkeys([self._any_requirement, *levels.values(), *parts.values()]))
+        complete = {level: all_of_requirements(by_level[level], self.address.kind) for level in levels}
+        distinct = list(
+            dict.fromkeys([self._any_requirement, *levels.values(), *parts.values(), *complete.values()])
+        )
         queries = [self._users_meeting(requirement) for requirement in distinct]
         totals = [
             rows.order_by()
@@ -221,14 +227,19 @@ class PeopleWithAccess:
             for part, rows in enumerate(queries)
         ]
         counts = dict(union_all(totals))
+        by_level_counts, in_full = (
+            {level: counts.get(distinct.index(requirement), 0) for level, requirement in requirements.items()}
+            for requirements in (levels, complete)
+        )
         return PeopleCounts(
             counts.get(0, 0),
-            {level: counts.get(distinct.index(requirement), 0) for level, requirement in levels.items()},
+            by_level_counts,
             {
                 operation: counts.get(distinct.index(parts[requirement]), 0)
                 for requirement, operations in grouped.items()
                 for operation in operations
             },
+            {level: count - in_full[level] for level, count in by_level_counts.items()},
         )
 
     def groups(self) -> QuerySet[Group]:

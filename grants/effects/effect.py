@@ -10,10 +10,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from functools import cached_property
+from functools import cached_property, reduce
 from heapq import nsmallest
 from itertools import compress, groupby, islice
-from operator import attrgetter
+from operator import and_, attrgetter
 from typing import Any, NamedTuple, TypeVar
 
 from entities.address import Address
@@ -25,7 +25,7 @@ from grants.effects.purposes import NamedChanges, Purpose
 from grants.effects.situations import AffectedUsers
 from grants.effects.strandings import strandings_of
 from grants.policies.catalogue import generation_by_name
-from grants.policies.levels import LEVELS, Level, LevelCount, level_of
+from grants.policies.levels import LEVELS, Level, LevelCount, level_of, operations_by_level
 from grants.policies.policy import Generation
 from grants.validity import at_time, question_time
 
@@ -241,6 +241,20 @@ class LevelCells:
         return {
             level: (gained_for, lost_for, gained_beyond & ~gained_for, lost_beyond & ~lost_for)
             for level, (gained_for, lost_for, gained_beyond, lost_beyond) in grouped.items()
+        }
+
+    def complete_masks(self, cells: Iterable[Cell]) -> dict[Level, tuple[int, int]]:
+        """Return the users who gain, and those who lose, all operations of each level on an entity."""
+        by_level: dict[Level, list[Cell]] = defaultdict(list)
+        for cell in cells:
+            by_level[self.level(cell)].append(cell)
+        return {
+            level: (
+                reduce(and_, (cell.gained_for | cell.gained_beyond for cell in of_level)),
+                reduce(and_, (cell.lost_for | cell.lost_beyond for cell in of_level)),
+            )
+            for level, of_level in by_level.items()
+            if len(of_level) == len(operations_by_level(self._generation, of_level[0].address.kind)[level])
         }
 
     def level(self, cell: Cell) -> Level:
@@ -514,20 +528,23 @@ class Effect(KnownEffect):
         mask = sum(1 << bit for bit in bits)
         found: dict[str, list[dict]] = {name: [{} for _ in range(4)] for name in users}
         level_cells = LevelCells(generation_by_name(self.generation))
-        for address, cells in groupby(self.cells, key=attrgetter("address")):
-            namespace = address.namespace
+        for address, group in groupby(self.cells, key=attrgetter("address")):
+            namespace, cells = address.namespace, list(group)
+            complete = level_cells.complete_masks(cells)
             for level, masks in level_cells.masks_by_level(cells).items():
-                key = level, address.kind, namespace.key if namespace else ""
+                in_full = complete.get(level, (0, 0))
                 for position, changed in enumerate(masks):
                     for bit in bits_of(changed & mask) if changed & mask else ():
+                        is_partial = not in_full[position % 2] >> bit & 1
+                        key = level, address.kind, namespace.key if namespace else "", is_partial
                         # the number of entities, and the first of them
                         found[bits[bit]][position].setdefault(key, [0, address])[0] += 1
         return {
             name: LevelChanges(
                 *(
                     [
-                        LevelCount(level, kind, namespace, count, address if count == 1 else None)
-                        for (level, kind, namespace), (count, address) in of_user.items()
+                        LevelCount(level, kind, namespace, count, address if count == 1 else None, is_partial)
+                        for (level, kind, namespace, is_partial), (count, address) in of_user.items()
                     ]
                     for of_user in of_all
                 )

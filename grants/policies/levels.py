@@ -44,7 +44,8 @@ class LevelCount:
     """The number of entities of a kind on which at least one operation of a level is permitted, or changes.
 
     namespace: which contains them; empty outside of namespaces, and None if there are too many to count them by
-    namespace. address: the entity, if it is the only one and known.
+    namespace. address: the entity, if it is the only one and known. is_partial: only a part of the operations of the level
+    is permitted on each, or changes.
     """
 
     level: Level
@@ -52,6 +53,7 @@ class LevelCount:
     namespace: str | None
     count: int
     address: Address | None = None
+    is_partial: bool = False
 
 
 def required_level(requirement: Expression) -> Level:

@@ -120,7 +120,12 @@ def _summary(request: HttpRequest, people: PeopleWithAccess, entity: Entity, gen
     return {
         "people_total": counts.total,
         "levels": [
-            {"level": level, "total": total, "verb": level if total == 1 else level.infinitive}
+            {
+                "level": level,
+                "total": total,
+                "verb": level if total == 1 else level.infinitive,
+                "partial": counts.partial[level],
+            }
             for level, total in counts.by_level.items()
             if total
         ],

@@ -18,8 +18,8 @@ MAX_ROWS = 50
 def level_sentences(counts: Iterable[LevelCount], *, is_own: bool = False) -> list[str]:
     """Return a sentence for each level, the strongest first, such as `Administers 3 applications in finance.`
 
-    An entity counts for each level that has an operation which is permitted on it. is_own: address the reader, as in
-    `You read 12 datasets in sales.`
+    An entity counts for each level that has an operation which is permitted on it, `in part` if others of the level are not.
+    is_own: address the reader, as in `You read 12 datasets in sales.`
     """
     return [
         f"{f'You {level.infinitive}' if is_own else level.capitalize()} {words}."
@@ -28,11 +28,21 @@ def level_sentences(counts: Iterable[LevelCount], *, is_own: bool = False) -> li
 
 
 def quantities_by_level(counts: Iterable[LevelCount]) -> dict[Level, str]:
-    """Return the entities of each level in words, such as `3 applications in finance`; the strongest level first."""
+    """Return the entities of each level in words, such as `3 applications in finance, and in part namespace:finance`; the
+    strongest level first.
+    """
     by_level: dict[Level, list[LevelCount]] = defaultdict(list)
     for count in counts:
         by_level[count.level].append(count)
-    return {level: _quantities(by_level[level]) for level in LEVELS if level in by_level}
+    return {level: _with_partial(by_level[level]) for level in LEVELS if level in by_level}
+
+
+def _with_partial(counts: Sequence[LevelCount]) -> str:
+    in_full, in_part = (
+        [count for count in counts if count.is_partial is is_partial] for is_partial in (False, True)
+    )
+    words = [_quantities(in_full)] if in_full else []
+    return ", and ".join([*words, *([f"in part {_quantities(in_part)}"] if in_part else [])])
 
 
 def _quantities(counts: Sequence[LevelCount]) -> str:
@@ -76,7 +86,11 @@ def level_table(counts: Iterable[LevelCount]) -> dict:
                 {
                     "level": level,
                     "count": sum(count.count for count in row[level]),
-                    "title": ", ".join(capped_quantity(count.count, count.kind) for count in row[level]),
+                    "partial": sum(count.count for count in row[level] if count.is_partial),
+                    "title": ", ".join(
+                        f"{capped_quantity(count.count, count.kind)}{' in part' if count.is_partial else ''}"
+                        for count in row[level]
+                    ),
                 }
                 for level in levels
             ],

@@ -1,6 +1,6 @@
 """Test that the pages of people and of entities have exactly the rows of the full lists, in order."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 
 import pytest
 
@@ -65,6 +65,8 @@ def test_the_pages_of_people_have_the_rows_of_the_full_list(tenant, generation):
             of_level = PeopleWithAccess(address, generation, PeopleFilter(level=level))
             people = [user for user, operations in expected if set(by_level[level]) & set(operations)]
             assert count == len(people)
+            in_full = [user for user, operations in expected if set(by_level[level]) <= set(operations)]
+            assert counts.partial[level] == count - len(in_full)
             assert [user for user, _ in all_people(of_level, 2)] == people
 
 
@@ -182,29 +184,32 @@ def test_the_entities_are_counted_by_level_kind_and_namespace(tenant, generation
         for entity in {entity for entity, _ in permitted}:
             address = parse_address(entity)
             for level, operations in operations_by_level(generation, address.kind).items():
-                if any((entity, operation) in permitted for operation in operations):
-                    namespace = address.namespace
-                    expected[level, address.kind, namespace.key if namespace else ""] += 1
+                held = [operation for operation in operations if (entity, operation) in permitted]
+                if held:
+                    namespace, is_partial = address.namespace, held != operations
+                    expected[level, address.kind, namespace.key if namespace else "", is_partial] += 1
         entities = AccessibleEntities.of("user", user, generation)
         counted = entities.level_counts(entities.counts())
         of_rows = entities.level_counts_of_rows(entities.all_rows())
         for counts in (counted, of_rows):
-            assert {(c.level, c.kind, c.namespace): c.count for c in counts} == expected
+            assert {(c.level, c.kind, c.namespace, c.is_partial): c.count for c in counts} == expected
         for level in LEVELS:
             listed = AccessibleEntities.of("user", user, generation, EntityFilter(level=level))
-            total = sum(count for (of, _, _), count in expected.items() if of == level)
+            total = sum(count for (of, *_), count in expected.items() if of == level)
             assert len({entity for entity, _ in all_entities(listed, 3)}) == total
 
 
 def test_the_levels_of_very_many_entities_are_not_divided_by_namespace(tenant, monkeypatch):
     user = next(user for user in tenant.users if list(all_permissions("user", user, GENERATIONS["final"])))
     entities = AccessibleEntities.of("user", user, GENERATIONS["final"])
-    expected = Counter()
+    expected, is_partial = Counter(), defaultdict(bool)
     for count in entities.level_counts(entities.counts()):
         expected[count.level, count.kind] += count.count
+        is_partial[count.level, count.kind] |= count.is_partial
     monkeypatch.setattr("grants.access.what_can.MAX_COUNTED", 0)
 
     counted = entities.level_counts(entities.counts(0))
 
     assert counted and {count.namespace for count in counted} == {None}
     assert {(count.level, count.kind): count.count for count in counted} == expected
+    assert all(count.is_partial == is_partial[count.level, count.kind] for count in counted)
