@@ -227,6 +227,19 @@ def test_a_user_page_says_in_one_row_what_each_group_gives_and_how_the_user_join
     assert "new team" not in own and "by ada" not in own and "/people/" not in own
 
 
+def test_counts_of_grants_and_memberships_lead_to_them(browse):
+    people = page_html(browse("aud").get("/people/"))
+    assert (
+        'href="/people/user:grp#groups">1</a>' in people and 'href="/people/user:dee#grants">2</a>' in people
+    )
+    assert "/people/user:out#" not in people
+    assert 'href="/people/group:operators#members">1</a>' in page_html(
+        browse("aud").get("/people/?type=group")
+    )
+    leaving = page_html(browse("aud").get("/people/leaving/user:dee"))
+    assert 'href="/people/user:dee#grants"' in leaving and 'href="/people/user:dee#groups"' in leaving
+
+
 def test_the_page_counts_direct_grants_and_their_entities(browse):
     add_grant("user:dee", "dataset:sales.orders", "WRITE")
     page = browse("aud").get("/people/user:dee")
