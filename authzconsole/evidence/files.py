@@ -3,7 +3,7 @@
 import csv
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from heapq import merge
@@ -28,17 +28,31 @@ from grants.evidence import (
     ExistencePeriod,
     HeldPeriod,
     active_generations,
+    periods_in,
 )
 from grants.journal import ACTIONS, DECISION_ACTIONS
 from grants.journal_queries import journal_lines
-from grants.models import JournalHead, JournalLine
+from grants.models import JournalHead, JournalLine, Role
+from grants.models.history import UserPeriod
 from grants.policies.catalogue import generation_by_name
 from grants.policies.levels import LEVELS, Level, operations_by_level
 from grants.validity import format_time
 
 CSV_NAME, JSON_NAME, PAGE_NAME, CHANGES_NAME = "access.csv", "access.json", "report.html", "changes.csv"
-# the lines of the changes with their hashes
-PROOF_NAME = "journal.jsonl"
+# the lines of the changes with their hashes; accounts with access or a console role
+PROOF_NAME, ACCOUNTS_NAME = "journal.jsonl", "accounts.csv"
+ACCOUNT_COLUMNS = (
+    "user",
+    "name",
+    "from_revision",
+    "from_time",
+    "to_revision",
+    "active",
+    "principal",
+    "service_account",
+    "console_role",
+    "began_before_period",
+)
 # changes of a user that end all access; the summary of the page marks them
 ACCOUNT_ENDS = ("user-deactivate", "user-remove")
 # the page refers to it
@@ -110,7 +124,10 @@ def write_files(
     periods: of each entity. progress: called with the number of users that are done, or, with
     contents, the number of entities.
     """
-    paths = {name: folder / name for name in (CSV_NAME, JSON_NAME, PAGE_NAME, CHANGES_NAME, PROOF_NAME)}
+    paths = {
+        name: folder / name
+        for name in (CSV_NAME, JSON_NAME, PAGE_NAME, CHANGES_NAME, PROOF_NAME, ACCOUNTS_NAME)
+    }
     boundaries = RowBoundaries(evidence.from_revision, evidence.to_revision + 1)
     users: set[str] = set()
     entity_count = entities_checked = row_count = 0
@@ -150,6 +167,7 @@ def write_files(
                 files[CHANGES_NAME], files[PROOF_NAME], evidence, boundaries.principal_lines, page.changes
             ),
             "users_checked": users_checked,
+            "accounts": _write_accounts(files[ACCOUNTS_NAME], boundaries, users),
         }
         if evidence.contents:
             figures |= {"entities": entity_count, "entities_checked": entities_checked}
@@ -205,6 +223,42 @@ def _write_changes(
             members["previous_hash"] = hashes.get(line.revision - 1, JournalHead().hash)
             proof.write(json.dumps(members, ensure_ascii=False) + "\n")
     return count
+
+
+def _write_accounts(file: TextIO, boundaries: "RowBoundaries", users: Collection[str]) -> int:
+    """Write the status and the console role of accounts in the period: of these users, and of accounts with a console role. Return
+    the number of accounts.
+
+    A row begins where one of these changed. Runs two queries, and those of `RowBoundaries`.
+    """
+    start, end = boundaries.start, boundaries.end
+    periods = UserPeriod.objects.filter(periods_in((start, end))).order_by("from_revision")
+    names: dict[int, str] = {}
+    with_role: set[int] = set()
+    for user, name, role in periods.values_list("user", "name", "role").iterator(chunk_size=LINES_PER_READ):
+        names[user] = name
+        if role != Role.ORDINARY:
+            with_role.add(user)
+    listed = {user for user, name in names.items() if user in with_role or f"user:{name}" in users}
+    writer = csv.writer(file)
+    writer.writerow(ACCOUNT_COLUMNS)
+    for period in periods.order_by("user", "from_revision").iterator(chunk_size=LINES_PER_READ):
+        if period.user in listed:
+            until, began_before = period.until_revision, period.from_revision <= start
+            values = (
+                f"user:{names[period.user]}",
+                period.name,
+                max(period.from_revision, start),
+                boundaries[start].time if began_before else format_time(period.since),
+                until if until is not None and until < end else None,
+                period.is_active,
+                period.is_principal,
+                period.is_service,
+                period.role,
+                began_before,
+            )
+            writer.writerow(map(_csv_cell, values))
+    return len(listed)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from grants.evidence.bundle import (
     verify_bundle,
     write_bundle,
 )
+from grants.evidence.grant_periods import periods_in
 from grants.evidence.holdings import read_users
 from grants.evidence.signing import known_public_keys, public_key
 from grants.evidence.timeline import BoundaryLine, ExistencePeriod, HeldPeriod
@@ -31,6 +32,7 @@ __all__ = [
     "content_count",
     "contents_of",
     "known_public_keys",
+    "periods_in",
     "public_key",
     "read_users",
     "verify_bundle",

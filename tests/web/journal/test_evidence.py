@@ -254,7 +254,7 @@ def test_the_verifier_in_a_bundle_needs_only_python(bundle, tmp_path):
     assert lines
     for path in (bundle, folder, pack_again()):
         status, output = verify(path)
-        assert status == 0 and output.startswith("Valid: 7 files are unchanged"), output
+        assert status == 0 and output.startswith("Valid: 8 files are unchanged"), output
         assert f"hashes of {len(lines)} lines" in output and current_head().hash in output
     assert verify(bundle, "0" * 64)[0] == verify(bundle, "ab")[0] == 1
     with pytest.raises(BundleError, match="packed again"):
@@ -507,6 +507,7 @@ def test_a_bundle_names_the_deactivation_that_ended_access(
     browse, history, sent_numbers, tmp_path, django_capture_on_commit_callbacks
 ):
     add_member("eve", "readers", author=OWNER)
+    add_user("lea", role="auditor", author=OWNER)
     start = current_revision()
     set_user_active("max", active=False, author=OWNER)
     deactivated = current_revision()
@@ -519,7 +520,21 @@ def test_a_bundle_names_the_deactivation_that_ended_access(
     with zipfile.ZipFile(tmp_path / "evidence.zip") as archive:
         changes = list(csv.DictReader(io.StringIO(archive.read("changes.csv").decode())))
         rows = list(csv.DictReader(io.StringIO(archive.read("access.csv").decode())))
+        accounts = list(csv.DictReader(io.StringIO(archive.read("accounts.csv").decode())))
         page = archive.read("report.html").decode()
+    columns = ("from_revision", "to_revision", "active", "console_role", "began_before_period")
+    of_user = {
+        user: [tuple(row[name] for name in columns) for row in accounts if row["user"] == f"user:{user}"]
+        for user in ("max", "lea", "new")
+    }
+    assert of_user["max"] == [
+        (str(start), str(deactivated), "yes", "ordinary", "yes"),
+        (str(deactivated), "", "no", "ordinary", "no"),
+    ]
+    assert [row[2:] for row in of_user["lea"]] == [("yes", "auditor", "yes")]
+    # every user may delete all streams of a namespace without streams
+    assert [row[2:] for row in of_user["new"]] == [("yes", "ordinary", "no")]
+    assert content["figures"]["accounts"] == len({row["user"] for row in accounts})
     assert [(line["revision"], line["action"], line["principal"]) for line in changes] == [
         (str(deactivated), "user-deactivate", "user:max"),
         (str(left), "member-remove", "user:eve"),
