@@ -247,14 +247,16 @@ def cancel_invitation(*, author: Author, name: str) -> Outcome:
 
 
 def accept_invitation(*, author: Author, user: User, password: str) -> bool:
-    """Set the first password of an invited user. Return False if its link was used, or replaced, in the meantime.
+    """Set the first password of an invited user. Return False if its link was used, or ended, in the meantime.
 
     author: the user. user: as read when the link was verified.
     """
     hashed = make_password(password)
     with own_access_transaction(author) as (head, _):
         is_set = (
-            User.objects.filter(pk=user.pk, password=user.password, is_active=True, is_service=False)
+            User.objects.filter(
+                pk=user.pk, password=user.password, role=user.role, is_active=True, is_service=False
+            )
         ).update(password=hashed, must_change_password=False, password_expires_at=None)
         if is_set:
             entry = JournalEntry("password-set", principal=str(user), detail="with an invitation")

@@ -119,8 +119,11 @@ def test_a_link_ends_when_the_account_may_not_sign_in_with_it(browse, new, setti
 def test_a_link_ends_when_the_account_can_do_more_than_who_made_it_may_manage(browse, new):
     create_role_accounts()
     link = link_of(new, by="sec")
+    verified = account(new)
     set_user_role(author=author_named("ada"), name=new, role="administrator")
     assert "This link does not work" in text_of(use(browse(), link))
+    # nor one that was verified just before
+    assert not accept_invitation(author=author_named(new), user=verified, password=PASSWORD)
     add_user("heir")
     link = link_of("heir", by="sec")
     assert open_invitations().filter(principal="user:heir").exists()
