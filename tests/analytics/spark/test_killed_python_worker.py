@@ -33,3 +33,24 @@ def test_a_run_whose_python_worker_is_killed_is_tried_again(spark, replace_compu
     assert reload_run(run).state == JobState.WAITING
     run_job(run.pk)
     assert (reload_run(run).state, reload_run(run).attempt) == (JobState.DONE, 2)
+
+
+def test_a_run_whose_python_worker_is_always_killed_fails_with_a_message(
+    spark, replace_computation, settings
+):
+    def use_a_python_worker(progress):
+        def kill(batches):
+            os.kill(os.getpid(), signal.SIGKILL)
+            yield from batches
+
+        spark.range(3).mapInArrow(kill, "id long").count()
+
+    replace_computation(use_a_python_worker)
+    run = create_waiting_run()
+    for attempt in range(1, settings.RUN_ATTEMPTS_MOST + 1):
+        assert reload_run(run).state == JobState.WAITING
+        run_job(run.pk)
+        assert reload_run(run).attempt == attempt
+    run = reload_run(run)
+    assert run.state == JobState.FAILED
+    assert f"was killed during the run, {settings.RUN_ATTEMPTS_MOST} times in a row" in run.error
