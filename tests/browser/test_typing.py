@@ -40,6 +40,7 @@ def test_an_error_of_a_grant_disappears_when_the_input_is_corrected(cast, page_o
     page.goto("/grant/dataset:sales.orders")
     page.get_by_label("Principal").fill("user:nobody")
     page.get_by_role("checkbox", name="READ").check()
+    page.wait_for_load_state("networkidle")
     page.get_by_role("button", name="Grant").click()
     fault = page.get_by_role("main").get_by_role("alert")
     expect(fault).to_contain_text("user:nobody does not exist")
