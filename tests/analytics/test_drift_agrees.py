@@ -2,10 +2,12 @@
 
 import random
 from collections import Counter
+from datetime import timedelta
 
 import pytest
+from django.utils import timezone
 
-from analytics.analyses import ANALYSES, AnalysisError
+from analytics.analyses import ANALYSES, DRIFT_DAYS, AnalysisError
 from analytics.runs.services import validated_options
 from grants.history import as_of
 from grants.journal import current_revision
@@ -128,3 +130,19 @@ def test_the_revisions_are_in_order():
     newest = begin(1)
     with pytest.raises(AnalysisError, match="is not before revision"):
         validated_options(ANALYSES["drift"], {"from_revision": str(newest), "to_revision": "5"})
+
+
+def test_a_last_revision_before_the_default_first_one_is_refused(spark):
+    add_user("ann")
+    register_entity("namespace:sales")
+    change_grants(grant=[("user:ann", "namespace:sales", "READ")])
+    last = current_revision()
+    change_grants(revoke=[("user:ann", "namespace:sales", "READ")])
+    JournalLine.objects.update(at=timezone.now() - timedelta(days=DRIFT_DAYS + 1))
+    with pytest.raises(AnalysisError, match=f"revision {last} is before revision {current_revision()}"):
+        tables_of("drift", to_revision=str(last))
+    assert tables_of("drift", from_revision="1", to_revision=str(last))["rows"] == [
+        ("ann", "namespace:sales", "READ", False, True)
+    ]
+    # by default, nothing changed in the last week
+    assert tables_of("drift")["rows"] == []

@@ -185,6 +185,11 @@ def _moments(analysis_input: AnalysisInput) -> tuple[Moment, Moment]:
     for revision in (first, last):
         if revision and revision not in times:
             raise AnalysisError(f"revision {revision:,} is not in the history of the snapshot")
+    if first > last:
+        raise AnalysisError(
+            f"revision {last:,} is before revision {first:,}, that of {DRIFT_DAYS} days ago: enter an earlier one to compare "
+            "from (from_revision)"
+        )
     return Moment(first, times.get(first, "")), Moment(last, times.get(last, ""))
 
 
