@@ -175,6 +175,9 @@ def _folders(analysis: Analysis, given: argparse.Namespace) -> _Folders:
         raise AnalysisError(f"{analysis.name} has no sets: leave --sets out")
     if given.detail and analysis.detail is None:
         raise AnalysisError(f"{analysis.name} has no detail table: use --output, which writes the same rows")
+    for option in ("snapshot", "output"):
+        if not getattr(given, option):
+            raise AnalysisError(f"--{option} is empty: enter a path or a URI")
     chosen = {
         option: place_of(getattr(given, option), f"--{option}")
         for option in ("output", "detail", "tables", "sets")

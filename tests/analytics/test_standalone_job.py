@@ -225,6 +225,13 @@ def test_wrong_arguments_are_refused_before_spark_starts(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["existing", "snapshot"]
 
 
+@pytest.mark.parametrize("empty", ["snapshot", "output"])
+def test_an_empty_folder_is_refused(snapshot, tmp_path, capsys, empty):
+    folders = {"snapshot": snapshot, "output": tmp_path / "new"} | {empty: ""}
+    assert run("visibility", "--snapshot", folders["snapshot"], "--output", folders["output"]) == 1
+    assert f"--{empty} is empty: enter a path or a URI" in capsys.readouterr().err
+
+
 def test_a_job_with_other_rules_than_the_console_is_refused(snapshot, tmp_path, capsys):
     place = place_of(str(snapshot), "")
     contents = unverified_contents(place.filesystem, place.path)
