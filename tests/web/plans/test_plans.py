@@ -100,12 +100,12 @@ def test_a_stale_plan_says_what_changed_and_can_be_renewed(browse, plan):
     change_grants(author=SETUP, grant=[("user:grp", parse_address(ORDERS), "READ")])
     client, before = browse("ada"), database_state()
     page = page_html(client.get(f"/plans/{plan.pk}/"))
-    assert "Changed since it was created: line" in page and "Apply plan" not in page
+    assert "Changed since it was created: revision" in page and "Apply plan" not in page
     response = client.post(
         f"/plans/{plan.pk}/apply",
         shown_effect_of_plan(client, plan) | {"beyond": "yes", "strand": "yes", "reason": "x"},
     )
-    assert response.status_code == 409 and "Changed since it was created: line" in page_html(response)
+    assert response.status_code == 409 and "Changed since it was created: revision" in page_html(response)
     assert database_state() == before
     response = client.post(f"/plans/{plan.pk}/renew", follow=True)
     assert "Apply plan" in page_html(response) and f"plan {plan.pk}" in page_html(response)
