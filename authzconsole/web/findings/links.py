@@ -36,8 +36,8 @@ class About:
 
     @property
     def inside(self) -> dict[str, str]:
-        """The filter of addresses in the namespace."""
-        return {"entity": f":{self.name}"} if self.name else {}
+        """The filter of rows about entities in the namespace."""
+        return {"namespace": self.name} if self.name else {}
 
     @property
     def scope(self) -> dict[str, str]:

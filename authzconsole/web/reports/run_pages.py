@@ -67,6 +67,11 @@ class CleanUp:
         return reverse(self.url_name)
 
 
+# the reports that a plan is made from, by the number of their run
+PLAN_ORIGINS = {
+    AnalysisName.POLICY_IMPACT: PlanOrigin.POLICY_IMPACT,
+    AnalysisName.ROLE_MINING: PlanOrigin.ROLE_MINING,
+}
 CLEAN_UPS = {
     AnalysisName.GHOST_GRANTS: CleanUp(
         "Revoke leftover grants",
@@ -201,8 +206,8 @@ def run_page(request: HttpRequest, pk: int) -> HttpResponse:
         "url": reverse("analysis", args=[run.pk]),
         "section": section,
         "can_cancel": request.user.can(Capability.RUN_ANALYSES),
-        "applied": applied_plan([PlanOrigin.POLICY_IMPACT, PlanOrigin.ROLE_MINING], run=run.pk)
-        if is_done and request.user.can_see_all
+        "applied": applied_plan([PLAN_ORIGINS[run.type]], run=run.pk)
+        if is_done and run.type in PLAN_ORIGINS and request.user.can_see_all
         else None,
     }
     if is_done and run.type == AnalysisName.UNUSED:

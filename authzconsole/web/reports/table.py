@@ -253,7 +253,8 @@ def choices_of(column: Column) -> list[tuple[str, str]]:
 
 
 def table_form(table: Table, parameters: QueryDict) -> ConsoleForm:
-    """Return the filters: text columns of the key, flags, and columns with a few possible values.
+    """Return the filters: text columns of the key, flags, columns with a few possible values, and the namespace of
+    the entity.
 
     A text that is not one of the possible values is ignored.
     """
@@ -265,6 +266,8 @@ def table_form(table: Table, parameters: QueryDict) -> ConsoleForm:
             form.fields[name] = OptionalChoiceField(choices=[*any_value, *choices], label=title)
         elif column.type == ColumnType.TEXT and (name in table.key or name in FILTERED):
             form.fields[name] = TextField(label=title)
+    if "entity" in table.column_names and "namespace" not in table.column_names:
+        form.fields["namespace"] = TextField(label="Namespace", help_text="The complete name of a namespace")
     form.is_valid()
     return form
 
@@ -274,11 +277,14 @@ def table_filter(run: AnalysisRun, table: Table, form: ConsoleForm) -> ResultFil
     equal: dict[str, str | int | bool] = {}
     numbers = {column.name for column in table.columns if column.type == ColumnType.LONG}
     containing: dict[str, str] = {}
+    of_entity = None
     for name, text in form.cleaned_data.items():
         if not text:
             continue
         if isinstance(form.fields[name], OptionalChoiceField):
             equal[name] = int(text) if name in numbers else FLAGS.get(text, text)
+        elif name not in table.column_names:
+            of_entity = (exact_value(text) or text).removeprefix("namespace:")
         elif exact := exact_value(text):
             equal[name] = exact
         else:
@@ -288,7 +294,7 @@ def table_filter(run: AnalysisRun, table: Table, form: ConsoleForm) -> ResultFil
         # A complete name matches only that namespace, not longer names that contain it.
         if namespace_summaries(run, [name]):
             equal["namespace"] = containing.pop("namespace")
-    return ResultFilter(equal=equal, containing=containing)
+    return ResultFilter(equal=equal, containing=containing, namespace=of_entity)
 
 
 def download_urls(

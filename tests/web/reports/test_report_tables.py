@@ -467,3 +467,17 @@ def test_stranded_entities_are_filtered_by_their_holders(report_of, browse):
     run = report_of("stranded", STRANDED)
     shown = table_texts(browse("aud").get(f"/analyses/{run.pk}/?admins=0"))
     assert [texts[0] for texts in shown] == ["dataset:sales.b", "stream:hr.s"]
+
+
+def test_a_namespace_selects_its_entities_and_not_those_of_longer_names(report_of, browse):
+    rows = [
+        ("dataset:hr.a", 0, ""),
+        ("dataset:hr2.a", 0, ""),
+        ("dataset:x.hr", 0, ""),
+        ("namespace:hr", 1, "z"),
+    ]
+    run, client = report_of("stranded", {**STRANDED, "rows": rows}), browse("aud")
+    shown = table_texts(client.get(f"/analyses/{run.pk}/?namespace=hr"))
+    assert {texts[0] for texts in shown} == {"dataset:hr.a", "namespace:hr"}
+    lines = client.get(f"/analyses/{run.pk}/tables/rows.csv?namespace=hr").getvalue().decode().splitlines()
+    assert [line.split(",")[0] for line in lines[1:]] == ["dataset:hr.a", "namespace:hr"]
