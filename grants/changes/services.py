@@ -98,7 +98,7 @@ from grants.roles.capabilities import Capability
 from grants.validity import ValidityError
 
 # plans are made of changes, so their package registers the function that writes one
-PlanWriter = Callable[[JournalHead, Author, ApplyPlan], Outcome]
+PlanWriter = Callable[[JournalHead, Author, ApplyPlan, bool], Outcome]
 _plan_writers: list[PlanWriter] = []
 
 
@@ -355,12 +355,14 @@ def apply(
                 attributes=attributes,
                 detail=detail,
                 accepted_violations=shown.violations if shown else 0,
+                is_effect_shown=is_effect_shown,
             )
             check_direct_change(author, outcome.changes, is_written=True)
             return outcome
 
+        is_effect_shown = False
         if shown is not None:
-            check_shown(change_set, shown, make)
+            is_effect_shown = check_shown(change_set, shown, make)
         outcome, added = make_within_guardrails(head, author, with_plan_changes(change_set), make)
         outcome = replace(outcome.with_notices(added.sentences), revision=head.revision)
         if is_rehearsal:
@@ -377,12 +379,14 @@ def write_changes(
     detail: str = "",
     allows_past_end: bool = False,
     accepted_violations: int | None = None,
+    is_effect_shown: bool = False,
 ) -> Outcome:
     """Make changes like `apply`, for a caller that holds the lock of the journal and has checked the author, and
     that checks the guardrails (`make_within_guardrails`).
 
     detail: of the journal lines of groups, grants, revocations and activations. allows_past_end: accept periods that
-    have ended, to restore a state. accepted_violations: see `write_guardrail_change`.
+    have ended, to restore a state. accepted_violations: see `write_guardrail_change`. is_effect_shown: the effect is the one
+    that was shown, so it does not matter whether a plan is stale.
     """
     changes = list(changes)
     principals = validated_principals(changes, allows_past_end=allows_past_end)
@@ -398,7 +402,7 @@ def write_changes(
     if members:
         outcomes.append(write_memberships(head, author, members, principals))
     outcomes += [
-        _write(head, author, change, detail, accepted_violations)
+        _write(head, author, change, detail, accepted_violations, is_effect_shown)
         for change in changes
         if not isinstance(change, AddGroup | Grant | Revoke | Join | Leave)
     ]
@@ -406,7 +410,12 @@ def write_changes(
 
 
 def _write(
-    head: JournalHead, author: Author, change: Change, detail: str, accepted_violations: int | None
+    head: JournalHead,
+    author: Author,
+    change: Change,
+    detail: str,
+    accepted_violations: int | None,
+    is_effect_shown: bool,
 ) -> Outcome:
     match change:
         case SetGuardrail() | DeleteGuardrail() | SetException() | EndException():
@@ -426,7 +435,7 @@ def _write(
         case ActivateGeneration():
             return write_active_generation(head, author, change)
         case ApplyPlan():
-            return _plan_writers[0](head, author, change)
+            return _plan_writers[0](head, author, change, is_effect_shown)
     raise TypeError(f"{change} is made together with others of its type")
 
 
@@ -501,13 +510,13 @@ def _is_provisioning(change: Change) -> bool:
     return False
 
 
-def check_shown(change_set: ChangeSet, shown: Shown, make: Callable[[], object]) -> None:
-    """Compare the effect of changes that are not made yet with the one that was shown.
+def check_shown(change_set: ChangeSet, shown: Shown, make: Callable[[], object]) -> bool:
+    """Compare the effect of changes that are not made yet with the one that was shown. Return whether it was shown.
 
     make: makes the changes. Raise EffectChanged or EffectNotShown with the preview.
     """
     if not (shown.digest or shown.is_required):
-        return
+        return False
     current = preview(change_set)
     is_shown = bool(shown.digest) and shown.identity in (None, change_set.identity)
     if is_shown and current.digest != shown.digest:
@@ -518,3 +527,4 @@ def check_shown(change_set: ChangeSet, shown: Shown, make: Callable[[], object])
             make()
             transaction.set_rollback(True)
         raise EffectNotShown(current)
+    return is_shown and current.digest != TOO_LARGE

@@ -84,14 +84,18 @@ def write_plan(head: JournalHead, author: Author, plan: Plan, shown: Shown | Non
     _close_plan(plan, PlanState.APPLIED, author)
 
 
-def write_plan_of_set(head: JournalHead, author: Author, change: ApplyPlan) -> Outcome:
+def write_plan_of_set(head: JournalHead, author: Author, change: ApplyPlan, is_effect_shown: bool) -> Outcome:
     """Apply a plan with the other changes of a set, for `grants.changes.apply`, which compares the effect of the set and
     checks its guardrails. Raise the other errors of `apply_plan`.
+
+    is_effect_shown: the effect of the set is still the one that was shown, so a stale plan is applied too: changes
+    elsewhere do not end a scheduled activation.
     """
     plan = proposed_plan(change.plan)
     _check_content(plan)
     check_application(author, plan)
-    _check_current(head, plan)
+    if not is_effect_shown:
+        _check_current(head, plan)
     _finish(head, author, plan, _write_items(head, author, plan))
     _close_plan(plan, PlanState.APPLIED, author)
     return Outcome(True, f"{plan} is applied", head.revision)

@@ -8,10 +8,18 @@ from django.utils import timezone
 from authzconsole.findings.sources import Situation, _failed_jobs
 from grants.active_generation import active_generation, propose_generation
 from grants.changes import Shown, apply, preview, request_change_effect
-from grants.errors import EffectChanged, GrantError, NotAdministrator, ReasonMissing, SecondPersonRequired
+from grants.errors import (
+    EffectChanged,
+    GrantError,
+    NotAdministrator,
+    ReasonMissing,
+    SecondPersonRequired,
+    StalePlan,
+)
 from grants.jobs import run_job
 from grants.jobs.sweep import resend_waiting_jobs
 from grants.models import Job, JobState, JournalLine, Role, User, UserGrant
+from grants.plans.staleness import invalidating_line
 from grants.policies.catalogue import GENERATIONS
 from grants.scheduled_activation import (
     MAX_DAYS_AHEAD,
@@ -108,23 +116,46 @@ def test_a_plan_is_applied_in_the_transaction_of_the_activation():
     create_inverse(plan)
 
 
-@pytest.mark.parametrize("step", ["applied", "discarded", "stale"])
+@pytest.mark.parametrize("step", ["applied", "discarded"])
 def test_a_plan_that_cannot_be_applied_keeps_the_generation_from_becoming_active(step):
     plan = create_plan_from_changes(grant=[("user:out", "dataset:hr.salaries", "READ")])
     schedule(plan=plan.pk, shown=shown(plan.pk))
     if step == "applied":
         apply_plan(plan)
-    elif step == "discarded":
-        discard_plan(plan)
     else:
-        # a group without members changes no decision, so that the effect is the same
-        add_group("empty")
-        add_grant("group:empty", "dataset:hr.salaries", "READ")
+        discard_plan(plan)
     job = run()
     assert job.state == JobState.FAILED and active_generation().name == "final"
-    assert ("data on which it depends has changed" if step == "stale" else f"already {step}") in job.error
+    assert f"already {step}" in job.error
     plan.refresh_from_db()
-    assert plan.state == ("proposed" if step == "stale" else step)
+    assert plan.state == step
+
+
+@pytest.mark.parametrize("has_effect", [False, True])
+def test_a_stale_plan_is_applied_with_the_activation_only_if_the_effect_is_the_one_that_was_shown(has_effect):
+    plan = create_plan_from_changes(grant=[("user:out", "dataset:hr.salaries", "READ")])
+    schedule(plan=plan.pk, shown=shown(plan.pk))
+    # a group without members changes no decision
+    add_group("empty")
+    add_grant("user:out" if has_effect else "group:empty", "dataset:hr.salaries", "READ")
+    assert invalidating_line(plan) is not None
+    job = run()
+    plan.refresh_from_db()
+    if has_effect:
+        assert "not the one that was shown" in job.error
+        assert (plan.state, active_generation().name) == ("proposed", "final")
+    else:
+        assert (plan.state, active_generation().name) == ("applied", "core")
+        assert UserGrant.objects.filter(user__username="out").exists()
+
+
+def test_a_stale_plan_is_refused_with_an_activation_whose_effect_was_not_shown():
+    plan = create_plan_from_changes(grant=[("user:out", "dataset:hr.salaries", "READ")])
+    add_group("empty")
+    add_grant("group:empty", "dataset:hr.salaries", "READ")
+    with pytest.raises(StalePlan):
+        apply(activation_changes(CORE, plan.pk), author=author_named("ada", reason="new rules"))
+    assert active_generation().name == "final"
 
 
 def test_the_effect_is_compared_with_that_of_the_activation_and_the_plan_together():

@@ -160,9 +160,11 @@ class EvidenceList(FormPage):
     template_name = "journal/evidence/list.html"
 
     def get_initial(self) -> dict:
-        # a link to the form of an entity needs no period
-        period = {} if "since" in self.request.GET else {"period": current_quarter()}
-        return period | super().get_initial()
+        # a link to the form of an entity needs no period, and says whether it is about the contents
+        query = self.request.GET
+        period = {} if "since" in query else {"period": current_quarter()}
+        contents = {} if "entity" in query else {"contents": "yes"}
+        return period | contents | super().get_initial()
 
     def perform(self, form: EvidenceForm) -> HttpResponse:
         values = form.cleaned_data
@@ -172,7 +174,7 @@ class EvidenceList(FormPage):
             to_revision=values["until"].revision,
             since=values["since"].time,
             until=values["until"].time,
-            contents=values["contents"],
+            contents=values["contents"] and values["entity"].kind in CONTAINERS,
             kind=values["kind"],
             requested_by=self.request.user,
         )

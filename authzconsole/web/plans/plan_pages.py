@@ -67,7 +67,7 @@ from grants.plans.stranding import stranded_entities
 from grants.policies.catalogue import GENERATIONS
 from grants.policies.times import format_time
 from grants.roles.capabilities import Capability
-from grants.scheduled_activation import scheduled_activation
+from grants.scheduled_activation import ScheduledActivation, scheduled_activation
 
 PLANS_PER_PAGE = 25
 PRINCIPALS_PER_PAGE = 20
@@ -189,7 +189,7 @@ def render_plan(
     if name in SECTIONS:
         section = SECTIONS[name](request, plan)
         context = {"plan": plan, name: section}
-        if name == "permissions" and section and plan.is_proposed:
+        if name == "permissions" and section and plan.is_proposed and _schedule_of(plan) is None:
             context["to_confirm"] = confirmation_context(plan, section)
         return render_page(request, f"plans/_{name}.html", context)
     line = invalidating_line(plan) if plan.is_proposed else None
@@ -199,7 +199,7 @@ def render_plan(
         stale = stale or "A new end in this plan has passed. Renew the plan: it then revokes this access."
     sections = {name: section(request, plan) for name, section in SECTIONS.items()}
     total_stranded = stranded_count(plan)
-    scheduled = scheduled_activation() if plan.is_proposed else None
+    scheduled = _schedule_of(plan)
     counts = plan_counts(plan)
     return render_page(
         request,
@@ -223,15 +223,21 @@ def render_plan(
             "stranded": stranded_entities(plan, max_rows=MAX_STRANDED),
             "stranded_more": max(0, total_stranded - MAX_STRANDED),
             "activation": activation_of_plan(plan),
-            "scheduled": scheduled
-            if scheduled and scheduled.plan == plan.pk and not scheduled.refusal
-            else None,
+            "scheduled": scheduled,
             "undo_plan": plan.inverses.order_by("-pk").first(),
             **sections,
-            "to_confirm": confirmation_context(plan, sections["permissions"]) if plan.is_proposed else None,
+            "to_confirm": confirmation_context(plan, sections["permissions"])
+            if plan.is_proposed and not scheduled
+            else None,
         },
         status=status,
     )
+
+
+def _schedule_of(plan: Plan) -> ScheduledActivation | None:
+    """Return the scheduled activation with which a proposed plan is applied. Runs at most one query."""
+    scheduled = scheduled_activation() if plan.is_proposed else None
+    return scheduled if scheduled and scheduled.plan == plan.pk and not scheduled.refusal else None
 
 
 def _gives_access(plan: Plan) -> bool:

@@ -311,6 +311,8 @@ class ActivationPage(EffectPage):
             "is_active": active == generation,
             "is_done": is_done,
             "plans": self.plans,
+            "scheduled": scheduled_activation(),
+            "can_cancel": self.request.user.can(Capability.MANAGE_SETTINGS),
             "keeping_plan": self.keeping_plan,
             "can_create_plan": self.request.user.can(Capability.CHANGE_GRANTS) and not self.keeping_plan,
             "changes_since": later_changes,

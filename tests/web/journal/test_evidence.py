@@ -443,7 +443,7 @@ def read_bundle(browse, evidence, folder, heading=ORDERS):
 @pytest.mark.parametrize(
     ("values", "fault"),
     [
-        ({"entity": ORDERS, "contents": "yes"}, "has no contents"),
+        ({"entity": ORDERS, "contents": "yes", "kind": "dataset"}, "with the contents"),
         ({"entity": SALES, "kind": "dataset"}, "with the contents"),
         ({"entity": SALES, "contents": "yes", "kind": "instance"}, "contains no instance"),
         ({"entity": "application:sales.shop", "contents": "yes", "kind": "dataset"}, "contains no dataset"),
@@ -550,3 +550,14 @@ def test_a_bundle_names_the_deactivation_that_ended_access(
         ("user:eve", str(left), "member-remove", "ada"),
     }
     assert f'<code>user:max</code> <span class="note">User deactivated (revision {deactivated})' in page
+
+
+def test_the_form_includes_contents_unless_a_link_names_an_entity_without_them(browse, cast):
+    client = browse("aud")
+    assert client.get("/journal/evidence").context["form"]["contents"].value()
+    assert not client.get("/journal/evidence?entity=namespace:sales").context["form"]["contents"].value()
+
+
+def test_evidence_of_an_entity_without_contents_ignores_the_box(browse, history, sent_numbers):
+    browse("aud").post(URL, {"entity": ORDERS, "contents": "yes", "since": "1"})
+    assert not Evidence.objects.get().contents

@@ -215,7 +215,13 @@ def test_a_plan_that_keeps_permissions_is_created_chosen_and_applied_with_the_ac
     at = (timezone.now() + timedelta(days=3)).strftime("%Y-%m-%dT%H:%M")
     post_as_shown(ada, url, form | {"reason": "new rules", "at": at})
     assert f'<a href="/plans/{plan.pk}/">plan {plan.pk}</a>' in page_html(ada.get("/policies/"))
-    assert "It is applied when generation" in page_html(ada.get(f"/plans/{plan.pk}/"))
+    page = page_html(ada.get(f"/plans/{plan.pk}/"))
+    assert "It is applied when generation" in page and "Applied with the activation of" in page
+    assert (
+        'action="/plans/1/apply"' not in page.replace(f"/plans/{plan.pk}/", "/plans/1/")
+        and "Discard" not in page
+    )
+    assert "Cancel activation" in page_html(ada.get(url))
     ada.post("/policies/scheduled/cancel")
     made = post_as_shown(ada, url, form | {"reason": "new rules"})
     assert made.status_code == 303 and made["Location"] == f"/plans/{plan.pk}/"
