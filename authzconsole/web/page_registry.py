@@ -216,6 +216,14 @@ ACTIONS = (
     Action("Ask about {}", ("ask",), Target.ENTITY, "ask", "entity"),
     Action("Request access to {}", ("request",), Target.ENTITY, "request-new", "entity"),
     Action(
+        "Create evidence about {}",
+        ("evidence", "audit"),
+        Target.ENTITY,
+        "evidence-list",
+        "entity",
+        (Capability.READ_JOURNAL,),
+    ),
+    Action(
         "Off-board {}",
         ("off-board", "offboard", "leave"),
         Target.USER,

@@ -160,11 +160,9 @@ class EvidenceList(FormPage):
     template_name = "journal/evidence/list.html"
 
     def get_initial(self) -> dict:
-        # a link to the form of an entity needs no period, and says whether it is about the contents
-        query = self.request.GET
-        period = {} if "since" in query else {"period": current_quarter()}
-        contents = {} if "entity" in query else {"contents": "yes"}
-        return period | contents | super().get_initial()
+        # a link without a period does not say whether it is about the contents
+        defaults = {} if "since" in self.request.GET else {"period": current_quarter(), "contents": "yes"}
+        return defaults | super().get_initial()
 
     def perform(self, form: EvidenceForm) -> HttpResponse:
         values = form.cleaned_data

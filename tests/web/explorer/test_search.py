@@ -260,6 +260,9 @@ def test_a_verb_and_a_target_start_an_action(browse):
     assert found("Grant sales.orders") == {"Grant on dataset:sales.orders": "/grant/dataset:sales.orders"}
     assert found("members oper") == {"Change members of group:operators": "/people/members/group:operators"}
     assert found("ask user:dee") == {"Ask about dee": "/ask?subject=user:dee"}
+    assert found("evidence sales.orders") == {
+        "Create evidence about dataset:sales.orders": "/journal/evidence?entity=dataset:sales.orders"
+    }
     assert found("off") == found("off-board") == {"Off-board …": "/people/"}
     assert found("off-board nobody") == found("unknown dee") == {}
 
@@ -273,6 +276,7 @@ def test_an_action_never_reveals_a_hidden_address_or_a_name(browse):
         ("dee", "off-board ned"),
         ("dee", "grant orders"),
         ("aud", "members operators"),
+        ("dee", "evidence orders"),
     ):
         response = browse(name).get("/search", {"q": text})
         assert actions_of(response) == {}, (name, text)

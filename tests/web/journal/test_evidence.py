@@ -552,10 +552,15 @@ def test_a_bundle_names_the_deactivation_that_ended_access(
     assert f'<code>user:max</code> <span class="note">User deactivated (revision {deactivated})' in page
 
 
-def test_the_form_includes_contents_unless_a_link_names_an_entity_without_them(browse, cast):
-    client = browse("aud")
-    assert client.get("/journal/evidence").context["form"]["contents"].value()
-    assert not client.get("/journal/evidence?entity=namespace:sales").context["form"]["contents"].value()
+@pytest.mark.parametrize(
+    ("query", "has_contents"),
+    [("", True), ("?entity=namespace:sales", True), ("?entity=namespace:sales&since=1", False)],
+)
+def test_the_form_includes_contents_unless_a_link_with_a_period_leaves_them_out(
+    query, has_contents, browse, cast
+):
+    form = browse("aud").get(f"/journal/evidence{query}").context["form"]
+    assert bool(form["contents"].value()) is has_contents
 
 
 def test_evidence_of_an_entity_without_contents_ignores_the_box(browse, history, sent_numbers):
