@@ -182,7 +182,9 @@ def test_an_unknown_user_or_group_is_refused(report, scope, message):
 def test_an_outdated_report_makes_no_plan_and_its_earlier_plan_is_stale(report):
     plan = create_regrant_plan(author=COMMAND, run=report)
     revoke_grant("user:grp", "namespace:hr", "ADMIN")
-    with pytest.raises(PlanError, match=r"the data has changed since: line \d+ .*; run policy-impact again"):
+    with pytest.raises(
+        PlanError, match=r"the data has changed since: revision \d+ .*; run policy-impact again"
+    ):
         create_regrant_plan(author=COMMAND, run=report)
     with pytest.raises(StaleBase):
         apply_plan(plan)

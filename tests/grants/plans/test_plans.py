@@ -207,7 +207,7 @@ def test_a_stale_plan_is_refused(change):
     RELEVANT_CHANGES[change]()
     before = database_state()
     with pytest.raises(
-        StaleBase, match=r"data on which it depends has changed since: line \d+ .*renew the plan"
+        StaleBase, match=r"data on which it depends has changed since: revision \d+ .*renew the plan"
     ) as stale:
         apply_plan(plan)
     assert (stale.value.base_revision, stale.value.revision) == (plan.base_revision, current_revision())
