@@ -11,7 +11,7 @@ from entities.address import parse_address
 from grants.history import catch_up
 from grants.models import JournalLine, Plan, User
 from tests.support.authors import database_state
-from tests.support.changes import add_grant, change_grants
+from tests.support.changes import add_grant, change_grants, set_user_active
 from tests.support.pages import held_cells, page_html, post_as_shown, with_effect
 
 MAX_QUERIES = {
@@ -430,3 +430,12 @@ def test_signing_out_ends_impersonation(browse):
     see_as(client, "dee")
     assert client.post("/sign-out").status_code == 302
     assert client.get("/").status_code == 302
+
+
+def test_the_first_button_of_an_inactive_user_leads_to_the_activation(browse):
+    client = browse("ada")
+    assert "Add access like a colleague" in client.html("/people/user:dee")
+    set_user_active("dee", active=False)
+    page = client.html("/people/user:dee")
+    assert '<a class="button main" href="#account">Activate</a>' in page
+    assert "Add access like a colleague" not in page
