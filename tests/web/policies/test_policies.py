@@ -199,6 +199,16 @@ def test_an_activation_is_scheduled_shown_and_cancelled(browse):
     assert "becomes active at" not in page_html(ada.get("/policies/"))
 
 
+def test_a_plan_that_keeps_permissions_says_how_many_it_does_not_keep(browse):
+    ada, url = browse("ada"), "/policies/core/activate"
+    ada.post(url, {"keep": "yes"})
+    plan = Plan.objects.get()
+    for count, sentence in ((0, "keeps current permissions."), (4, "4 permissions</a>.")):
+        Plan.objects.update(recipe=plan.recipe | {"kept_not": count})
+        page = page_html(ada.get(url))
+        assert sentence in page and ("#kept_not" in page) == (count > 0)
+
+
 def test_a_plan_that_keeps_permissions_is_created_chosen_and_applied_with_the_activation(browse):
     ada, url = browse("ada"), "/policies/core/activate"
     created = ada.post(url, {"keep": "yes"})
