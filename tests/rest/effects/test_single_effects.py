@@ -206,8 +206,8 @@ def test_an_account_that_sees_no_grants_gets_no_effect(by_session, cast):
         ("member-add", 50),
         ("member-remove", 53),
         ("deactivate", 62),
-        ("remove-user", 99),
-        ("remove-group", 73),
+        ("remove-user", 100),
+        ("remove-group", 74),
         ("generation", 53),
     ],
 )
