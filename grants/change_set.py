@@ -319,8 +319,9 @@ class ChangeSet:
 def inverse_of(change: Change, before: Validity | GuardrailChange | None = None) -> Change:
     """Return the change that undoes this one, if it changed something.
 
-    The inverse of a removal adds the group without members and grants. before: the period of the grant or membership that it changed or ended, or the change that would set the
-    guardrail or exception as it was; None for a new one. Raise GrantError for a change that cannot be undone.
+    before: the period of the grant or membership that it changed or ended, or the change that would set the
+    guardrail or exception as it was; None for a new one. The inverse of a removal adds the group without members
+    and grants. Raise GrantError for a change that cannot be undone.
     """
     if isinstance(before, GuardrailChange):
         return before

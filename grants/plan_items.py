@@ -21,7 +21,7 @@ from grants.errors import PlanError
 from grants.models import Plan, PlanItem, PlanVerb
 
 PlannedChange = AddGroup | Grant | Revoke | Join | Leave | Activate | Deactivate | RemovePrincipal
-ITEMS_PER_READ = 2_000
+ITEMS_PER_BATCH = 2_000
 
 
 def plan_by_id(plan_id: int) -> Plan:
@@ -54,9 +54,22 @@ def with_plan_changes(changes: Iterable[Change]) -> Iterator[Change]:
 
 
 def changes_of_plan(plan: Plan) -> Iterator[PlannedChange]:
-    """Yield the change of each item of a plan, in order. Runs one query."""
-    for item in plan.items.order_by("position").iterator(chunk_size=ITEMS_PER_READ):
-        yield change_of_item(item)
+    """Yield the change of each item of a plan, in order. Runs the queries of `item_batches`."""
+    return (change_of_item(item) for batch in item_batches(plan) for item in batch)
+
+
+def item_batches(plan: Plan) -> Iterator[list[PlanItem]]:
+    """Yield the items of a plan in order, in batches of ITEMS_PER_BATCH.
+
+    Each batch is one query, because SQLite cannot continue to read a table after a write to it.
+    """
+    last_position, is_full = 0, True
+    while is_full:
+        batch = list(plan.items.filter(position__gt=last_position).order_by("position")[:ITEMS_PER_BATCH])
+        if batch:
+            yield batch
+            last_position = batch[-1].position
+        is_full = len(batch) == ITEMS_PER_BATCH
 
 
 def change_of_item(item: PlanItem) -> PlannedChange:

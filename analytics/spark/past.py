@@ -1,4 +1,7 @@
-"""The tenant at a moment of its history: `analytics.tables.HISTORY_TABLES`, whose ids are not those of the other tables."""
+"""Read the tenant at an earlier moment from `analytics.tables.HISTORY_TABLES`.
+
+These tables have their own ids of users, groups and entities, which differ from those of the other tables.
+"""
 
 from dataclasses import dataclass
 from datetime import datetime

@@ -95,7 +95,10 @@ class Files:
 
 
 def verify(files, public_key):
-    """Return the manifest, and the number of lines of the journal whose hashes are right. Raise Fault."""
+    """Verify the signature, the files and the journal lines. Return the manifest and the number of journal lines.
+
+    Raise Fault if something was changed, added or removed.
+    """
     names = files.names()
     for name in (MANIFEST, SIGNATURE):
         if name not in names:

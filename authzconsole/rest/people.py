@@ -308,7 +308,7 @@ class SentInvitationSerializer(output.Output):
 
 
 class InvitationQuery(ReasonQuery):
-    """The user whose invitation is cancelled."""
+    """The user of the invitation, and why it is cancelled."""
 
     user = NameText(help_text="The name of the user.")
 

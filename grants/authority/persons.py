@@ -37,7 +37,7 @@ CONTROL_ACTIONS = (
     "user-rename",
     "user-invite",
 )
-# those whose author knows a secret, which works for FIRST_PASSWORD_HOURS: control begins when it is used
+# The author of these actions knows a secret that works for FIRST_PASSWORD_HOURS. Control begins when the author uses it.
 SECRET_ACTIONS = ("password-set", "user-invite")
 # changes that let their author choose who approves
 APPOINTMENT_ACTIONS = ("steward-propose", "steward-add", "approvers-propose", "approvers-set")

@@ -360,6 +360,7 @@ def apply(
             check_direct_change(author, outcome.changes, is_written=True)
             return outcome
 
+        # `check_shown` may call `make`
         is_effect_shown = False
         if shown is not None:
             is_effect_shown = check_shown(change_set, shown, make)

@@ -106,8 +106,9 @@ class Part:
     """The part of the tenant to evaluate; None is everything.
 
     guardrails, clauses: primary keys. users: primary keys of users; `groups` adds the members of groups. entities:
-    primary keys. outside: primary keys of entities that are left out. with_dormant: also inactive users and deleted
-    entities, whose grants count again when they are active or live; for guardrails that forbid privileges.
+    primary keys. outside: primary keys of entities that are left out. with_dormant: include the grants of inactive users
+    and on deleted entities. They count again when the user is activated or the entity is recreated. Only for guardrails
+    that forbid privileges.
     """
 
     guardrails: Collection[int] | None = None

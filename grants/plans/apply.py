@@ -30,7 +30,14 @@ from grants.guardrails.check import AddedViolations, can_affect, make_and_compar
 from grants.journal import Author, JournalEntry, append_to_journal, lock_journal, verify_part
 from grants.models import GroupGrant, JournalHead, JournalLine, Plan, PlanItem, PlanState, PlanVerb
 from grants.outcomes import Outcome
-from grants.plan_items import change_of_item, plan_by_id, proposed_plan
+from grants.plan_items import (
+    ITEMS_PER_BATCH,
+    change_of_item,
+    changes_of_plan,
+    item_batches,
+    plan_by_id,
+    proposed_plan,
+)
 from grants.plans.counts import VERB_COUNTS, PrincipalEffects, change_count, changing_items
 from grants.plans.create import PlanDraft, PlanOrigin, plan_source
 from grants.plans.permission_effect import check_effect
@@ -45,7 +52,6 @@ from grants.stored_changes import stored_grants, stored_memberships
 from grants.validity import VALIDITY_COLUMNS, Validity
 from grants.verification import PLAN_CREATE, first_plan_in_journal, plan_digest
 
-ITEMS_PER_BATCH = 2_000
 ENDED_ACCESS = "API tokens and sessions that ended with the deactivation do not come back: create new tokens, and sign in again."
 
 
@@ -74,7 +80,7 @@ def write_plan(head: JournalHead, author: Author, plan: Plan, shown: Shown | Non
     _check_current(head, plan)
     permissions = check_effect(plan, shown) if shown else {}
     counts, added = make_within_guardrails(
-        head, author, plan_changes(plan), lambda: _write_items(head, author, plan)
+        head, author, changes_of_plan(plan), lambda: _write_items(head, author, plan)
     )
     _finish(head, author, plan, counts)
     if permissions:
@@ -136,24 +142,18 @@ def plan_violations(plan: Plan) -> AddedViolations:
 
     Without guardrails that the plan can affect, this runs the queries that find them.
     """
-    if not can_affect(plan_changes(plan)):
+    if not can_affect(changes_of_plan(plan)):
         return AddedViolations()
     try:
         with transaction.atomic():
             head = lock_journal()
             _, added = make_and_compare(
-                plan_changes(plan), lambda: _write_items(head, Author("preview"), plan)
+                changes_of_plan(plan), lambda: _write_items(head, Author("preview"), plan)
             )
             transaction.set_rollback(True)
     except Refusal:
         return AddedViolations()
     return added
-
-
-def plan_changes(plan: Plan) -> Iterator[Change]:
-    """Yield the changes of all items in their order."""
-    for batch in _batches(plan):
-        yield from map(change_of_item, batch)
 
 
 def _check_content(plan: Plan) -> None:
@@ -225,12 +225,12 @@ def inverse_plan(plan_id: int) -> PlanDraft:
     )
 
 
-def applied_plan(origins: Collection[PlanOrigin], **recipe: object) -> Plan | None:
-    """Return the newest applied plan of these sources with these values in its recipe; None if it was undone, or there
+def applied_plan(origin: PlanOrigin, **recipe: object) -> Plan | None:
+    """Return the newest applied plan of a source with these values in its recipe; None if it was undone, or there
     is none. Runs at most two queries.
     """
     values = {f"recipe__{name}": value for name, value in recipe.items()}
-    rows = Plan.objects.filter(state=PlanState.APPLIED, origin__in=origins, **values)
+    rows = Plan.objects.filter(state=PlanState.APPLIED, origin=origin, **values)
     plan = rows.order_by("-pk").first()
     return None if plan is None or plan.inverses.filter(state=PlanState.APPLIED).exists() else plan
 
@@ -258,7 +258,7 @@ def _write_items(head: JournalHead, author: Author, plan: Plan) -> dict[str, int
     Return the counts of the changes, as in `Plan.effect`. Raise PlanError if one is invalid.
     """
     counts = dict.fromkeys((*VERB_COUNTS.values(), "periods_removed", "already", "planned"), 0)
-    for batch in _batches(plan):
+    for batch in item_batches(plan):
         changed, periods_removed, planned = _write_batch(head, author, plan, batch)
         counts["periods_removed"] += periods_removed
         for row in changed:
@@ -323,17 +323,6 @@ def _store_periods_before(periods: Iterable[tuple[PlanItem, Validity | None]]) -
         if (changes_period, before or Validity()) != (item.changes_period, item.validity_before):
             rows.append((*map(database_time, before or Validity()), changes_period, item.pk))
     update_rows(PlanItem, (*(f"old_{name}" for name in VALIDITY_COLUMNS), "changes_period"), rows)
-
-
-def _batches(plan: Plan) -> Iterator[list[PlanItem]]:
-    """Yield the items in batches.
-
-    Each batch is one query, because SQLite cannot continue to read a table after a write to it.
-    """
-    last_position = 0
-    while batch := list(plan.items.filter(position__gt=last_position).order_by("position")[:ITEMS_PER_BATCH]):
-        yield batch
-        last_position = batch[-1].position
 
 
 def _toggle_noop(rows: list[PlanItem]) -> None:

@@ -37,7 +37,7 @@ from grants.roles.capabilities import Capability
 from grants.validity import Validity, format_time
 
 MAX_SELECTED = 1_000
-# people whose replaced answers the outcome names
+# the message names at most this many people whose answers were replaced
 MAX_NAMES = 3
 # the items of one bulk answer; every other change waits while they are written
 MAX_BULK_ITEMS = 100_000

@@ -219,7 +219,7 @@ def test_roles_of_teams_are_made_of_what_users_held_at_both_dates(spark, seed):
     shared = [f"dataset:c.shared{number}" for number in range(8)]
     for address in ["namespace:c", *shared]:
         register_entity(address)
-    # what all hold then, what one of them holds through a group then, and what nobody holds then
+    # at the earlier date, all three hold `early`, eve holds `moved` through a group, and nobody holds the rest
     early, moved = shared[:3], shared[3:6]
     change_grants(
         grant=[

@@ -206,8 +206,10 @@ def detail(analysis_input: AnalysisInput) -> DataFrame:
 
 
 def _direct_grants(analysis_input: AnalysisInput) -> DataFrame:
-    """Return user_id, entity_id and privilege of the direct grants of active users on live entities; with the option
-    `stable_days`, of those whose users held the same so many days ago too, directly or through a group.
+    """Return user_id, entity_id and privilege of the direct grants of active users on live entities.
+
+    With the option `stable_days`, a grant is included only if the user already held the privilege that many days ago,
+    directly or through a group.
     """
     tables = analysis_input.tables
     live = live_entities(tables, analysis_input.option("namespace"))
@@ -222,8 +224,9 @@ def _direct_grants(analysis_input: AnalysisInput) -> DataFrame:
 
 
 def _held_already(held: DataFrame, analysis_input: AnalysisInput, days: int) -> DataFrame:
-    """Return those of user_id, entity_id and privilege that the user held so many days ago too. The history knows the same users and
-    entities by other ids, so names and addresses connect them.
+    """Return the rows of user_id, entity_id and privilege that the user already held that many days ago.
+
+    The tables of the history have their own ids of users and entities, so this joins by name and address.
     """
     tables, columns = analysis_input.tables, ["user_id", "entity_id", "privilege"]
     assert analysis_input.at is not None

@@ -150,7 +150,7 @@ def _applied_plan(answer: Decision) -> Plan | None:
     """Return the plan that was applied to permit what the question asks about."""
     question = answer.question
     return applied_plan(
-        [PlanOrigin.CHANGE_SET],
+        PlanOrigin.CHANGE_SET,
         subject=question.principal,
         operation=question.operation,
         entity=str(question.target),

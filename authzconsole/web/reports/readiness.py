@@ -86,7 +86,7 @@ def _current_answer(request: HttpRequest, entity: Entity, user: User, generation
         "missing": readiness.missing_grants[:MAX_MISSING_GRANTS],
         "missing_more": max(0, readiness.missing_count - MAX_MISSING_GRANTS),
         "missing_total": readiness.missing_count,
-        "plan": applied_plan([PlanOrigin.READINESS], namespace=str(entity.address), user=user.username),
+        "plan": applied_plan(PlanOrigin.READINESS, namespace=str(entity.address), user=user.username),
     }
 
 

@@ -206,7 +206,7 @@ def run_page(request: HttpRequest, pk: int) -> HttpResponse:
         "url": reverse("analysis", args=[run.pk]),
         "section": section,
         "can_cancel": request.user.can(Capability.RUN_ANALYSES),
-        "applied": applied_plan([PLAN_ORIGINS[run.type]], run=run.pk)
+        "applied": applied_plan(PLAN_ORIGINS[run.type], run=run.pk)
         if is_done and run.type in PLAN_ORIGINS and request.user.can_see_all
         else None,
     }

@@ -41,13 +41,13 @@ def requestable_levels(kind: str) -> list[tuple[str, str]]:
     if not kind:
         return [(level, LEVEL_LABELS[level]) for level in reversed(LEVELS)]
     return [
-        (level, f"{LEVEL_LABELS[level]}: {_named(names)}")
+        (level, f"{LEVEL_LABELS[level]}: {_names_of(names)}")
         for level in reversed(LEVELS)
         if (names := _main_operations(kind, level))
     ]
 
 
-def _named(operations: Sequence[str]) -> str:
+def _names_of(operations: Sequence[str]) -> str:
     more = len(operations) - MAX_NAMED
     return ", ".join(operations[:MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
 

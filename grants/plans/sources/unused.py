@@ -94,7 +94,7 @@ class UnusedAccess:
 
     def grants(self) -> GrantQuerySet:
         """Return the direct grants."""
-        return _unused("user", self._uses, self.since, user=self.user)
+        return _grants_without_use("user", self._uses, self.since, user=self.user)
 
     def memberships(self) -> QuerySet:
         """Return the memberships without an end in groups of which the user used nothing. Memberships in groups that have
@@ -113,7 +113,7 @@ class UnusedAccess:
             .alias(joined=Subquery(joined.values("at")[:1]))
             .filter(
                 Exists(given),
-                ~Exists(given.filter(_is_used(self._uses) | Q(content_object__kind="instance"))),
+                ~Exists(given.filter(_use_condition(self._uses) | Q(content_object__kind="instance"))),
                 user=self.user,
                 valid_until__isnull=True,
                 joined__date__lt=self.since,
@@ -137,26 +137,26 @@ def unused_grants(since: date, **where) -> list[GrantQuerySet]:
     of_members = {"user__memberships__group": OuterRef("group"), **in_force("user__memberships__")}
     has_members = Exists(effective_memberships().filter(group=OuterRef("group")))
     return [
-        _unused("user", uses.filter(user=OuterRef("user")), since, **where),
-        _unused("group", uses.filter(**of_members), since, **where).filter(has_members),
+        _grants_without_use("user", uses.filter(user=OuterRef("user")), since, **where),
+        _grants_without_use("group", uses.filter(**of_members), since, **where).filter(has_members),
     ]
 
 
-def _unused(principal_type: str, uses: QuerySet, since: date, **where) -> GrantQuerySet:
+def _grants_without_use(principal_type: str, uses: QuerySet, since: date, **where) -> GrantQuerySet:
     """Return the grants of a type of principal as `unused_grants` does. uses: those of the holders since then."""
     row = PRINCIPAL_TYPES[principal_type]
     return row.grants.filter(
         row.is_effective,
-        ~_is_used(uses),
+        ~_use_condition(uses),
         content_object__state=State.LIVE,
         granted_at__date__lt=since,
         **where,
     ).exclude(content_object__kind="instance")
 
 
-def _is_used(uses: QuerySet) -> Q:
-    """Return the condition on grants that one of the uses is of their entity or of anything inside it. Each place is a
-    condition of its own, so that the database can read the uses once.
+def _use_condition(uses: QuerySet) -> Q:
+    """Return the condition on grants that one of the uses is of their entity or of anything inside it. The three places are
+    separate conditions, so that the database can read the uses once.
     """
     return (
         Q(Exists(uses.filter(entity=OuterRef("content_object"))))

@@ -198,8 +198,8 @@ def test_members_of_a_new_group_gain_what_the_plan_grants_to_it():
 
 
 def test_undoing_a_plan_removes_the_group_that_it_added_and_another_undo_adds_it_again(monkeypatch):
-    # each item in a batch of its own
-    monkeypatch.setattr("grants.plans.apply.ITEMS_PER_BATCH", 1)
+    # every batch has one item
+    monkeypatch.setattr("grants.plan_items.ITEMS_PER_BATCH", 1)
     monkeypatch.setattr("grants.plans.create.ITEMS_PER_BATCH", 1)
 
     def state():
