@@ -29,9 +29,14 @@ def _url_with_next(url_name, next_page):
     return reverse(url_name, query={REDIRECT_FIELD_NAME: next_page} if next_page else None)
 
 
-def _session_end():
+def _tell_session_end(request, next_step):
+    """Add the message that the session ended, in place of the one that a section of the same page added."""
     minutes, hours = settings.SESSION_IDLE_SECONDS // 60, settings.SESSION_ABSOLUTE_SECONDS // 3600
-    return f"Your session ended. A session lasts at most {minutes:,} minutes without use, and {hours:,} hours in all."
+    text = f"Your session ended. A session lasts at most {minutes:,} minutes without use, and {hours:,} hours in all."
+    for message in messages.get_messages(request):
+        if not message.message.startswith(text):
+            messages.add_message(request, message.level, message.message, message.extra_tags)
+    messages.info(request, f"{text} {next_step}")
 
 
 class NoStoreMiddleware(MiddlewareMixin):
@@ -64,9 +69,9 @@ class SignInMiddleware(LoginRequiredMiddleware):
     def handle_no_permission(self, request, view_func):
         previous_page, is_file = referring_page(request), "extension" in request.resolver_match.kwargs
         if request.method not in SAFE_METHODS:
-            messages.info(request, f"{_session_end()} Sign in and repeat your last change.")
+            _tell_session_end(request, "Sign in and repeat your last change.")
         elif settings.SESSION_COOKIE_NAME in request.COOKIES and not request.session.session_key:
-            messages.info(request, f"{_session_end()} Sign in to continue.")
+            _tell_session_end(request, "Sign in to continue.")
         if request.method in SAFE_METHODS and not (is_file and previous_page):
             return super().handle_no_permission(request, view_func)
         return see_other(_url_with_next("sign-in", previous_page))

@@ -76,3 +76,12 @@ def test_the_sign_in_page_says_why_the_session_ended(browse, settings):
     AccountSession.objects.all().delete()
     text = page_html(client.get("/journal/", follow=True))
     assert "A session lasts at most 30 minutes without use, and 10 hours in all. Sign in to continue." in text
+
+
+def test_two_sections_of_a_page_say_once_that_the_session_ended(browse):
+    client = browse("ada")
+    AccountSession.objects.all().delete()
+    client.get("/requests/count")
+    client.post("/grant/dataset:sales.orders", FORM)
+    text = page_html(client.get("/sign-in"))
+    assert text.count("Your session ended.") == 1 and "Sign in and repeat your last change." in text
