@@ -36,8 +36,10 @@ from authzconsole.common.periods import PeriodSerializer
 from authzconsole.common.request_body import MAX_DOCUMENT_CHARACTERS, MAX_IMPORT_BYTES
 from authzconsole.rest.framework.endpoint import Endpoint
 from authzconsole.rest.framework.problems import Problem
+from authzconsole.rest.grants import MAX_ITEMS, ChangeItemSerializer
 from authzconsole.rest.plans import creating_plan
 from entities.address import parse_address
+from grants.change_set import Revoke
 from grants.models import GRANT_VERBS, JobState, PlanVerb
 from grants.plans.create import MAX_TITLE_LENGTH
 from grants.plans.regrants.compute import Prefer
@@ -53,6 +55,7 @@ from grants.plans.sources.copy import copy_plan
 from grants.plans.sources.ghosts import ghost_plan
 from grants.plans.sources.like import like_plan
 from grants.plans.sources.off_boarding import OffBoarding, off_boarding_plan
+from grants.plans.sources.outliers import outlier_plan
 from grants.plans.sources.readiness import readiness_plan
 from grants.plans.sources.redundant import RedundantPart, redundant_plan
 from grants.plans.sources.roles import role_plan
@@ -349,6 +352,39 @@ class UnusedPlans(Endpoint):
         nothing, unless a namespace is given.
         """
         return self.creation_response(unused_plan.create(self.author, **self.data), "plans")
+
+
+class OutliersSerializer(StrictSerializer):
+    """Privileges that almost no colleague of a user holds."""
+
+    privileges = ChangeItemSerializer(  # type: ignore[call-arg]
+        many=True,
+        min_length=1,
+        max_length=MAX_ITEMS,
+        help_text="Privileges of users, such as rows of a report of outliers.",
+    )
+
+
+class OutlierPlans(Endpoint):
+    route, url_name = "plans/outliers", "rest-plans-outliers"
+
+    @creating_plan(
+        "plans_remove_outliers",
+        body=OutliersSerializer,
+    )
+    def post(self) -> Response:
+        """Create a plan that takes away unusual privileges.
+
+        Revokes the direct grants, and ends the memberships in groups that give the user only these privileges and have no other
+        purpose. Privileges that other groups give remain; `recipe.note` says how many, and names the groups. Returns 409 if
+        the plan would change nothing.
+        """
+        privileges = [
+            Revoke(item["principal"], item["entity"], privilege)
+            for item in self.data["privileges"]
+            for privilege in item["privileges"]
+        ]
+        return self.creation_response(outlier_plan.create(self.author, privileges), "plans")
 
 
 class FilePlans(Endpoint):

@@ -81,6 +81,7 @@ class PlanOrigin(StrEnum):
     GHOSTS = "ghosts"
     REDUNDANT = "redundant"
     UNUSED = "unused"
+    OUTLIERS = "outliers"
     ROLE_MINING = "role-mining"
     FILE = "file"
     OFF_BOARDING = "off-boarding"

@@ -93,6 +93,15 @@ WRITES = [
     ("POST", "/plans/ghosts", {}),
     ("POST", "/plans/redundant", {}),
     ("POST", "/plans/unused", {"since": 1}),
+    (
+        "POST",
+        "/plans/outliers",
+        {
+            "privileges": [
+                {"principal": "user:ned", "entity": "dataset:sales.orders", "privileges": ["ADMIN"]}
+            ]
+        },
+    ),
     ("POST", "/plans/role-mining", {"run": 1}),
     ("POST", "/plans/like", {"source": "ned", "target": "dee"}),
     ("POST", "/plans/off-boarding", {"user": "dee"}),
@@ -154,6 +163,7 @@ REFUSED = {
     "/break-glass-uses",
     "/plans/redundant",
     "/plans/unused",
+    "/plans/outliers",
     "/plans/role-mining",
     "/findings/1/accept",
     "/findings/1/reopen",

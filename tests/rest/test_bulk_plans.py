@@ -138,3 +138,21 @@ def test_a_change_file_is_sent_as_it_is(ada):
     assert len(plan_items(ada, created)) == 2
     refused = problem(ada.post("/plans/import", b"verb\xff", content_type="text/csv"), 400)
     assert "is not UTF-8" in refused["detail"]
+
+
+def test_selected_outliers_become_a_plan(ada):
+    sent = {"principal": "user:dee", "entity": ORDERS, "privileges": ["READ"]}
+    created = ada.post("/plans/outliers", {"privileges": [sent]})
+    assert plan_items(ada, created) == [("revoke", "user:dee", ORDERS, "READ")]
+    assert created.json()["origin"] == "outliers"
+    of_group = {
+        "principal": "user:grp",
+        "entity": "program:sales.shop.workflow.daily",
+        "privileges": ["EXECUTE"],
+    }
+    assert (
+        "group:operators"
+        in ada.post("/plans/outliers", {"privileges": [sent, of_group]}).json()["recipe"]["note"]
+    )
+    assert "through groups" in problem(ada.post("/plans/outliers", {"privileges": [of_group]}), 409)["detail"]
+    assert ada.post("/plans/outliers", {"privileges": []}).status_code == 400

@@ -106,6 +106,8 @@ class FindingLinks:
                 return Fix("Plan to revoke", reverse("plan-unused"), about.scope | {"since": days})
             case "redundant-grants":
                 return Fix("Plan to revoke", reverse("plan-redundant"), about.scope)
+            case "unusual-privileges" if about.run:
+                return Fix("Select rows for a plan", rows_url(about.run))
             case "expired-access":
                 return Fix("Revoke expired", reverse("plan-expired"), {})
             case "failed-run" if about.name:

@@ -54,6 +54,7 @@ from grants.plans.sources.bulk import (
     subtree_plan,
 )
 from grants.plans.sources.ghosts import ghost_plan, selected_ghost_plan
+from grants.plans.sources.outliers import outlier_plan
 from grants.plans.sources.redundant import RedundantPart, redundant_plan
 from grants.plans.sources.unused import unused_plan
 from grants.principal_names import format_principal
@@ -278,7 +279,7 @@ def _count_text(form: BulkChangeForm, total: int, entities: QuerySet[Entity]) ->
 
 
 class CleanUpForm(ConsoleForm):
-    """What to revoke: selected grants of a report (`selection` and `grant`), or all in a namespace. run: the number of
+    """What to take away: selected rows of a report (`selection` and `grant`), or all in a namespace. run: the number of
     the report.
     """
 
@@ -305,11 +306,14 @@ class CleanUpForm(ConsoleForm):
 
 
 class NewCleanUpPlan(ForAdministrators, FormPage):
-    """Create a plan that revokes what an analysis reports, as it is now. source: of the plan."""
+    """Create a plan that takes away what an analysis reports, as it is now. source: of the plan; of_selection: of the plan
+    for selected rows.
+    """
 
     http_method_names = ("post",)
     form_class = CleanUpForm
     source: PlanSource
+    of_selection: PlanSource | None = None
 
     def inputs(self, form: CleanUpForm) -> dict:
         """Return the arguments of the source."""
@@ -317,7 +321,11 @@ class NewCleanUpPlan(ForAdministrators, FormPage):
         return {"namespace": parse_address(name if ":" in name else f"namespace:{name}") if name else None}
 
     def perform(self, form: CleanUpForm) -> HttpResponse:
-        return see_other(plan_url(self.source.create(request_author(self.request), **self.inputs(form))))
+        author = request_author(self.request)
+        if self.of_selection and "selection" in form.data:
+            selected = list(map(_revocation_of_row, form.cleaned_data["grant"]))
+            return see_other(plan_url(self.of_selection.create(author, selected)))
+        return see_other(plan_url(self.source.create(author, **self.inputs(form))))
 
     def refusal_response(self, form: CleanUpForm, error: Refusal) -> HttpResponse:
         messages.error(self.request, form.refusal_text(error))
@@ -343,18 +351,19 @@ class NewUnusedPlan(NewCleanUpPlan):
 class NewGhostPlan(NewCleanUpPlan):
     """Create a plan that revokes selected grants of a report, or all current grants on deleted entities."""
 
-    source = ghost_plan
-
-    def perform(self, form: CleanUpForm) -> HttpResponse:
-        if "selection" not in form.data:
-            return super().perform(form)
-        grants = list(map(_ghost_of_row, form.cleaned_data["grant"]))
-        return see_other(plan_url(selected_ghost_plan.create(request_author(self.request), grants)))
+    source, of_selection = ghost_plan, selected_ghost_plan
 
 
-def _ghost_of_row(text: str) -> Revoke:
-    """Return the revocation of the grant of a checkbox: principal, address and privilege, separated by tabs, which none of them
-    can contain.
+class NewOutlierPlan(NewCleanUpPlan):
+    source = of_selection = outlier_plan
+
+    def inputs(self, form: CleanUpForm) -> dict:
+        return {"privileges": ()}
+
+
+def _revocation_of_row(text: str) -> Revoke:
+    """Return the revocation of a checkbox: principal, address and privilege, separated by tabs, which none of them can
+    contain.
     """
     principal, address, privilege = [*text.split("\t"), "", ""][:3]
     return Revoke(format_principal(principal), parse_address(address), privilege_by_name(privilege))

@@ -2,7 +2,13 @@
 
 from django.urls import path
 
-from authzconsole.web.plans.bulk_change import NewBulkPlan, NewGhostPlan, NewRedundantPlan, NewUnusedPlan
+from authzconsole.web.plans.bulk_change import (
+    NewBulkPlan,
+    NewGhostPlan,
+    NewOutlierPlan,
+    NewRedundantPlan,
+    NewUnusedPlan,
+)
 from authzconsole.web.plans.import_changes import ImportChanges, sample_change_file
 from authzconsole.web.plans.plan_choices import ChooseAnswerPlan, ChooseImpactPlan, ChooseReadinessPlan
 from authzconsole.web.plans.plan_pages import (
@@ -29,6 +35,7 @@ urlpatterns = [
     path("plans/ghosts", NewGhostPlan.as_view(), name="plan-ghosts"),
     path("plans/redundant", NewRedundantPlan.as_view(), name="plan-redundant"),
     path("plans/unused", NewUnusedPlan.as_view(), name="plan-unused"),
+    path("plans/outliers", NewOutlierPlan.as_view(), name="plan-outliers"),
     path("plans/import", ImportChanges.as_view(), name="plan-import"),
     path("plans/import/sample.<slug:extension>", sample_change_file, name="plan-import-sample"),
     path("plans/<int:pk>/", plan_page, name="plan"),

@@ -123,8 +123,8 @@ def _outliers(run: AnalysisRun, figures: Figures, chart: dict) -> Summary:
     return Summary(
         f"{quantity(users, 'user holds', 'users hold')} {quantity(figures['unusual_privileges'], 'privilege', 'privileges')} that "
         f"{limit} hold.",
-        "Such access often remains from an earlier job. Open a user to see which grants and groups give it, and revoke what is no "
-        "longer needed.",
+        "Such access often remains from an earlier job. Open a user to see which grants and groups give it, and select rows for a "
+        "plan that takes away what is no longer needed.",
     )
 
 

@@ -52,6 +52,11 @@ DETAIL_NAMES = {
     AnalysisName.POLICY_IMPACT: "changed permissions",
     AnalysisName.BLAST_RADIUS: "privileges on entities",
 }
+# the tables of which rows can be selected for a plan: the name of the page that creates it
+SELECTIONS = {
+    (AnalysisName.GHOST_GRANTS, "rows"): "plan-ghosts",
+    (AnalysisName.OUTLIERS, "rows"): "plan-outliers",
+}
 # columns outside of the key that can be filtered, in addition to flags and columns with a few possible values
 FILTERED = ("through",)
 # by column: its title, if it differs from the name
@@ -176,6 +181,7 @@ def _table_section(request: HttpRequest, run: AnalysisRun, table: Table) -> dict
     columns = [column for column in table.columns if not column.name.endswith(BEFORE)]
     fields = list(form)
     expanded = len(fields) if len(fields) <= MAX_EXPANDED_FILTERS else 1
+    selection = SELECTIONS.get((run.type, table.name), "") if request.user.can_administer else ""
     is_readiness = (run.type, table.name) == (AnalysisName.DELETE_READINESS, "rows")
     return {
         "title": _heading(run, table, output),
@@ -183,7 +189,12 @@ def _table_section(request: HttpRequest, run: AnalysisRun, table: Table) -> dict
             request, result.rows, number=number, total=result.total_rows, max_rows=ROWS_PER_PAGE
         ),
         "rows": [
-            {**row, "cells": [cell_of(column, row, urls) for column in columns], "is_fixed": number in fixed}
+            {
+                **row,
+                "cells": [cell_of(column, row, urls) for column in columns],
+                "is_fixed": number in fixed,
+                "holder": row.get("principal", f"user:{row.get('user')}"),
+            }
             for number, (row, urls) in enumerate((row, cell_urls(run, table, row)) for row in result.rows)
         ],
         "total": result.total_rows,
@@ -195,9 +206,7 @@ def _table_section(request: HttpRequest, run: AnalysisRun, table: Table) -> dict
         "columns": [_column_head(request, column, order) for column in columns],
         "downloads": download_urls(run, table.name, form.cleaned_data),
         "grants_admin": output is not None and output.needs_administrator and request.user.can_administer,
-        "has_ghosts": bool(result.rows)
-        and (run.type, table.name) == (AnalysisName.GHOST_GRANTS, "rows")
-        and request.user.can_administer,
+        "selection": selection if result.rows else "",
         "is_readiness": is_readiness,
     }
 

@@ -316,6 +316,34 @@ def test_rows_of_the_ghost_report_can_be_selected_for_a_plan(browse, settings, t
     assert "Revoke 2 grants on addresses that are not live" in text_of(page)
 
 
+def test_rows_of_a_report_of_outliers_can_be_selected_for_a_plan(browse, settings, tmp_path):
+    settings.SNAPSHOT_URI = str(tmp_path)
+    rows = [
+        ("dee", "operators", "dataset:sales.orders", "READ", 1, 6),
+        ("grp", "operators", "program:sales.shop.workflow.daily", "EXECUTE", 1, 6),
+    ]
+    run = create_report(
+        tmp_path, {"rows": rows, "people": [("dee", 1, 1, 1)]}, analysis="outliers", revision=1
+    )
+    client, url = browse("ada"), f"/analyses/{run.pk}/"
+    values = [
+        unescape(value) for value in re.findall(r'name="grant" value="([^"]*)"', page_html(client.get(url)))
+    ]
+    assert values == [f"user:{user}\t{entity}\t{privilege}" for user, _, entity, privilege, *_ in rows]
+    assert 'name="grant"' not in page_html(browse("aud").get(url))
+    page = client.post("/plans/outliers", {"selection": "yes", "run": run.pk, "grant": values}, follow=True)
+    assert plan_addresses(page) == {"dataset:sales.orders"}
+    assert "to take away unusual privileges" in text_of(page)
+    assert "1 privilege remains through groups that give or are for something else too: group:operators" in (
+        text_of(page)
+    )
+    for grants, message in (([], "no privilege is selected"), (values[1:], "1 privilege remains")):
+        page = client.post(
+            "/plans/outliers", {"selection": "yes", "run": run.pk, "grant": grants}, follow=True
+        )
+        assert page.wsgi_request.path == url and message in text_of(page)
+
+
 @pytest.mark.parametrize(
     ("grants", "message"),
     [

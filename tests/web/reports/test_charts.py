@@ -170,7 +170,7 @@ def test_the_blast_radius_ranks_people_and_shows_what_one_of_them_reaches(browse
     client = browse("aud")
     bars = chart(client, run)["bars"]
     assert [bar["row"]["user"] for bar in bars] == ["dee", "ann"]
-    assert all(0 <= bar["changeable"] <= bar["reached"] <= 100 for bar in bars)
+    assert all(0 <= bar["dark"] <= bar["light"] <= 100 for bar in bars)
     page = client.get(bars[0]["url"].removesuffix("#rows"))
     assert page.context["table"]["total"] == 2
     tiles = {tile.item.name: tile.item for tile in page.context["chart"]["tiles"]}
@@ -182,6 +182,27 @@ def test_the_blast_radius_ranks_people_and_shows_what_one_of_them_reaches(browse
         client.get(tiles["hr"].url).context["table"]["total"] == 1 and not tiles["outside of namespaces"].url
     )
     assert client.get(f"/analyses/{run.pk}/?user=%22nobody%22").context["chart"] is None
+
+
+def test_bars_of_outliers_lead_to_the_rows_of_a_user(browse, folder):
+    run = create_report(
+        folder,
+        {
+            "rows": [
+                ("ann", "team", "dataset:hr.a", "READ", 1, 9),
+                ("dee", "team", "dataset:hr.a", "WRITE", 1, 9),
+            ],
+            "people": [("ann", 1, 2, 2), ("dee", 1, 3, 4)],
+        },
+        analysis="outliers",
+    )
+    client = browse("aud")
+    bars = chart(client, run)["bars"]
+    assert [(bar["row"]["user"], bar["dark"], bar["text"]) for bar in bars] == [
+        ("dee", 100, "4 privileges on 3 entities"),
+        ("ann", 50, "2 privileges on 2 entities"),
+    ]
+    assert client.get(bars[0]["url"].removesuffix("#rows")).context["table"]["total"] == 1
 
 
 @pytest.mark.parametrize(

@@ -264,15 +264,43 @@ def reach_bars(run: AnalysisRun, max_bars: int = MAX_BARS) -> dict | None:
     largest = max(row["entities"] for row in people)
     return {
         "template": "reports/charts/_reach_bars.html",
+        "label": "Entities that each user can change and reaches",
         "more": result.total_rows - len(people),
         "bars": [
             {
                 "row": row,
-                "reached": round(row["entities"] / largest * 100, 2),
-                "changeable": round(row["changeable"] / largest * 100, 2),
+                "light": round(row["entities"] / largest * 100, 2),
+                "dark": round(row["changeable"] / largest * 100, 2),
+                "text": f"can change {row['changeable']:,} of {row['entities']:,}",
                 "url": rows_url(run, user=exactly(row["user"])),
                 "title": f"{row['user']} can change {row['changeable']:,} of {row['entities']:,} live entities "
                 f"that the user reaches, in {quantity(row['namespaces'], 'namespace', 'namespaces')}",
+            }
+            for row in people
+        ],
+    }
+
+
+def _outlier_bars(run: AnalysisRun) -> dict | None:
+    """Return bars of the users who hold the most that almost no colleague does."""
+    result = result_page(run, "people", sort="privileges", descending=True, max_rows=MAX_BARS)
+    if not result.rows:
+        return None
+    people = sorted(result.rows, key=lambda row: (-row["privileges"], row["user"]))
+    return {
+        "template": "reports/charts/_outlier_bars.html",
+        "label": "Unusual privileges of each user",
+        "more": result.total_rows - len(people),
+        "bars": [
+            {
+                "row": row,
+                "dark": round(row["privileges"] / people[0]["privileges"] * 100, 2),
+                "text": f"{quantity(row['privileges'], 'privilege', 'privileges')} on "
+                f"{quantity(row['entities'], 'entity', 'entities')}",
+                "url": rows_url(run, user=exactly(row["user"])),
+                "title": f"{row['user']} holds {quantity(row['privileges'], 'privilege', 'privileges')} on "
+                f"{quantity(row['entities'], 'entity', 'entities')} that almost nobody else in "
+                f"{quantity(row['groups'], 'group', 'groups')} holds",
             }
             for row in people
         ],
@@ -328,6 +356,7 @@ CHARTS: dict[str, Callable[[AnalysisRun], dict | None]] = {
     AnalysisName.VISIBILITY: _visibility_heat_map,
     AnalysisName.POLICY_IMPACT: _impact_bars,
     AnalysisName.BLAST_RADIUS: reach_bars,
+    AnalysisName.OUTLIERS: _outlier_bars,
 }
 # by analysis: the chart about one user
 CHARTS_OF_USER: dict[str, Callable[[AnalysisRun, str], dict | None]] = {

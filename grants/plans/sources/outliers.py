@@ -1,0 +1,113 @@
+"""Create plans that take away what users hold and their colleagues do not: rows of the analysis `outliers`."""
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
+
+from django.contrib.auth.models import Group
+from django.db.models import Count
+
+from entities.address import Address
+from entities.selectors import entities_at
+from entities.vocabulary import Privilege, clip, quantity
+from grants.change_set import Change, Leave, Revoke
+from grants.changes import existing_grants
+from grants.errors import PlanError
+from grants.models import GroupGrant
+from grants.plans.create import PlanDraft, PlanOrigin, plan_source
+from grants.plans.sources.redundant import has_other_purpose
+from grants.principal_names import principals_by_name
+from grants.querysets import effective_memberships
+from grants.stored_changes import ENTITY_COLUMNS
+from grants.validity import not_over_condition, question_time
+
+MAX_GROUPS_NAMED = 5
+
+
+@dataclass(frozen=True, slots=True)
+class _Membership:
+    """A membership that gives selected privileges. is_ended: the plan ends it, because it gives nothing else."""
+
+    user: str
+    group: str
+    given: frozenset[Revoke]
+    is_ended: bool
+
+
+@plan_source(PlanOrigin.OUTLIERS)
+def outlier_plan(privileges: Sequence[Revoke]) -> PlanDraft:
+    """Return a plan that takes these privileges away from users: it revokes the direct grants, and ends a membership
+    through which the user gets these privileges only. Memberships in groups that have another purpose remain.
+
+    Privileges that other memberships give remain; the note of the plan counts them and names the groups. The plan becomes
+    stale with a grant to or a revocation from a group that a user leaves.
+    Raise PlanError if none is selected, or if the plan would change nothing.
+    """
+    if not privileges:
+        raise PlanError("no privilege is selected")
+    if other := next((row.principal for row in privileges if not row.principal.startswith("user:")), None):
+        raise PlanError(f"{clip(other)} is not a user: select privileges of users")
+    selected = sorted(set(privileges), key=lambda row: (row.principal, str(row.address), row.privilege))
+    principals = principals_by_name({row.principal for row in selected})
+    known = [row for row in selected if row.principal in principals]
+    entities = entities_at(row.address for row in known)
+    direct = existing_grants(known, principals, entities)
+    memberships = list(_memberships(known, list(entities)))
+    left = [row for row in memberships if row.is_ended]
+    note = _note([row for row in memberships if not row.is_ended])
+    return PlanDraft(
+        title=f"Take away {quantity(len(selected), 'unusual privilege', 'unusual privileges')}",
+        changes=_changes((row for row in known if row.key in direct), left),
+        recipe={"note": note} if note else {},
+        watches=sorted({f"group:{row.group}" for row in left}),
+        empty_message=note or "the users hold none of these privileges any more: run the analysis again",
+    )
+
+
+def _changes(direct: Iterable[Revoke], left: Iterable[_Membership]) -> Iterator[Change]:
+    yield from direct
+    for row in left:
+        yield Leave(row.user, row.group)
+
+
+def _memberships(selected: Collection[Revoke], addresses: Collection[Address]) -> Iterator[_Membership]:
+    """Yield the memberships in force that give selected privileges, by user and group. Runs three queries."""
+    wanted = {(row.principal, row.address, row.privilege): row for row in selected}
+    users = {row.principal.removeprefix("user:") for row in selected}
+    members = effective_memberships().filter(user__username__among=list(users))
+    grants = GroupGrant.objects.filter(not_over_condition(question_time()))
+    on_selected = grants.filter(
+        group__in=members.values("group"),
+        content_object__kind__in={address.kind for address in addresses},
+        content_object__key__among=list({address.key for address in addresses}),
+    ).order_by("group__name", *ENTITY_COLUMNS, "permission_id")
+    given: dict[str, set[tuple[Address, Privilege]]] = {
+        group.removeprefix("group:"): {(address, privilege) for _, address, privilege in rows}
+        for group, rows in groupby(on_selected.grant_keys(), key=itemgetter(0))
+    }
+    of_groups = {"group__name__among": list(given)}
+    totals = dict(grants.filter(**of_groups).order_by().values_list("group__name").annotate(Count("pk")))
+    has_purpose = set(
+        Group.objects.filter(has_other_purpose(""), name__among=list(given)).values_list("name", flat=True)
+    )
+    pairs = members.filter(**of_groups).order_by("user__username", "group__name")
+    for user, group in pairs.values_list("user__username", "group__name"):
+        rows = frozenset(wanted[key] for pair in given[group] if (key := (f"user:{user}", *pair)) in wanted)
+        if rows:
+            is_ended = len(rows) == totals[group] and group not in has_purpose
+            yield _Membership(user, group, rows, is_ended)
+
+
+def _note(kept: Sequence[_Membership]) -> str:
+    """Return what the plan does not take away, and through which groups; empty if it takes away everything."""
+    if not kept:
+        return ""
+    total = len({privilege for row in kept for privilege in row.given})
+    groups = sorted({row.group for row in kept})
+    names = ", ".join(f"group:{clip(name)}" for name in groups[:MAX_GROUPS_NAMED])
+    more = f" and {len(groups) - MAX_GROUPS_NAMED:,} more" if len(groups) > MAX_GROUPS_NAMED else ""
+    return (
+        f"{quantity(total, 'privilege remains', 'privileges remain')} through groups that give or are for something else too: "
+        f"{names}{more}. Change the grants of the group, or remove the user from it on the user's page."
+    )
