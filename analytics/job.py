@@ -39,7 +39,15 @@ from analytics.spark.schemas import read_table
 from analytics.spark.session import SparkUnavailable, submitted_session
 from analytics.spark.set_form import SetFormDiffers, write_set_form
 from analytics.stages import RunStage
-from analytics.storage import Place, discard_path, parquet_paths, place_of, shown_uri
+from analytics.storage import (
+    Place,
+    StorageError,
+    discard_path,
+    parquet_paths,
+    place_of,
+    shown_uri,
+    without_credentials,
+)
 from analytics.tables import ENTITIES, JOURNAL, SET_ENTITIES, SET_PRINCIPALS, USES, VISIBILITY_DETAIL, Table
 from entities.address import set_instance_name
 from entities.errors import Refusal
@@ -197,6 +205,7 @@ def _folders(analysis: Analysis, given: argparse.Namespace) -> _Folders:
             if f"{place.path}/".startswith(f"{path}/") or f"{path}/".startswith(f"{place.path}/"):
                 raise AnalysisError(f"--{option} and --{other} are in one another: use separate folders")
         paths[option] = place.path
+        _check_writable(place, f"--{option} {shown_uri(getattr(given, option))}")
     temporary = _sibling(chosen["output"])
     others = chosen.get("tables", temporary)
     places = {output.table.name: others.child(output.table.name) for output in analysis.outputs}
@@ -204,6 +213,18 @@ def _folders(analysis: Analysis, given: argparse.Namespace) -> _Folders:
     if given.detail or given.sets:
         places["detail"] = chosen.get("detail") or temporary.child("detail")
     return _Folders(places, chosen.get("sets"), tuple(chosen.values()), temporary)
+
+
+def _check_writable(place: Place, name: str) -> None:
+    """Raise StorageError if no folder can be made beside a folder. name: of the folder, for the message."""
+    sibling = _sibling(place)
+    try:
+        sibling.filesystem.create_dir(sibling.path)
+    except OSError as error:
+        raise StorageError(
+            f"{name} cannot be written: {without_credentials(str(error), place.spark_uri)}"
+        ) from None
+    discard_path(sibling.filesystem, sibling.path)
 
 
 def _sibling(place: Place) -> Place:

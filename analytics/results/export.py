@@ -3,7 +3,6 @@
 import csv
 import io
 import json
-import os
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
@@ -128,8 +127,20 @@ def check_export_path(path: Path) -> None:
         raise AnalysisError(f"{path} is a folder")
     if not path.parent.is_dir():
         raise AnalysisError(f"{path}: there is no folder {path.parent}")
-    if not os.access(path.parent, os.W_OK):
-        raise AnalysisError(f"{path}: the folder {path.parent} is not writable")
+    # the permissions of the folder do not tell everything: its file system can be read-only, or the name too long
+    temporary = _temporary(path)
+    try:
+        temporary.touch(exist_ok=False)
+        temporary.unlink()
+    except OSError as error:
+        raise ExportFailed(
+            f"{path} cannot be written ({error.strerror or error}): choose another file or folder"
+        ) from error
+
+
+def _temporary(path: Path) -> Path:
+    """Return a new name beside a file, under which it is written."""
+    return path.with_name(f".{path.name}.{secrets.token_hex(4)}")
 
 
 def export_table(
@@ -147,7 +158,7 @@ def export_table(
     formats: DOWNLOAD_FORMATS for files that leave the console through a browser or the REST API. manifest:
     the manifest of a signed report.
     """
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    temporary = _temporary(path)
     rows, schema = 0, arrow_schema(table)
     try:
         with temporary.open("xb") as file, formats[path.suffix.lower()].open_writer(file, schema) as write:

@@ -33,6 +33,7 @@ def folder(settings, tmp_path):
         ),
         (["delete-readiness", "--output", "tests/../out.csv", "--detail", "out.csv"], "are the same file"),
         (["delete-readiness", "--detail", "absent/out.csv"], "there is no folder absent"),
+        (["delete-readiness", "--output", "/proc/out.csv"], "/proc/out.csv cannot be written"),
     ],
 )
 def test_invalid_arguments_are_refused_with_the_valid_ones_before_spark_starts(

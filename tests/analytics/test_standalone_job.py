@@ -210,6 +210,7 @@ def test_a_snapshot_that_is_not_complete_and_intact_is_refused(snapshot, tmp_pat
         (["visibility", "--detail", "{folder}/new/detail"], "--detail and --output are in one another"),
         (["visibility", "--detail", "{folder}/existing"], "exists already: choose a new folder"),
         (["visibility", "--detail", "{folder}/detail.csv"], "a job writes a folder of Parquet files"),
+        (["visibility", "--detail", "/proc/out"], "--detail /proc/out cannot be written"),
         (["stranded", "--sets", "{folder}/sets"], "stranded has no sets"),
         (["visibility", "--detail", "nothing://there"], "--detail is nothing://there, which cannot be used"),
     ],

@@ -250,6 +250,8 @@ def test_a_table_without_rows_is_exported_as_a_header(settings, tmp_path):
         ("out", "it must be one of .csv, .parquet, .jsonl"),
         ("absent/out.csv", "there is no folder"),
         ("folder.csv", "is a folder"),
+        (f"{'n' * 250}.csv", "File name too long.*choose another file or folder"),
+        ("/proc/out.csv", "cannot be written.*choose another file or folder"),
     ],
 )
 def test_an_unwritable_file_is_refused_before_the_computation(tmp_path, name, message):
