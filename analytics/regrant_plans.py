@@ -54,6 +54,8 @@ def _note(regrants: Regrants, prefer: Prefer, answers: int, left_out: int) -> st
                 f" {quantity(kept_not, 'permission', 'permissions')} cannot be kept without also giving others and "
                 f"{'is' if kept_not == 1 else 'are'} left out."
             )
+    if regrants.ends:
+        note += f" {regrants.note_on_ends}"
     if left_out:
         note += (
             f" Left out: {quantity(left_out, 'row', 'rows')} of the report that the rule engine does not confirm. The report "

@@ -11,11 +11,15 @@ in H without the plan. `narrowest` uses only grants without side effects:
 
 `fewest` chooses among all grants. Every decision is evaluated again with the chosen grants to count the
 result.
+
+A grant ends with the access that it keeps. So the grants that are still needed are chosen among the first ones again, at
+the times just before the users' grants and memberships end.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from functools import reduce
 from operator import or_
@@ -23,7 +27,7 @@ from operator import or_
 from django.contrib.auth.models import Group
 
 from entities.address import Address, instance_address
-from entities.vocabulary import ANY, CONTAINER_KINDS, Privilege
+from entities.vocabulary import ANY, CONTAINER_KINDS, Privilege, quantity
 from grants.authority.transactions import check_administrator
 from grants.change_set import ActivateGeneration, Grant
 from grants.effects.holders import NUMBERS
@@ -32,7 +36,7 @@ from grants.effects.masks import bits_of, users_meeting
 from grants.effects.situations import AffectedUsers, affected_users
 from grants.errors import PlanError
 from grants.journal import Author, current_revision
-from grants.models import Plan, PlanBreadth, User
+from grants.models import GRANT_SOURCES, USER, Plan, PlanBreadth, User
 from grants.plans.create import MAX_PLAN_ITEMS, PlanDraft, PlanOrigin, store_plan
 from grants.plans.minimal_grants import Denial, NewGrants, fewest_grants
 from grants.plans.regrants.stages import (
@@ -50,6 +54,7 @@ from grants.policies.explain import GrantSet, MissingGrant, grant_order, minimal
 from grants.policies.grammar import FactsRead, Scope
 from grants.policies.policy import Generation
 from grants.policies.question import Question
+from grants.validity import Validity, at_time
 
 # a recipe lists at most this many namespaces
 MAX_NAMESPACES = 100
@@ -57,6 +62,9 @@ EFFECT_COUNTS = ("kept", "beyond_gained", "beyond_lost", "kept_not")
 ACTIVATION_COUNTS = ("given", "taken", "given_with_plan", "taken_with_plan")
 # steps of the search for the grants to leave out if some of them together would have a side effect
 MAX_SEARCH_STEPS = 400
+# with more ends of access, a grant ends at one that is too early rather than too late
+MAX_ENDS = 8
+_ALWAYS = datetime(9999, 12, 31, tzinfo=UTC)
 
 
 class Prefer(StrEnum):
@@ -74,11 +82,15 @@ class RegrantScope:
     namespace: str = ""
 
 
+# user, address and privilege
+UserPrivilege = tuple[str, Address, Privilege]
+
+
 @dataclass(slots=True)
 class Regrants:
     """The grants of a plan and their effect, in permissions.
 
-    grants: (user, address, privilege). only_way: the number of grants without an alternative.
+    grants: (user, address, privilege). ends: when a grant ends, if it keeps only access that ends. only_way: the number of grants without an alternative.
     is_smallest: whether it is proven that fewer grants are not enough.
     lost: permissions of the generation before that are not permitted afterwards without the plan.
     kept_not_in: `kept_not` by the name of the namespace; empty for what is outside of namespaces.
@@ -88,7 +100,8 @@ class Regrants:
     all users without the plan; `given_with_plan` and `taken_with_plan`, the same after the plan was applied.
     """
 
-    grants: list[tuple[str, Address, Privilege]] = field(default_factory=list)
+    grants: list[UserPrivilege] = field(default_factory=list)
+    ends: dict[UserPrivilege, datetime] = field(default_factory=dict)
     only_way: int = 0
     is_smallest: bool = True
     lost: int = 0
@@ -98,7 +111,17 @@ class Regrants:
 
     @property
     def changes(self) -> list[Grant]:
-        return [Grant(f"user:{user}", *grant) for user, *grant in self.grants]
+        return [Grant(f"user:{row[0]}", *row[1:], Validity(None, self.ends.get(row))) for row in self.grants]
+
+    @property
+    def note_on_ends(self) -> str:
+        """A sentence about the grants that end; empty if none does."""
+        total = len(self.ends)
+        return (
+            f"{quantity(total, 'grant ends', 'grants end')} with the access that {'it keeps' if total == 1 else 'they keep'}."
+            if total
+            else ""
+        )
 
     @property
     def kept_not_recipe(self) -> dict:
@@ -144,7 +167,7 @@ def compute_regrants(
     users.
 
     Reads the tenant two or three times, with three queries for each namespace; memory is that of the largest
-    namespace. Raise PlanError if more than `max_grants` grants are needed.
+    namespace. If users have access that ends, reads the namespaces of the grants again, at most MAX_ENDS times. Raise PlanError if more than `max_grants` grants are needed.
     """
     return _Planner(before, after, prefer, scope or RegrantScope(), max_grants).regrants()
 
@@ -179,6 +202,7 @@ def create_plan_of_regrants(
             "activation": regrants.activation,
             "only_way": regrants.only_way,
             "is_smallest": regrants.is_smallest,
+            **({"note": regrants.note_on_ends} if regrants.ends else {}),
         },
     )
     return store_plan(author, PlanOrigin.POLICY_IMPACT, draft), regrants
@@ -186,31 +210,70 @@ def create_plan_of_regrants(
 
 @dataclass
 class _Planner:
-    """Choose the grants, stage by stage. Those outside of namespaces also count inside them."""
+    """Choose the grants, stage by stage. Those outside of namespaces also count inside them.
+
+    only: choose among these; None for all grants. given: grants that the users get in any case.
+    """
 
     before: Generation
     after: Generation
     prefer: Prefer
     scope: RegrantScope
     max_grants: int
+    only: Collection[UserPrivilege] | None = None
+    given: Collection[UserPrivilege] = ()
 
     def __post_init__(self) -> None:
         self.pairs = rule_pairs_by_kind(self.before, self.after)
         self.users = affected_users([ActivateGeneration(self.after)])
         self.wanted_users = users_in_scope(self.users, self.scope)
         self.is_narrow = self.prefer == Prefer.NARROWEST
+        # whether only some of the candidates may be chosen
+        self.is_limited = self.is_narrow or self.only is not None
         self.result = Regrants()
-        # by user: the chosen grants outside of namespaces
+        # by user: the chosen grants outside of namespaces, and the given ones
         self._outside: dict[int, set[MissingGrant]] = defaultdict(set)
+        bits = {name: bit for bit, name in enumerate(self.users.names)}
+        for user, *grant in self.given:
+            if user in bits:
+                self._outside[bits[user]].add((grant[0], grant[1]))
+        self._only = None if self.only is None else masks_by_namespace(self.only, self.users)
 
     def regrants(self) -> Regrants:
-        instance = self._admissible_on_instance()
-        for stage in stages(self.users):
-            if self.scope.namespace in ("", stage.namespace):
-                self._choose(stage, instance)
+        self._choose_grants()
         self.result.grants.sort(key=lambda grant: (grant[0], grant_order(grant[1:])))
+        self._set_ends()
         self._count_effect()
         return self.result
+
+    def _choose_grants(self) -> None:
+        instance, namespaces = self._admissible_on_instance(), None
+        if self._only is not None and "" not in self._only:
+            # a grant outside of namespaces counts in all of them
+            namespaces = set(self._only)
+        for stage in stages(self.users, namespaces):
+            if self.scope.namespace in ("", stage.namespace):
+                self._choose(stage, instance)
+
+    def _set_ends(self) -> None:
+        """Let each grant end when it is not needed any more, because the access that it keeps has ended."""
+        grants = frozenset(self.result.grants)
+        waiting, needed = set(grants), set[UserPrivilege]()
+        ends = _ends_of_access({user for user, *_ in grants})
+        for end in (_ALWAYS, *reversed(ends[1:])) if ends else ():
+            if not waiting:
+                break
+            with at_time(end if end == _ALWAYS else end - timedelta(microseconds=1)):
+                planner = _Planner(
+                    self.before, self.after, Prefer.FEWEST, self.scope, self.max_grants, grants, needed
+                )
+                planner._choose_grants()
+            needed.update(planner.result.grants)
+            waiting -= needed
+            if end != _ALWAYS:
+                self.result.ends |= dict.fromkeys(planner.result.grants, end)
+        if ends:
+            self.result.ends |= dict.fromkeys(waiting, ends[0])
 
     def _admissible_on_instance(self) -> dict[int, int]:
         """Return, by number of the privilege, the users that may get it on the instance.
@@ -257,10 +320,14 @@ class _Planner:
         candidates = self._candidates(stage, needs)
         for key in [key for key in candidates if key[0] == stage.instance]:
             candidates[key] &= instance.get(key[1], 0)
+        if self._only is not None:
+            only = ExtraGrants.of(stage, self._only).masks
+            candidates = {key: mask & only.get(key, 0) for key, mask in candidates.items()}
         allowed: dict[int, set[MissingGrant]] = defaultdict(set)
         if self.is_narrow:
             bad = self._single_side_effects(stage, candidates)
             candidates = {key: mask & ~bad.get(key, 0) for key, mask in candidates.items()}
+        if self.is_limited:
             for (pk, number), mask in candidates.items():
                 address = stage.nodes[pk].address if pk in stage.nodes else instance_address()
                 for bit in bits_of(mask):
@@ -290,7 +357,7 @@ class _Planner:
             chosen.add(grant)
         if side_effects:
             allowed = _Search(allowed - outside, questions, side_effects, facts, outside).best_grants()
-        denials = denials_of(questions, facts, allowed | outside if self.is_narrow else None)
+        denials = denials_of(questions, facts, allowed | outside if self.is_limited else None)
         minimal = fewest_grants(
             denials, chosen, max_grants=self.max_grants, grant_count=len(self.result.grants)
         )
@@ -386,6 +453,21 @@ class _Planner:
                 activation["taken"] += number * decision.lost.bit_count()
                 activation["given_with_plan"] += number * (then & ~permitted).bit_count()
                 activation["taken_with_plan"] += number * (permitted & ~then).bit_count()
+
+
+def _ends_of_access(users: Collection[str]) -> list[datetime]:
+    """Return the ends of the grants and memberships in force of these users, in order: at most MAX_ENDS of them, with the
+    first one. Runs three queries.
+    """
+    ends: set[datetime] = set()
+    for source in GRANT_SOURCES[USER.name]:
+        rows = source.rows(**{f"{source.subject}__username__among": list(users)}).order_by()
+        for path in {"", source.membership}:
+            column = f"{path}valid_until"
+            limited = rows.filter(**{f"{column}__isnull": False})
+            ends.update(limited.values_list(column, flat=True).distinct())
+    step = max(1, -(-len(ends) // MAX_ENDS))
+    return sorted(ends)[::step]
 
 
 def _inside_candidates(stage: Stage, candidates: Mapping[GrantKey, int]) -> dict[int, list[GrantKey]]:

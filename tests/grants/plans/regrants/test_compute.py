@@ -3,25 +3,35 @@ counts.
 """
 
 import dataclasses
+from datetime import UTC, datetime, timedelta
 from itertools import combinations, permutations
 
 import pytest
+from django.utils import timezone
 
 from entities.address import Address
 from entities.models import State
 from entities.services import ensure_entities
 from entities.vocabulary import ANY, KINDS
 from grants.errors import PlanError
-from grants.plans.regrants.compute import Prefer, RegrantScope, compute_regrants
+from grants.plans.regrants.compute import MAX_ENDS, Prefer, RegrantScope, compute_regrants
 from grants.policies.catalogue import GENERATIONS
 from grants.policies.question import Question
-from tests.support.changes import add_grant
-from tests.support.random_tenants import random_tenant, reference_is_permitted, seeds, store_tenant
+from grants.validity import Validity
+from tests.support.changes import add_grant, add_user
+from tests.support.random_tenants import (
+    random_tenant,
+    random_timed_tenant,
+    reference_is_permitted,
+    seeds,
+    store_tenant,
+)
 
 pytestmark = pytest.mark.django_db
 
 PAIRS = list(permutations(GENERATIONS, 2))
 MAX_TRIED_SETS = 500
+FOREVER = datetime(9999, 12, 31, tzinfo=UTC)
 
 
 def permissions(tenant, generation, other, users=None):
@@ -113,6 +123,45 @@ def test_nothing_is_left_out_that_could_be_kept_without_side_effects(seed):
             for more in list(combinations(grants, size))[:30]:
                 result = permissions(with_grants(granted, more), after, before, [user])
                 assert result <= then or not result <= permitted | now, (before, after, more)
+
+
+@pytest.mark.parametrize("seed", seeds(range(8)))
+def test_a_grant_ends_with_the_access_that_it_keeps(seed):
+    """While it lasts, something that the user may do before the change is lost without it. Later, nothing is."""
+    timed = random_timed_tenant(seed)
+    store_tenant(timed.tenant, timed.periods)
+    now = timezone.now()
+    later = [*sorted(moment for moment in timed.moments if moment > now), now + timedelta(days=1_000)]
+    for number, (before, after) in enumerate(PAIRS):
+        if number % 4 != seed % 4:
+            continue
+        for prefer in Prefer:
+            regrants = compute_regrants(
+                GENERATIONS[before], GENERATIONS[after], prefer=prefer, max_grants=10_000
+            )
+            for moment in later:
+                tenant = timed.at(moment)
+                in_force = {row for row in regrants.grants if moment < regrants.ends.get(row, FOREVER)}
+                permitted = permissions(tenant, before, after)
+                then = permissions(with_grants(tenant, in_force), after, before)
+                with_all = permissions(with_grants(tenant, regrants.grants), after, before)
+                assert permitted & with_all <= then, (before, after, prefer, moment)
+                for row in in_force:
+                    last = regrants.ends.get(row, FOREVER) - timedelta(microseconds=1)
+                    if moment in (last, later[-1]):
+                        without = permissions(with_grants(tenant, in_force - {row}), after, before, [row[0]])
+                        assert permissions(tenant, before, after, [row[0]]) & then - without, (row, moment)
+
+
+def test_with_many_ends_a_grant_ends_too_early_rather_than_too_late(cast):
+    ends = [timezone.now() + timedelta(days=days) for days in range(1, 40)]
+    for number, end in enumerate(ends):
+        add_user(f"u{number:02}")
+        add_grant(f"user:u{number:02}", "application:sales.shop", "ADMIN", Validity(None, end))
+    regrants = fewest("existing", "final", *(f"u{number:02}" for number in range(len(ends))))
+    assert set(regrants.ends) == set(regrants.grants) != set()
+    assert 1 < len(set(regrants.ends.values())) <= MAX_ENDS
+    assert all(end <= ends[int(row[0][1:])] for row, end in regrants.ends.items())
 
 
 def fewest(before, after, *users, max_grants=1_000):
