@@ -255,7 +255,9 @@ class ActivationPage(EffectPage):
         )
         if plan is None:
             raise FormRefused("no plan was created: no grant can keep a permission without giving others")
-        return see_other(reverse("generation-activate", kwargs=self.kwargs, query={"plan": plan.pk}))
+        typed = {name: text for name in ("at", "reason") if (text := form[name].value())}
+        query = {"plan": plan.pk} | typed
+        return see_other(reverse("generation-activate", kwargs=self.kwargs, query=query))
 
     def make(self, form: ActivationForm) -> Outcome:
         author = request_author(self.request, form.cleaned_data["reason"])

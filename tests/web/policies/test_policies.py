@@ -214,6 +214,10 @@ def test_a_plan_that_keeps_permissions_is_created_chosen_and_applied_with_the_ac
     created = ada.post(url, {"keep": "yes"})
     plan = Plan.objects.get()
     assert created.status_code == 303 and created["Location"] == f"{url}?plan={plan.pk}"
+    typed = {"at": "2030-01-02T03:04", "reason": "new rules, as agreed"}
+    assert 'name="keep" value="yes" formnovalidate' in page_html(ada.get("/policies/existing/activate"))
+    again = ada.get(ada.post("/policies/existing/activate", {"keep": "yes", "from": "final", **typed})["Location"])
+    assert {name: again.context["form"][name].value() for name in typed} == typed
     page = ada.get(created["Location"])
     assert page.context["form"]["plan"].value() == str(plan.pk) and page.context["keeping_plan"] == plan
     shown = ada.get(with_effect(created["Location"])).context["effect"]
