@@ -177,11 +177,13 @@ def store_plan(
     renewal_of: Plan | None = None,
     makers: Callable[[Plan], Collection[int]] | None = None,
     head: JournalHead | None = None,
+    writer: Author | None = None,
 ) -> Plan:
     """Store a draft as a proposed plan, for a caller that has checked what the author may do.
 
     makers: returns the accounts of those who made the stored plan; by default the author and those of the
-    draft. head: the head of the journal, of a caller that has locked it and appends further lines.
+    draft. head: the head of the journal, of a caller that has locked it and appends further lines. writer: the author of the
+    journal line, who creates the plan on behalf of `author`; by default `author`.
     The journal line has a digest of the items and makers, so nobody can change them in the database. Runs a
     few statements for every `ITEMS_PER_BATCH` items. Raise PlanError if the draft is empty, invalid or too
     large, JournalReadOnly if the journal cannot be continued.
@@ -214,7 +216,9 @@ def store_plan(
             plan.maker_ids = sorted(makers(plan))
             plan.save(update_fields=["maker_ids"])
         detail = f"{plan}: {plan.title}; content {plan_digest(plan)}"
-        append_to_journal(head or lock_journal(), [JournalEntry(PLAN_CREATE, detail=detail)], author=author)
+        append_to_journal(
+            head or lock_journal(), [JournalEntry(PLAN_CREATE, detail=detail)], author=writer or author
+        )
     return plan
 
 

@@ -214,7 +214,15 @@ def _apply(
             "generation": active_generation().name,
         },
     )
-    plan = store_plan(Author(request.created_by), PlanOrigin.REQUEST, draft, head=head)
+    # the requester proposed the changes, so that the approver is the second person
+    on_behalf = f"on behalf of {request.created_by}; {reason}"
+    plan = store_plan(
+        Author(request.created_by),
+        PlanOrigin.REQUEST,
+        draft,
+        head=head,
+        writer=replace(author, reason=on_behalf[:MAX_REASON_CHARACTERS]),
+    )
     write_plan(head, replace(author, reason=reason[:MAX_REASON_CHARACTERS]), plan, shown)
     return plan
 

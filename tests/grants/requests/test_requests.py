@@ -21,7 +21,7 @@ from grants.errors import (
 )
 from grants.evaluation.engine import check
 from grants.journal import current_revision, first_break
-from grants.models import AccessRequest, AccessRequestPart, Plan, RequestState, User, UserGrant
+from grants.models import AccessRequest, AccessRequestPart, JournalLine, Plan, RequestState, User, UserGrant
 from grants.policies.question import Question
 from grants.requests.approvers import (
     approver_accounts,
@@ -103,6 +103,11 @@ def test_an_approved_request_becomes_an_applied_plan_with_requester_and_approver
             f"request {request.pk}: read {ORDERS}; plan {plan.pk}",
         ),
     ]
+    created = JournalLine.objects.get(action="plan-create")
+    assert (created.actor, created.reason) == (
+        "ada",
+        f"on behalf of out; request {request.pk} of user:out: quarterly close; until the close",
+    )
     assert (
         plan.reason == f"request {request.pk} of user:out: quarterly close; until the close"
         and first_break() is None

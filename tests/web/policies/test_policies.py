@@ -216,7 +216,9 @@ def test_a_plan_that_keeps_permissions_is_created_chosen_and_applied_with_the_ac
     assert created.status_code == 303 and created["Location"] == f"{url}?plan={plan.pk}"
     typed = {"at": "2030-01-02T03:04", "reason": "new rules, as agreed"}
     assert 'name="keep" value="yes" formnovalidate' in page_html(ada.get("/policies/existing/activate"))
-    again = ada.get(ada.post("/policies/existing/activate", {"keep": "yes", "from": "final", **typed})["Location"])
+    again = ada.get(
+        ada.post("/policies/existing/activate", {"keep": "yes", "from": "final", **typed})["Location"]
+    )
     assert {name: again.context["form"][name].value() for name in typed} == typed
     page = ada.get(created["Location"])
     assert page.context["form"]["plan"].value() == str(plan.pk) and page.context["keeping_plan"] == plan
