@@ -204,6 +204,10 @@ def begin_invitation(*, author: Author, name: str) -> User:
     return user
 
 
+# the journal lines of which each ends the earlier links of the same name
+_LINK_LINES = ("user-invite", "user-invite-cancel", "user-add")
+
+
 def open_invitations() -> QuerySet[JournalLine]:
     """Return the journal line of the newest invitation of each user who can still use its link.
 
@@ -212,34 +216,39 @@ def open_invitations() -> QuerySet[JournalLine]:
     newer = JournalLine.objects.filter(
         principal=OuterRef("principal"),
         revision__gt=OuterRef("revision"),
-        action__in=(
-            "user-invite",
-            "user-invite-cancel",
-            "user-add",
-            "role-set",
-            "steward-add",
-            "steward-remove",
-        ),
+        # a link depends on the role and the stewardships of the user
+        action__in=(*_LINK_LINES, "role-set", "steward-add", "steward-remove"),
     )
     invited = User.objects.filter(
         username=Substr(OuterRef("principal"), len("user:") + 1),
         is_active=True,
         password__startswith=UNUSABLE_PASSWORD_PREFIX,
     )
-    since = timezone.now() - timedelta(hours=settings.FIRST_PASSWORD_HOURS)
-    return JournalLine.objects.filter(~Exists(newer), Exists(invited), action="user-invite", at__gt=since)
+    return JournalLine.objects.filter(
+        ~Exists(newer), Exists(invited), action="user-invite", at__gt=_oldest_link()
+    )
+
+
+def _oldest_link() -> datetime:
+    """Return the time since which a link was made that has not expired."""
+    return timezone.now() - timedelta(hours=settings.FIRST_PASSWORD_HOURS)
 
 
 def cancel_invitation(*, author: Author, name: str) -> Outcome:
-    """Let earlier links of a user who has no password stop working."""
+    """Let earlier links of a user who has no password stop working, also those of an earlier name, and those that work again
+    because the role or the stewardships of the user are as before.
+    """
     hashed = make_password(None)
     with _journal_recorder(author, Capability.MANAGE_ACCOUNTS) as record:
         user = managed_user(author, name)
-        lines = JournalLine.objects.filter(
-            principal=str(user), action__in=("user-invite", "user-invite-cancel")
-        )
-        last = lines.order_by("-revision").first()
-        if user.has_usable_password() or (last is not None and last.action == "user-invite-cancel"):
+        names, lines = [str(user)], JournalLine.objects.filter(at__gt=_oldest_link()).order_by("-revision")
+        renames = lines.filter(action="user-rename")
+        for known in names:
+            names += (
+                renames.filter(detail=known).exclude(principal__in=names).values_list("principal", flat=True)
+            )
+        last = lines.filter(principal__in=names, action__in=_LINK_LINES).first()
+        if user.has_usable_password() or last is None or last.action != "user-invite":
             return record(None, f"no invitation of {user} is open: nothing changed")
         User.objects.filter(pk=user.pk).update(password=hashed)
         entry = JournalEntry("user-invite-cancel", principal=str(user))

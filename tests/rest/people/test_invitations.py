@@ -4,10 +4,11 @@ import pytest
 from django.core import mail
 
 from grants.models import JournalLine
+from grants.principals.services import set_user_role
 from tests.rest.conftest import problem
-from tests.support.authors import account, database_state
+from tests.support.authors import account, author_named, database_state
 from tests.support.cast import create_role_accounts
-from tests.support.changes import add_user
+from tests.support.changes import add_user, rename_user
 
 pytestmark = pytest.mark.django_db
 
@@ -70,3 +71,31 @@ def test_a_security_administrator_cannot_take_over_an_administrator_with_an_invi
     ):
         problem(answer, 403)
     assert not JournalLine.objects.filter(action__startswith="user-invite").exists()
+
+
+def test_an_invitation_that_expired_is_not_open_in_the_list_nor_for_a_cancellation(ada, new, settings):
+    ada.post(PATH, {"user": new})
+    settings.FIRST_PASSWORD_HOURS = 0
+    assert ada.get(PATH).json()["items"] == []
+    assert ada.delete(PATH, query=f"?user={new}").json()["changed"] is False
+    assert not JournalLine.objects.filter(action="user-invite-cancel").exists()
+
+
+def test_a_user_who_was_never_invited_has_no_invitation_to_cancel(ada, new):
+    assert ada.delete(PATH, query=f"?user={new}").json()["changed"] is False
+
+
+@pytest.mark.parametrize("renamed", [True, False])
+def test_a_link_that_is_not_listed_but_works_can_be_cancelled(ada, new, by_session, renamed):
+    """After a rename, or when the role is what it was when the link was made."""
+    url, name = ada.post(PATH, {"user": new}).json()["url"], new
+    if renamed:
+        for name in ("newer", "newest"):
+            rename_user(name={"newer": "new", "newest": "newer"}[name], new_name=name)
+    else:
+        for role in ("auditor", "ordinary"):
+            set_user_role(author=author_named("ada"), name=new, role=role)
+    assert ada.get(PATH).json()["items"] == [] and opens(by_session, url)
+    assert ada.delete(PATH, query=f"?user={name}").json()["changed"] is True
+    assert not opens(by_session, url)
+    assert ada.delete(PATH, query=f"?user={name}").json()["changed"] is False
