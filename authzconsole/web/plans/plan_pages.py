@@ -62,6 +62,7 @@ from grants.plans.permission_effect import (
 from grants.plans.regrants.kept_not import kept_not_of_plan
 from grants.plans.renew import can_renew, renew_plan
 from grants.plans.sources.copy import copy_plan
+from grants.plans.sources.unused import with_last_use
 from grants.plans.staleness import invalidating_line, line_summary
 from grants.plans.stranding import stranded_entities
 from grants.policies.catalogue import GENERATIONS
@@ -168,8 +169,13 @@ def _tally_counts(tally: Tally) -> list[tuple]:
 
 
 def _items(request: HttpRequest, plan: Plan) -> dict:
-    rows = plan.items.order_by("position")
-    return {"page": paginate_sequence(request, rows, max_rows=ITEMS_PER_PAGE, name="items")}
+    rows, shows_use = plan.items.order_by("position"), plan.origin == PlanOrigin.UNUSED
+    if shows_use:
+        rows = with_last_use(rows)
+    return {
+        "page": paginate_sequence(request, rows, max_rows=ITEMS_PER_PAGE, name="items"),
+        "shows_use": shows_use,
+    }
 
 
 @require_safe

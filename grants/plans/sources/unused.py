@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import date, timedelta
 
-from django.db.models import Exists, OuterRef, Q, QuerySet, Subquery, Value
+from django.db.models import Case, Exists, OuterRef, Q, QuerySet, Subquery, Value, When
 from django.db.models.functions import Concat
 from django.utils import timezone
 
@@ -13,7 +13,7 @@ from entities.models import State
 from entities.vocabulary import quantity
 from grants.change_set import Leave, Revoke
 from grants.errors import PlanError
-from grants.models import PRINCIPAL_TYPES, GrantQuerySet, JournalLine, User
+from grants.models import PRINCIPAL_TYPES, GrantQuerySet, JournalLine, PlanItem, User
 from grants.models.reviews import UsageDay
 from grants.plans.create import PlanDraft, PlanOrigin, plan_source
 from grants.plans.sources.ghosts import namespace_condition
@@ -140,6 +140,24 @@ def unused_grants(since: date, **where) -> list[GrantQuerySet]:
         _grants_without_use("user", uses.filter(user=OuterRef("user")), since, **where),
         _grants_without_use("group", uses.filter(**of_members), since, **where).filter(has_members),
     ]
+
+
+def with_last_use(items: QuerySet[PlanItem]) -> QuerySet[PlanItem]:
+    """Add `last_use` to items that revoke grants: the last recorded day on which a holder used the entity or anything inside
+    it, or None.
+    """
+    inside = Q()
+    for path in ("entity__", "entity__namespace__", "entity__application__"):
+        inside |= Q(**{f"{path}kind": OuterRef("kind"), f"{path}key": OuterRef("key")})
+    name = OuterRef("principal_name")
+    of_members = {"user__memberships__group__name": name, **in_force("user__memberships__")}
+    uses = UsageDay.objects.filter(inside).order_by("-day").values("day")
+    return items.annotate(
+        last_use=Case(
+            When(principal_type="user", then=Subquery(uses.filter(user__username=name)[:1])),
+            default=Subquery(uses.filter(**of_members)[:1]),
+        )
+    )
 
 
 def _grants_without_use(principal_type: str, uses: QuerySet, since: date, **where) -> GrantQuerySet:

@@ -283,6 +283,15 @@ def test_redundant_and_unused_grants_can_be_revoked_from_their_reports(browse, s
         assert words in text_of(page)
         page = client.post(f"/plans/{name}", {"run": run.pk, "since": "x", "namespace": "a b"}, follow=True)
         assert "No plan was created" in text_of(page) and page.wsgi_request.path == f"/analyses/{run.pk}/"
+    page = client.post("/plans/unused", {"run": run.pk, "since": "20"}, follow=True)
+    last_uses = {
+        (row.principal, str(row.address)): row.last_use for row in page.context["items"]["page"].rows
+    }
+    assert (
+        last_uses["user:ned", "namespace:sales"] == last_uses["user:ned", "dataset:sales.orders"] == first_day
+    )
+    assert last_uses["user:ned", "application:sales.shop"] is None
+    assert f"{first_day}" in text_of(page) and "none recorded" in text_of(page)
     page = client.post("/plans/redundant", {"run": run.pk, "part": "all"}, follow=True)
     assert "Take away redundant access" in text_of(page)
     page = client.post("/plans/unused", {"run": run.pk, "since": "31"}, follow=True)
