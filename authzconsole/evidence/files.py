@@ -339,8 +339,8 @@ def _describe_row(
 ) -> dict[str, Any]:
     """Return a row for the files.
 
-    `to_revision` and `to_time` are null if the access had not ended in the period. `from_revision` and `from_time` are the
-    start of the period if `began_before_period`. `ended_action`, `ended_principal` and `ended_by` are of the line at
+    `to_revision` and `to_time` are null if the access had not ended in the period. `from_revision` and `from_time` are of the
+    line that made the state at the start of the period if `began_before_period`. `ended_action`, `ended_principal` and `ended_by` are of the line at
     `to_revision`, null if the access ended with a validity period.
     """
     start, end = row.range
