@@ -1,18 +1,21 @@
 """The checklist that off-boards a user with one plan, and the entities that removing a group would strand."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 
 from django.contrib.auth.models import Group
 from django.core.exceptions import PermissionDenied
+from django.db.models import Q, QuerySet
 from django.http import HttpRequest, HttpResponse
+from django.urls import reverse
 
 from authzconsole.common.messages import READ_ONLY_ACCOUNT
 from authzconsole.web.forms import ConsoleForm, FlagField, FormPage, FormRefused, TextField
 from authzconsole.web.people.names import ended_access, grants_by_state
 from authzconsole.web.plans.plan_pages import plan_url
 from authzconsole.web.shared.guard import request_author
-from authzconsole.web.shared.links import principal_link
+from authzconsole.web.shared.links import address_url, principal_link, principal_url
 from authzconsole.web.shared.principal_input import (
     principal_from_input,
     principal_or_404,
@@ -20,7 +23,9 @@ from authzconsole.web.shared.principal_input import (
     with_default_type,
 )
 from authzconsole.web.shared.rendering import see_other
-from grants.models import User
+from entities.vocabulary import quantity
+from grants.models import AccessRequest, GuardrailException, NamespaceSteward, RequestState, User
+from grants.models.reviews import Campaign, CampaignState, ReviewItem, UserManagerLink
 from grants.plans.sources.off_boarding import (
     HeirCandidate,
     HeldEntity,
@@ -32,6 +37,7 @@ from grants.plans.sources.off_boarding import (
 from grants.principal_names import parse_principal, principals_by_name
 from grants.principals.administrator_loss import loss_if_removed
 from grants.principals.principal_lists import MAX_COUNTED, capped_count
+from grants.reviews.selection import OPEN_ITEMS
 from grants.roles.capabilities import Capability
 
 MAX_PRINCIPALS = 20
@@ -40,6 +46,7 @@ MAX_PRINCIPALS = 20
 MAX_ENTITIES = 200
 MAX_NAMESPACES = 100
 MAX_CANDIDATES = 4
+MAX_LINKS = 5
 ENTITY_PREFIX, NAMESPACE_PREFIX = "entity-", "inside-"
 STEPS = ("deactivate", "leave_groups", "revoke_grants")
 
@@ -130,6 +137,7 @@ class OffBoard(FormPage):
         groups, grants = list(user.groups.order_by("name")), grants_by_state(user)
         return ended_access(user) | {
             "user": user,
+            "duties": list(_duties(user)),
             "groups": groups[:MAX_PRINCIPALS],
             "total_groups": len(groups),
             "grants": grants,
@@ -146,6 +154,71 @@ class OffBoard(FormPage):
             "candidates": candidates[None],
             "stranded_to": form["stranded_to"].value() or "",
         }
+
+
+@dataclass(frozen=True, slots=True)
+class Duty:
+    """What a user does for others, or waits for. what: the number of it. links: texts and URLs of the first ones, without
+    `more` others. then: what happens with it.
+    """
+
+    what: str
+    links: list[tuple[str, str]]
+    more: int
+    then: str
+
+
+def _duties(user: User) -> Iterator[Duty]:
+    """Yield what ends with the account; see `end_duties`. Runs at most twelve queries."""
+
+    def duty(
+        rows: QuerySet, names: tuple[str, str], link: Callable, then: str, total: int | None = None
+    ) -> Iterator[Duty]:
+        if count := rows.count():
+            links = [link(row) for row in rows[:MAX_LINKS]]
+            yield Duty(
+                quantity(count if total is None else total, *names), links, max(0, count - MAX_LINKS), then
+            )
+
+    yield from duty(
+        NamespaceSteward.objects.filter(user=user).order_by("namespace"),
+        ("stewardship", "stewardships"),
+        lambda row: (str(row.address), address_url("stewards", row.address)),
+        "ends; name another data steward of the namespace",
+    )
+    items = ReviewItem.objects.filter(OPEN_ITEMS, reviewer=user, campaign__state=CampaignState.OPEN)
+    yield from duty(
+        Campaign.objects.filter(pk__in=items.values("campaign")).order_by("pk"),
+        ("open review item", "open review items"),
+        lambda row: (
+            str(row),
+            reverse("review", args=[row.pk], query={"reviewer": user.username, "answer": "open"}),
+        ),
+        "goes to the escalation of the review, and answered items to the administrators",
+        items.count(),
+    )
+    yield from duty(
+        AccessRequest.objects.filter(Q(subject=user) | Q(creator=user), state=RequestState.PENDING).order_by(
+            "pk"
+        ),
+        ("pending request", "pending requests"),
+        lambda row: (str(row), reverse("request", args=[row.pk])),
+        "is withdrawn, also if it is for another user",
+    )
+    yield from duty(
+        User.objects.filter(pk__in=UserManagerLink.objects.filter(manager=user).values("user")).order_by(
+            "username"
+        ),
+        ("managed user", "managed users"),
+        lambda row: (row.username, principal_url("person", str(row))),
+        "has no manager then; name another one on the page of the user",
+    )
+    yield from duty(
+        GuardrailException.objects.filter(user=user).select_related("guardrail").order_by("pk"),
+        ("exception from a guardrail", "exceptions from guardrails"),
+        lambda row: (row.guardrail.name, reverse("policies-guardrail", args=[row.guardrail.name])),
+        "ends",
+    )
 
 
 def _entity_row(row: HeldEntity, form: OffBoardingForm) -> dict:

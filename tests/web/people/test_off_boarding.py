@@ -2,7 +2,14 @@
 
 import pytest
 
+from entities.address import parse_address
 from grants.models import Plan, User
+from grants.models.reviews import ReviewItem
+from grants.requests.create import RequestDraft, WantedAccess, create_request
+from grants.reviews.reviewers import set_manager
+from grants.stewards import add_steward
+from tests.grants.reviews.support import open_campaign
+from tests.support.authors import account, author_named
 from tests.support.cast import SALES
 from tests.support.changes import add_grant
 from tests.support.pages import page_html, shown_effect_of_plan
@@ -67,3 +74,38 @@ def test_the_fields_name_candidates_and_an_unknown_name_lists_similar_ones(brows
     assert response.status_code == 400
     assert "user:operatos does not exist: do you mean group:operators?" in page_html(response)
     assert 'value="operatos"' in page_html(response) and not Plan.objects.exists()
+
+
+def test_the_checklist_counts_what_ends_with_the_account_and_leads_to_it(browse):
+    ada = browse("ada")
+    assert "There are no stewardships, open review items" in page_html(ada.get(URL))
+    add_steward(author=author_named("ada"), namespace=parse_address("namespace:sales"), principal="user:ned")
+    set_manager(author=author_named("ada"), name="dee", manager="ned")
+    set_manager(author=author_named("ada"), name="out", manager="ned")
+    wanted = WantedAccess(parse_address("dataset:hr.salaries"), operation="read")
+    request = create_request(
+        author=author_named("ned"), draft=RequestDraft(reason="for the close", wanted=[wanted])
+    )
+    campaign = open_campaign(reviewer_rule="manager")
+    page = ada.get(URL)
+    duties = {duty.what: [text for text, _ in duty.links] for duty in page.context["duties"]}
+    items = ReviewItem.objects.filter(campaign=campaign, reviewer__username="ned").count()
+    assert items > 1 and duties == {
+        "1 stewardship": ["namespace:sales"],
+        f"{items} open review items": [str(campaign)],
+        "1 pending request": [str(request)],
+        "2 managed users": ["dee", "out"],
+    }
+    for duty in page.context["duties"]:
+        for _, url in duty.links:
+            assert ada.get(url).status_code == 200, url
+    html = page_html(page)
+    assert "Each is withdrawn" in html and "What is listed here ends too." in html
+    ada.post(URL, {"deactivate": "yes", "accept": "yes"})
+    plan = Plan.objects.get()
+    ada.post(
+        f"/plans/{plan.pk}/apply",
+        shown_effect_of_plan(ada, plan) | {"reason": "leaves", "strand": "yes", "beyond": "yes"},
+    )
+    assert not account("ned").is_active
+    assert ada.get(URL).context["duties"] == []

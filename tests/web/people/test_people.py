@@ -22,7 +22,7 @@ MAX_QUERIES = {
     "/people/user:grp?through=operators": 60,
     "/people/group:operators": 50,
     "/people/group:operators?in=namespace:sales": 50,
-    "/people/leaving/user:ned": 17,
+    "/people/leaving/user:ned": 23,
     "/people/leaving/group:operators": 12,
     "/people/compare?one=dee&other=grp": 55,
     "/my-access": 53,
