@@ -22,6 +22,7 @@ from analytics.settings import use_settings
 from analytics.spark import set_form
 from analytics.storage import place_of
 from authzconsole.ops import ROOT
+from tests.analytics.test_drift_agrees import begin, check_lines, expected_drift
 from tests.support.analyses import tenant_with_custom_kinds
 from tests.support.notebooks import printed_texts, stored_texts
 from tests.support.pipeline import PipelineEnvironment
@@ -231,6 +232,22 @@ def test_an_empty_folder_is_refused(snapshot, tmp_path, capsys, empty):
     folders = {"snapshot": snapshot, "output": tmp_path / "new"} | {empty: ""}
     assert run("visibility", "--snapshot", folders["snapshot"], "--output", folders["output"]) == 1
     assert f"--{empty} is empty: enter a path or a URI" in capsys.readouterr().err
+
+
+@pytest.mark.spark
+def test_the_drift_of_a_job_is_that_of_the_console_and_of_the_plain_computation(spark, tmp_path, monkeypatch):
+    monkeypatch.setattr("analytics.runs.execution.stop_spark", lambda: None)
+    newest = begin(2)
+    call_command("snapshot", str(tmp_path / "snapshot"))
+    options = ["--from-revision", str(newest // 3), "--to-revision", str(newest - 5)]
+    folders = ["--output", tmp_path / "out", "--tables", tmp_path / "tables"]
+    assert run("drift", "--snapshot", tmp_path / "snapshot", *options, *folders) == 0
+    rows = rows_of(tmp_path / "out")
+    assert [tuple(row.values()) for row in rows] == expected_drift(newest // 3, newest - 5) != []
+    assert rows_of_console(tmp_path, "drift", *options)[0] == rows
+    lines = [tuple(row.values()) for row in rows_of(tmp_path / "tables" / "lines")]
+    assert lines
+    check_lines(lines, expected_drift(newest // 3, newest - 5), newest // 3, newest - 5)
 
 
 def test_a_job_with_other_rules_than_the_console_is_refused(snapshot, tmp_path, capsys):
