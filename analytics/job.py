@@ -35,6 +35,7 @@ from analytics.results.index import write_index
 from analytics.results.stored import write_result_manifest
 from analytics.settings import use_settings
 from analytics.snapshots.stored import Snapshot, stored_snapshot
+from analytics.spark.lost_executors import limit_lost_executors
 from analytics.spark.schemas import read_table
 from analytics.spark.session import SparkUnavailable, submitted_session
 from analytics.spark.set_form import SetFormDiffers, write_set_form
@@ -312,15 +313,17 @@ def _compute(
         print(f"{time.monotonic() - start:6.1f} s  {stage.label}", file=sys.stderr)
 
     begin_stage(RunStage.SPARK)
-    return compute_tables(
-        analysis,
-        options,
-        snapshot,
-        submitted_session(),
-        places=places,
-        writes_detail=detail_choice(is_wanted="detail" in places, is_forced=given.force),
-        progress=Progress(begin_stage),
-    )
+    session = submitted_session()
+    with limit_lost_executors(session):
+        return compute_tables(
+            analysis,
+            options,
+            snapshot,
+            session,
+            places=places,
+            writes_detail=detail_choice(is_wanted="detail" in places, is_forced=given.force),
+            progress=Progress(begin_stage),
+        )
 
 
 def _write_sets(detail: Place, sets: Place) -> dict[str, int | float]:

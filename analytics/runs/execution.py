@@ -34,6 +34,7 @@ from analytics.runs.alerts import RunAlerts
 from analytics.runs.base import base_result, result_basis
 from analytics.runs.figures import record_figures, report_figures
 from analytics.snapshots.snapshot import lease_snapshot
+from analytics.spark.lost_executors import limit_lost_executors
 from analytics.spark.session import SparkUnavailable, java_process_id, kill_java, spark_session, stop_spark
 from analytics.stages import RunStage
 from analytics.storage import discard_folder, storage
@@ -254,11 +255,13 @@ def compute_report(
             ),
             check=progress.check,
         )
+        session = _tracked_session(progress)
+        stack.enter_context(limit_lost_executors(session))
         summary = compute_tables(
             analysis,
             options,
             snapshot,
-            _tracked_session(progress),
+            session,
             places=places,
             writes_detail=writes_detail,
             progress=progress,

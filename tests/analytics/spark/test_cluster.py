@@ -26,6 +26,7 @@ from authzconsole.ops.address import free_port
 from grants.usage.storage import add_usage
 from tests.analytics.spark.run_analyses import write_tables
 from tests.support.pipeline import PipelineEnvironment
+from tests.support.random_tenants import random_tenant, store_tenant
 from tests.support.workers import database_url, descendants
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.django_db(transaction=True)]
@@ -247,3 +248,22 @@ def test_spark_submit_gives_the_rows_of_manage_py_analyze_without_django(
         expected = [json.loads(line) for line in path.read_text().splitlines()]
         parts = sorted((tmp_path / name).glob("*.parquet"))
         assert expected and [row for part in parts for row in pq.read_table(part).to_pylist()] == expected
+
+
+def test_a_job_whose_executors_end_at_once_fails_with_the_reason(cluster, tmp_path):
+    """The master would start new ones without end."""
+    address, worker_folders = cluster
+    store_tenant(random_tenant(5))
+    call_command("snapshot", str(tmp_path / "snapshot"))
+    options = CLUSTER | {"spark.executor.extraJavaOptions": "-javaagent:/nonexistent.jar"}
+    write_properties(tmp_path / "spark.properties", {name: str(value) for name, value in options.items()})
+    command = [SPARK_CLASS.with_name("spark-submit"), "--master", address, "--driver-memory", "512m"]
+    command += ["--properties-file", tmp_path / "spark.properties", ROOT / "analytics" / "job.py"]
+    command += ["ghost-grants", "--snapshot", tmp_path / "snapshot", "--output", tmp_path / "output"]
+    variables = os.environ | FAST_COMPILER | {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
+    done = subprocess.run(command, env=variables, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 1, done.stderr[-3_000:]
+    # spark-submit writes both to the standard output
+    assert "10 executors ended (Command exited with code 1), and the Spark master" in done.stdout
+    assert not (tmp_path / "output").exists()
+    assert sum(len(list(folder.glob("app-*/*"))) for folder in worker_folders) >= 10
