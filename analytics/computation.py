@@ -17,10 +17,10 @@ from analytics.results.index import write_index
 from analytics.snapshots.stored import Snapshot
 from analytics.spark.analysis_input import AnalysisInput
 from analytics.spark.area_input import Area, area_input
-from analytics.spark.engine import release_broadcasts
 from analytics.spark.schemas import read_snapshot, read_table, write_table
 from analytics.spark.session import session_for_small_tenant
 from analytics.spark.sorted_table import SortedTable, is_shared
+from analytics.spark.temporary import release_temporary
 from analytics.stages import RunStage
 from analytics.storage import Place
 from grants.policies.times import format_time
@@ -134,7 +134,7 @@ def detail_choice(*, is_wanted: bool, is_forced: bool) -> Callable[[int], bool]:
 def _write_output(output: Output, analysis_input: AnalysisInput, places: Mapping[str, Place]) -> None:
     """Write one table and its index."""
     place = places[output.table.name]
-    with release_broadcasts():
+    with release_temporary():
         write_table(_build(output, analysis_input), output.table, place.spark_uri)
     _finish_output(output, analysis_input, place)
 
@@ -149,7 +149,7 @@ def _advance_output(
     """Write one table like `_write_output`, with new rows in the areas only. Return the namespaces of rows that differ."""
     table, fresh = output.table, [arrow_schema(output.table).empty_table()]
     for number, (area, input_of_area) in enumerate(areas):
-        with release_broadcasts():
+        with release_temporary():
             built = _build(output, input_of_area)
             frame = built.frame if isinstance(built, SortedTable) else built
             rows = with_dictionaries(frame.select(*table.column_names).toArrow())

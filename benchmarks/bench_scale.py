@@ -18,9 +18,9 @@ from pyspark.sql import SparkSession
 
 from analytics.analyses import ANALYSES
 from analytics.spark.analysis_input import AnalysisInput
-from analytics.spark.engine import release_broadcasts
 from analytics.spark.schemas import read_snapshot, write_table
 from analytics.spark.session import spark_session, stop_spark
+from analytics.spark.temporary import release_temporary
 from benchmarks.memory import measure_peak_memory
 from benchmarks.parquet_tenants import write_parquet_tenant
 from benchmarks.size import Size
@@ -157,7 +157,7 @@ def _write_table(spark: SparkSession, name: str, tenant: Path, result: Path) -> 
     output = ANALYSES[name].outputs[0]
     module, _, function = output.build.partition(":")
     analysis_input = AnalysisInput(read_snapshot(spark, str(tenant)), {"generation": "final"})
-    with release_broadcasts():
+    with release_temporary():
         write_table(getattr(import_module(module), function)(analysis_input), output.table, str(result))
 
 

@@ -4,6 +4,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from analytics.spark.schemas import Tables
+from analytics.spark.temporary import release_later
+
+# the rows of which `with_addresses` sends a copy to every executor: some 20 MB
+BROADCAST_ROWS = 200_000
 
 
 def live_entities(tables: Tables, namespace: str = "") -> DataFrame:
@@ -27,6 +31,21 @@ def live_addresses(tables: Tables) -> DataFrame:
     return tables.entities.where(F.col("state") == "live").select(
         F.col("id").alias("entity_id"), F.concat_ws(":", "kind", "key").alias("entity")
     )
+
+
+def with_addresses(tables: Tables, rows: DataFrame, addresses: DataFrame) -> DataFrame:
+    """Join addresses by `entity_id` to rows that are few in most tenants, although many are read to find them.
+
+    Computes the rows. At most BROADCAST_ROWS are broadcast, so that the addresses need no exchange; more are joined by
+    sorting. Read the result within `release_temporary`.
+    """
+    if tables.is_small:
+        return rows.join(addresses, on="entity_id")
+    found = rows.persist()
+    release_later(found.unpersist)
+    if found.count() <= BROADCAST_ROWS:
+        return F.broadcast(found).join(addresses, on="entity_id")
+    return found.join(addresses.hint("merge"), on="entity_id")
 
 
 def principal_names(tables: Tables) -> DataFrame:

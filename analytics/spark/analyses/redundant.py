@@ -2,14 +2,15 @@
 users.
 
 A grant or a membership is redundant only if the other one does not end sooner. Grants, entities and pairs of grants on
-the same entity grow with the tenant: they are joined by sorting, and never broadcast.
+the same entity grow with the tenant: they are never broadcast.
 """
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from analytics.spark.analysis_input import AnalysisInput
-from analytics.spark.joins import live_addresses, user_names
+from analytics.spark.engine.rules import PRIVILEGES
+from analytics.spark.joins import live_addresses, user_names, with_addresses
 from analytics.spark.schemas import Tables
 
 # later than the end of every period
@@ -19,22 +20,28 @@ _NEVER = "9999-12-31T23:59:59Z"
 def rows(analysis_input: AnalysisInput) -> DataFrame:
     """Return tables.REDUNDANT: one row per direct grant of an active user on a live entity that a group gives too."""
     tables = analysis_input.tables
-    direct = _grants_of(tables, "user").withColumnRenamed("principal_id", "user_id")
-    of_groups = _grants_of(tables, "group").select(
-        F.col("principal_id").alias("group_id"), "entity_id", "privilege", F.col("ends").alias("group_ends")
+    direct = _permissions_of(tables, "user").withColumnRenamed("principal_id", "user_id")
+    of_groups = _permissions_of(tables, "group").select(
+        F.col("principal_id").alias("group_id"), "permission", F.col("valid_until").alias("group_until")
     )
     given_too = (
-        direct.join(of_groups.hint("merge"), on=["entity_id", "privilege"])
+        direct.join(of_groups.hint("shuffle_hash"), on="permission")
         .join(_memberships(tables), on=["user_id", "group_id"])
-        .where(F.least("group_ends", "member_ends") >= F.col("ends"))
+        .where(F.least(_ends("group_until"), "member_ends") >= _ends())
         .join(
             tables.groups.select(F.col("id").alias("group_id"), F.col("name").alias("group")), on="group_id"
         )
-        .groupBy("user_id", "entity_id", "privilege")
+        .groupBy("user_id", "permission")
         .agg(F.concat(F.lit("group:"), F.min("group")).alias("through"))
+        .select(
+            "user_id",
+            F.expr(f"permission div {len(PRIVILEGES)}").alias("entity_id"),
+            F.get(F.array(*map(F.lit, PRIVILEGES)), F.col("permission") % len(PRIVILEGES)).alias("privilege"),
+            "through",
+        )
     )
     return (
-        given_too.join(live_addresses(tables).hint("merge"), on="entity_id")
+        with_addresses(tables, given_too, live_addresses(tables))
         .join(_principals(tables.users), on="user_id")
         .select("principal", "entity", "privilege", "through")
     )
@@ -81,13 +88,12 @@ def inactive(analysis_input: AnalysisInput) -> DataFrame:
     addresses = tables.entities.select(
         F.col("id").alias("entity_id"), F.concat_ws(":", "kind", "key").alias("entity"), "state"
     )
-    return (
+    held = (
         _grants_of(tables, "user")
         .withColumnRenamed("principal_id", "user_id")
         .join(_principals(tables.inactive_users), on="user_id")
-        .join(addresses.hint("merge"), on="entity_id")
-        .select("principal", "entity", "privilege", "state")
     )
+    return with_addresses(tables, held, addresses).select("principal", "entity", "privilege", "state")
 
 
 def groups(analysis_input: AnalysisInput) -> DataFrame:
@@ -124,8 +130,19 @@ def _groups_within_others(gives: DataFrame) -> DataFrame:
     )
 
 
-def _ends() -> Column:
-    return F.coalesce("valid_until", F.lit(_NEVER))
+def _ends(column: str = "valid_until") -> Column:
+    return F.coalesce(column, F.lit(_NEVER))
+
+
+def _permissions_of(tables: Tables, principal_type: str) -> DataFrame:
+    """Return principal_id, permission and valid_until of the grants to users or to groups.
+
+    A permission is one number for the entity and the privilege, which Spark exchanges and compares faster than texts.
+    """
+    privilege = F.array_position(F.array(*map(F.lit, PRIVILEGES)), F.col("privilege")) - 1
+    return tables.grants.where(F.col("principal_type") == principal_type).select(
+        "principal_id", (F.col("entity_id") * len(PRIVILEGES) + privilege).alias("permission"), "valid_until"
+    )
 
 
 def _grants_of(tables: Tables, principal_type: str) -> DataFrame:

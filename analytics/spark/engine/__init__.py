@@ -18,13 +18,7 @@ docs/concepts/engine.md explains the idea, the data layout and the cost with an 
 """
 
 from analytics.spark.engine.compiled import LiveNamespaces
-from analytics.spark.engine.entry import (
-    ChangeCounts,
-    HolderCounts,
-    PairTable,
-    evaluate_rules,
-    release_broadcasts,
-)
+from analytics.spark.engine.entry import ChangeCounts, HolderCounts, PairTable, evaluate_rules
 
 __all__ = [
     "ChangeCounts",
@@ -32,5 +26,4 @@ __all__ = [
     "LiveNamespaces",
     "PairTable",
     "evaluate_rules",
-    "release_broadcasts",
 ]

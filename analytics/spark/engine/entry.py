@@ -6,8 +6,7 @@ namespace and user, how many of the required entities the user holds) and `PairT
 entity).
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -15,7 +14,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark import Broadcast
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -43,6 +41,7 @@ from analytics.spark.engine.sums import (
 )
 from analytics.spark.schemas import Tables
 from analytics.spark.sorted_table import SortedTable
+from analytics.spark.temporary import release_later
 from analytics.tables import READINESS, Table
 
 PARTS_PER_PARTITION = 4
@@ -214,26 +213,12 @@ def _encode(evaluation: Evaluation, *, with_names: bool = False) -> tuple[DataFr
     return encode(evaluation, precomputed, with_names=with_names), _broadcast_directory(evaluation)
 
 
-# The broadcasts of the analysis that this process runs.
-_broadcasts: list[Broadcast[dict[str, object]]] = []
-
-
 def _broadcast_directory(evaluation: Evaluation) -> DirectoryBroadcast:
     return _broadcast(evaluation, collect_directory(evaluation))
 
 
 def _broadcast(evaluation: Evaluation, directory: Directory) -> DirectoryBroadcast:
-    """Broadcast the directory of the evaluation. `release_broadcasts` ends the broadcast."""
+    """Broadcast the directory of the evaluation. `release_temporary` ends the broadcast."""
     broadcast = evaluation.tables.users.sparkSession.sparkContext.broadcast(directory.to_dict())
-    _broadcasts.append(broadcast)
+    release_later(broadcast.destroy)
     return broadcast
-
-
-@contextmanager
-def release_broadcasts() -> Iterator[None]:
-    """Destroy the broadcasts of the block at its end. Results of the engine cannot be read after that."""
-    try:
-        yield
-    finally:
-        while _broadcasts:
-            _broadcasts.pop().destroy()

@@ -1,12 +1,16 @@
-"""`ghost-grants`, `stranded` and `redundant` broadcast only users and groups, never entities or grants."""
+"""`ghost-grants`, `stranded` and `redundant` broadcast users, groups and a limited number of rows, never all entities or
+grants.
+"""
 
 import re
 
 import pytest
 
+from analytics.spark import joins
 from analytics.spark.analyses import ghost_grants, redundant, stranded
 from analytics.spark.analysis_input import AnalysisInput
 from analytics.spark.schemas import read_snapshot, schema_of, write_table
+from analytics.spark.temporary import release_temporary
 from analytics.tables import SNAPSHOT_TABLES
 
 pytestmark = pytest.mark.spark
@@ -53,10 +57,10 @@ def executed_plan(frame):
 
 
 def broadcast_inputs(plan):
-    """Return the text below each BroadcastExchange in the final plan: its input, down to the files that are
-    read.
+    """Return the text below each BroadcastExchange in the initial and the final plan: its input, down to the files that
+    are read.
     """
-    lines, inputs = plan.split("== Initial Plan ==")[0].splitlines(), []
+    lines, inputs = plan.splitlines(), []
     for number, line in enumerate(lines):
         if "BroadcastExchange" in line:
             depth = line.index("BroadcastExchange")
@@ -75,12 +79,21 @@ def broadcast_inputs(plan):
     [ghost_grants.rows, stranded.rows, stranded.kinds, redundant.rows],
     ids=lambda build: f"{build.__module__}.{build.__name__}",
 )
-def test_entities_and_grants_are_never_broadcast(spark, analysis_input, build):
+def test_entities_and_grants_are_never_broadcast(spark, analysis_input, build, monkeypatch):
     assert spark.conf.get("spark.sql.autoBroadcastJoinThreshold") == "10485760b"
-    plan = executed_plan(build(analysis_input))
+    monkeypatch.setattr(joins, "BROADCAST_ROWS", 0)
+    with release_temporary():
+        plan = executed_plan(build(analysis_input))
     assert "SortMergeJoin" in plan
     for broadcast_input in broadcast_inputs(plan):
         for table in ("entities", "grants"):
             assert f"/{table}]" not in broadcast_input, plan
     # users are broadcast, so the check above recognizes the input of a broadcast
     assert any("/users]" in broadcast_input for broadcast_input in broadcast_inputs(plan)), plan
+
+
+def test_few_rows_are_broadcast_and_kept_only_until_they_are_written(spark, analysis_input):
+    with release_temporary():
+        plan = executed_plan(redundant.rows(analysis_input))
+        assert "SortMergeJoin" not in plan and "InMemoryTableScan" in plan
+    assert spark.sparkContext._jsc.sc().getPersistentRDDs().isEmpty()
