@@ -1,6 +1,7 @@
 """Compare analyses with DuckDB, and snapshots with `psql \\copy`.
 
-DuckDB computes the same rows in SQL from the same Parquet files with the same cores.
+DuckDB computes the same rows in SQL from the same Parquet files with the same cores, has as much memory as all processes of
+Spark may use, and writes them in the same order to Parquet files with the same compression and without Bloom filters.
 """
 
 import os
@@ -20,6 +21,7 @@ from analytics.analyses import ANALYSES, DEFAULT_SHARE
 from analytics.spark.analysis_input import AnalysisInput
 from analytics.spark.schemas import read_snapshot, read_table, write_table
 from analytics.spark.session import spark_session, stop_spark
+from analytics.spark.temporary import release_temporary
 from analytics.tables import SNAPSHOT_TABLES
 from authzconsole.ops.machine import postgresql_folder
 from authzconsole.ops.postgres import postgresql
@@ -53,7 +55,7 @@ visible AS (SELECT user_id, id FROM located WHERE kind NOT IN ('instance', 'name
 counted AS (SELECT s.user_id, e.kind, e.namespace_id, count(*) AS visible
   FROM visible s JOIN entities e ON e.id = s.id AND e.state = 'live' GROUP BY ALL)
 SELECT u.name AS "user", c.kind, n.key AS namespace, c.visible
-FROM counted c JOIN users u ON u.id = c.user_id JOIN entities n ON n.id = c.namespace_id ORDER BY ALL""",
+FROM counted c JOIN users u ON u.id = c.user_id JOIN entities n ON n.id = c.namespace_id""",
     "delete-readiness": f"""
 WITH {_USERS_OF_PRINCIPALS},
 admin AS (SELECT DISTINCT principal_type, principal_id, entity_id FROM grants WHERE privilege = 'ADMIN'),
@@ -64,14 +66,14 @@ counted AS (SELECT h.user_id, e.namespace_id, count(*) FILTER (e.state = 'live')
 totals AS (SELECT namespace_id, count(*) FILTER (state = 'live') AS required
   FROM entities WHERE namespace_id IS NOT NULL GROUP BY ALL)
 SELECT n.key AS namespace, u.name AS "user", required, held, required - held AS missing, required = held AS ready
-FROM counted JOIN totals USING (namespace_id) JOIN live n ON n.id = namespace_id JOIN users u ON u.id = user_id ORDER BY ALL""",
+FROM counted JOIN totals USING (namespace_id) JOIN live n ON n.id = namespace_id JOIN users u ON u.id = user_id""",
     "blast-radius": f"""
 WITH {_USERS_OF_PRINCIPALS},
 held AS (SELECT DISTINCT r.user_id, g.entity_id, g.privilege FROM grants g
   JOIN users_of_principals r USING (principal_type, principal_id))
 SELECT u.name AS "user", e.kind, h.privilege, count(*) AS entities
 FROM held h JOIN entities e ON e.id = h.entity_id AND e.state = 'live' JOIN users u ON u.id = h.user_id
-GROUP BY ALL ORDER BY ALL""",
+GROUP BY ALL""",
     "redundant": """
 WITH given AS (SELECT d.principal_id AS user_id, d.entity_id, d.privilege, min(n.name) AS through
   FROM grants d JOIN grants g USING (entity_id, privilege)
@@ -80,7 +82,7 @@ WITH given AS (SELECT d.principal_id AS user_id, d.entity_id, d.privilege, min(n
     AND least(coalesce(g.valid_until, '9999'), coalesce(m.valid_until, '9999')) >= coalesce(d.valid_until, '9999')
   GROUP BY ALL)
 SELECT 'user:' || u.name AS principal, e.kind || ':' || e.key AS entity, privilege, 'group:' || through AS through
-FROM given JOIN entities e ON e.id = entity_id AND e.state = 'live' JOIN users u ON u.id = user_id ORDER BY ALL""",
+FROM given JOIN entities e ON e.id = entity_id AND e.state = 'live' JOIN users u ON u.id = user_id""",
     "guardrails": f"""
 WITH {_USERS_OF_PRINCIPALS},
 places AS (SELECT r.guardrail, r.privilege, r.group_id, e.id AS place_id FROM guardrails r JOIN entities e USING (kind, key)
@@ -101,7 +103,7 @@ SELECT f.guardrail, 'user:' || u.name AS principal, e.kind || ':' || e.key AS en
 UNION ALL SELECT r.guardrail, '', e.kind || ':' || e.key, r.privilege, '' FROM guardrails r
   JOIN entities e ON e.kind = r.kind AND e.state <> 'deleted'
   LEFT JOIN holders h ON h.entity_id = e.id AND h.privilege = r.privilege
-  WHERE r.form = 'require' AND coalesce(h.holders, 0) < r.at_least ORDER BY ALL""",
+  WHERE r.form = 'require' AND coalesce(h.holders, 0) < r.at_least""",
     "unused": f"""
 WITH {_USERS_OF_PRINCIPALS},
 first AS (SELECT min(first_day)::DATE AS day FROM uses),
@@ -113,7 +115,7 @@ SELECT u.name AS "user", e.kind || ':' || e.key AS entity, g.privilege, n.princi
 FROM grants g JOIN entities e ON e.id = g.entity_id AND e.state = 'live'
   JOIN users_of_principals r USING (principal_type, principal_id) LEFT JOIN uses s ON s.user_id = r.user_id
   AND s.entity_id = g.entity_id JOIN users u ON u.id = r.user_id JOIN names n USING (principal_type, principal_id)
-WHERE coalesce(s.last_day, '') < (SELECT day FROM since) ORDER BY ALL""",
+WHERE coalesce(s.last_day, '') < (SELECT day FROM since)""",
     "drift": """
 WITH states AS (SELECT UNNEST([1, 2]) AS state),
 active AS (SELECT state, user_id, "user" FROM past_users JOIN states ON from_revision <= state
@@ -126,7 +128,7 @@ held AS (SELECT DISTINCT p.user_id, g.entity_id, g.privilege, state FROM past_gr
   WHERE g.from_revision <= state AND coalesce(g.until_revision > state, TRUE)),
 changed AS (SELECT user_id, entity_id, privilege, max(state) = 2 AS after FROM held GROUP BY ALL HAVING count(*) = 1)
 SELECT a."user", e.kind || ':' || e.key AS entity, c.privilege, NOT c.after AS before, c.after
-FROM changed c JOIN active a ON a.user_id = c.user_id AND a.state = 2 JOIN past_addresses e USING (entity_id) ORDER BY ALL""",
+FROM changed c JOIN active a ON a.user_id = c.user_id AND a.state = 2 JOIN past_addresses e USING (entity_id)""",
     "outliers": f"""
 WITH {_USERS_OF_PRINCIPALS},
 large AS (SELECT m.group_id, count(*) AS members FROM memberships m SEMI JOIN users u ON u.id = m.user_id GROUP BY ALL
@@ -141,7 +143,7 @@ few AS (SELECT c.*, l.members FROM counted c JOIN large l USING (group_id) WHERE
 SELECT u.name AS "user", n.name AS "group", e.kind || ':' || e.key AS entity, f.privilege, f.holders, f.members
 FROM few f JOIN memberships m USING (group_id) JOIN held h ON h.user_id = m.user_id AND h.entity_id = f.entity_id
   AND h.privilege = f.privilege JOIN users u ON u.id = m.user_id JOIN groups n ON n.id = f.group_id
-  JOIN entities e ON e.id = f.entity_id ORDER BY ALL""",
+  JOIN entities e ON e.id = f.entity_id""",
 }
 
 
@@ -228,11 +230,12 @@ def _table_writer(name: str, tenant: Path, **options: str) -> Callable[[], None]
             {"generation": "final", "share": str(DEFAULT_SHARE), "from_revision": "1"} | options,
             AT,
         )
-        write_table(
-            getattr(import_module(module), function)(analysis_input),
-            output.table,
-            _spark_folder(tenant, name),
-        )
+        with release_temporary():
+            write_table(
+                getattr(import_module(module), function)(analysis_input),
+                output.table,
+                _spark_folder(tenant, name),
+            )
 
     return write
 
@@ -240,13 +243,21 @@ def _table_writer(name: str, tenant: Path, **options: str) -> Callable[[], None]
 def _duckdb(name: str, tenant: Path) -> Callable[[], None]:
     def write() -> None:
         with duckdb.connect(
-            config={"threads": os.cpu_count(), "temp_directory": str(tenant / "spill")}
+            config={
+                "threads": os.cpu_count(),
+                "memory_limit": f"{LARGE_GIGABYTES}GB",
+                "temp_directory": str(tenant / "spill"),
+            }
         ) as database:
             for table in (*SNAPSHOT_TABLES, *ANALYSES[name].extra_tables):
                 database.execute(
                     f"CREATE VIEW {table.name} AS SELECT * FROM '{tenant}/{table.name}/*.parquet'"
                 )
-            database.execute(f"COPY ({_SQL[name]}) TO '{tenant}/{name}.duckdb' (FORMAT parquet)")
+            key = ", ".join(f'"{column}"' for column in ANALYSES[name].rows.key)
+            database.execute(
+                f"COPY (FROM ({_SQL[name]}) ORDER BY {key}) TO '{tenant}/{name}.duckdb' "
+                "(FORMAT parquet, WRITE_BLOOM_FILTER false)"
+            )
 
     return write
 
