@@ -57,7 +57,7 @@ setup:  ## only install what is missing; then `.venv/bin/python manage.py ...` w
 COMPILE = .venv/bin/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --quiet \
 	--custom-compile-command "make lock" $(LOCK_OPTIONS)
 
-EXTRAS = ldap opentelemetry saml scim sentry
+EXTRAS = hive ldap opentelemetry saml scim sentry
 
 lock:  ## write requirements/ from pyproject.toml (LOCK_OPTIONS=--upgrade: the newest versions)
 	@test -x .venv/bin/uv || $(MAKE) --no-print-directory setup

@@ -9,6 +9,7 @@ from django.db import models
 from django.db.models.functions import Now
 from django.utils import timezone
 
+from entities.models import Entity
 from grants.models import Job, User
 
 
@@ -407,3 +408,27 @@ class Finding(models.Model):
     def end_acceptance(self) -> None:
         self.accepted_until, self.accepted_reason, self.accepted_by = None, "", ""
         self.accepted_figure, self.rule = 0, None
+
+
+class Connection(models.Model):
+    """A platform whose entities and grants are compared with those of the console. Written by
+    `authzconsole.connections.services`.
+
+    type: a name of TYPES there. options: of the type, texts by name. entities: those that a sync found.
+    shown_digest: the hash of the grants of the platform when the changes of a push were shown; empty if none are
+    waiting.
+    """
+
+    name = models.CharField(max_length=60, unique=True)
+    type = models.CharField(max_length=20)
+    url = models.CharField(max_length=500)
+    options = models.JSONField(default=dict)
+    entities = models.ManyToManyField(Entity, related_name="+")
+    synced_at = models.DateTimeField(null=True)
+    shown_digest = models.CharField(max_length=64, blank=True, default="")
+
+    class Meta:
+        default_permissions = ()
+
+    def __str__(self):
+        return f"connection {self.name}"

@@ -115,11 +115,6 @@ def _refer_to_itself(containers: list[Entity], column: str) -> None:
         setattr(row, column, row.pk)
 
 
-def set_entity_state(*, entity: Entity, state: str) -> bool:
-    """Set the state of the entity. Return whether the row changed."""
-    return _set_column(entity, "state", state)
-
-
 def delete_planned_entity(*, entity: Entity) -> None:
     """Delete the row of a planned address. Raise ProtectedError if other rows refer to it."""
     assert entity.state == State.PLANNED, "only planned addresses can be deleted"

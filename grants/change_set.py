@@ -122,6 +122,19 @@ class MakePrincipal:
 
 
 @dataclass(frozen=True, slots=True)
+class AddUser:
+    """A user without a password is added as a principal. It is written before the other changes of its set.
+    user: a name.
+    """
+
+    verb: ClassVar[str] = "add-user"
+    user: str
+
+    def __str__(self) -> str:
+        return f"user:{self.user}"
+
+
+@dataclass(frozen=True, slots=True)
 class AddGroup:
     """A group without members is added. It is written before the other changes of its set. group: a name."""
 
@@ -271,6 +284,7 @@ Change = (
     | Activate
     | Deactivate
     | MakePrincipal
+    | AddUser
     | AddGroup
     | RemovePrincipal
     | Rename
@@ -340,7 +354,7 @@ def inverse_of(change: Change, before: Validity | GuardrailChange | None = None)
             return Deactivate(user)
         case Deactivate(user):
             return Activate(user)
-        case AddGroup():
+        case AddUser() | AddGroup():
             return RemovePrincipal(str(change))
         case RemovePrincipal(principal) if principal.startswith("group:"):
             return AddGroup(principal.removeprefix("group:"))
@@ -485,8 +499,8 @@ def principals_of(change: Change) -> tuple[str, ...]:
             return change.principals
         case Activate(user) | Deactivate(user):
             return (f"user:{user}",)
-        case AddGroup(group):
-            return (f"group:{group}",)
+        case AddUser() | AddGroup():
+            return (str(change),)
         case RemovePrincipal(principal):
             return (principal,)
     return ()

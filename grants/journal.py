@@ -33,6 +33,9 @@ NEUTRAL_ACTIONS = {
     "finding-rule-end": "Rule about findings ended",
     "alert-add": "Alert added",
     "alert-delete": "Alert deleted",
+    "connection-add": "Connection to a platform added",
+    "connection-sync": "Console brought in line with a platform",
+    "connection-push": "Platform brought in line with the console",
     "alert-fire": "Figure crossed the value of an alert",
 }
 # Steps of access requests. The grants of an approved request have lines of their own.

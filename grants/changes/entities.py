@@ -4,7 +4,7 @@ The row of an address remains when its entity is deleted: deletion changes its s
 only in some generations.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 
 from django.conf import settings
@@ -14,44 +14,84 @@ from django.utils import timezone
 
 from entities.address import Address, instance_address
 from entities.models import Entity, State
-from entities.selectors import entity_at
-from entities.services import delete_planned_entity, ensure_entities, set_entity_description, set_entity_state
+from entities.selectors import entities_at, entity_at
+from entities.services import delete_planned_entity, ensure_entities, set_entity_description
 from entities.text import storage_fault
 from entities.vocabulary import Privilege, quantity
+from grants.active_generation import active_generation
 from grants.authority.four_eyes import check_direct_change
 from grants.authority.transactions import administrator_transaction
+from grants.bulk_rows import chunks
 from grants.change_set import Delete, Grant, Recreate, Register, Revoke
 from grants.changes.grants import grant_entry, write_grants
 from grants.errors import LifecycleError
 from grants.grant_attributes import GrantAttributes
 from grants.guardrails.storage import guardrail_at
 from grants.journal import LINES_PER_BATCH, Author, JournalEntry, append_to_journal
-from grants.lifecycle import LifecycleForecast, grants_on, lifecycle_forecast, live_subtree
+from grants.lifecycle import LifecycleForecast, grants_on, lifecycle_forecast, live_refusal, live_subtree
 from grants.models import JournalHead, User
 from grants.outcomes import Outcome
 from grants.policies.policy import Generation
 from grants.principal_names import MAX_DESCRIPTION_CHARACTERS, parse_principal, principals_by_name
 
+CHANGES_PER_BATCH = 5_000
 
-def write_live_state(head: JournalHead, author: Author, change: Register | Recreate) -> Outcome:
-    """Make a new or planned entity live, or a deleted one live again. Its creator receives the privileges that
-    the active generation grants to creators.
 
-    Raise LifecycleError if its parent is not live, for registering a deleted entity, and for recreating one
-    that was never deleted.
+def write_live_states(head: JournalHead, author: Author, changes: Sequence[Register | Recreate]) -> Outcome:
+    """Make new or planned entities live, or deleted ones live again. Their creators receive the privileges that
+    the active generation grants to creators. Containers come before what is inside them.
+
+    Raise LifecycleError if a parent is not live, for registering a deleted entity, and for recreating one
+    that was never deleted. Without creators and descriptions, runs a fixed number of statements for every
+    `CHANGES_PER_BATCH` changes.
     """
-    _check_description(change.description)
-    address = change.address
-    entity = entity_at(address)
-    if entity is not None and entity.is_live:
-        return Outcome(False, f"{address} is live already: nothing changed", head.revision)
-    forecast = lifecycle_forecast(address, change.verb)
-    if forecast.refusal:
-        raise LifecycleError(forecast.refusal)
-    creators = _creators(change.creator)
-    append_to_journal(head, _write_live_state(change), author=author)
-    granted = _grant_to_creator(head, author, creators, address, forecast.generation)
-    return Outcome(True, _live_sentence(forecast, change.creator, granted), head.revision, (change,))
+    made: list[Register | Recreate] = []
+    sentences = []
+    for batch in chunks(changes, CHANGES_PER_BATCH):
+        addresses = {part for change in batch for part in (*change.address.ancestors, change.address)}
+        states = {
+            address: row.state for address, row in entities_at(addresses | {instance_address()}).items()
+        }
+        before = dict(states)
+        new = []
+        for change in batch:
+            _check_description(change.description)
+            if states.get(change.address) == State.LIVE:
+                sentences.append(f"{change.address} is live already: nothing changed")
+                continue
+            if refusal := live_refusal(change.verb, change.address, states.get):
+                raise LifecycleError(refusal)
+            states[change.address] = State.LIVE
+            new.append(change)
+        sentences += _write_live_batch(head, author, new, before)
+        made += new
+    if len(made) > 1:
+        sentences = [f"{len(made):,} entities are live now"]
+    return Outcome(bool(made), "; ".join(sentences), head.revision, tuple(made))
+
+
+def _write_live_batch(
+    head: JournalHead,
+    author: Author,
+    changes: Sequence[Register | Recreate],
+    before: Mapping[Address, str],
+) -> list[str]:
+    """Make the addresses of valid changes live. Return a sentence for each change with a creator, or for the only one."""
+    if not changes:
+        return []
+    rules = active_generation()
+    creators = _creators({change.creator for change in changes if change.creator})
+    described = [change for change in changes if change.creator or len(changes) == 1]
+    forecasts = [lifecycle_forecast(change.address, change.verb, rules) for change in described]
+    append_to_journal(head, _make_live(changes, before), author=author)
+    return [
+        _live_sentence(
+            forecast,
+            change.creator,
+            _grant_to_creator(head, author, creators.get(change.creator), change.address, rules),
+        )
+        for change, forecast in zip(described, forecasts, strict=True)
+    ]
 
 
 def write_deletion(head: JournalHead, author: Author, change: Delete) -> Outcome:
@@ -108,55 +148,55 @@ def describe_entity(*, author: Author, address: Address, description: str) -> Ou
     return Outcome(True, f"the description of {address} was changed", revision)
 
 
-def _write_live_state(change: Register | Recreate) -> list[JournalEntry]:
-    """Make the address live, and the instance with it. Return the journal entries."""
-    address, description = change.address, change.description
-    changed = tuple(dict.fromkeys((instance_address(), address)))
-    states_before = {
-        entity_address: row.state
-        for entity_address in changed
-        if (row := entity_at(entity_address)) is not None
-    }
-    rows = ensure_entities(states={address: State.LIVE}).rows
-    lines = []
-    for entity_address in changed:
-        if states_before.get(entity_address) != State.LIVE:
-            set_entity_state(entity=rows[entity_address], state=State.LIVE)
-            detail = f"it was {states_before[entity_address]}" if entity_address in states_before else ""
-            action = change.verb if entity_address == address else "register"
-            lines.append(JournalEntry(action, entity=str(entity_address), detail=detail))
-    if description and set_entity_description(entity=rows[address], description=description):
-        lines.append(_description_line(address, description))
-    return lines
+def _make_live(changes: Sequence[Register | Recreate], before: Mapping[Address, str]) -> list[JournalEntry]:
+    """Make the addresses live, and the instance with them. Return the journal entries. before: the states."""
+    actions = {instance_address(): "register"} | {change.address: change.verb for change in changes}
+    changed = [address for address in actions if before.get(address) != State.LIVE]
+    rows = ensure_entities(states=dict.fromkeys(actions, State.LIVE)).rows
+    existing = [rows[address].pk for address in changed if address in before]
+    Entity.objects.filter(pk__among=existing).update(state=State.LIVE, changed_at=timezone.now())
+    entries = [
+        JournalEntry(
+            actions[address],
+            entity=str(address),
+            detail=f"it was {before[address]}" if address in before else "",
+        )
+        for address in changed
+    ]
+    return entries + [
+        _description_line(change.address, change.description)
+        for change in changes
+        if change.description
+        and set_entity_description(entity=rows[change.address], description=change.description)
+    ]
 
 
-def _creators(creator: str) -> dict[str, User | Group]:
-    """Return the creator by written name, if there is one. Raise LifecycleError if it is not a user."""
-    if not creator:
-        return {}
-    if parse_principal(creator)[0] != "user":
-        raise LifecycleError(f"{creator} cannot create an entity: name a user")
-    if not (creators := principals_by_name([creator])):
-        raise LifecycleError(f"{creator} does not exist: add it first, or correct the name")
+def _creators(names: Collection[str]) -> dict[str, User | Group]:
+    """Return the creators by written name. Raise LifecycleError if one is not a user."""
+    creators = principals_by_name(names)
+    for name in names:
+        if parse_principal(name)[0] != "user":
+            raise LifecycleError(f"{name} cannot create an entity: name a user")
+        if name not in creators:
+            raise LifecycleError(f"{name} does not exist: add it first, or correct the name")
     return creators
 
 
 def _grant_to_creator(
     head: JournalHead,
     author: Author,
-    creators: Mapping[str, User | Group],
+    creator: User | Group | None,
     address: Address,
     rules: Generation,
 ) -> list[Privilege]:
     """Grant the privileges of a creator, if there is one. Return the new privileges."""
-    changes = [Grant(name, address, privilege) for name in creators for privilege in rules.creator_receives]
-    if not changes:
+    if creator is None or not rules.creator_receives:
         return []
     outcome = write_grants(
         head,
         author,
-        changes,
-        creators,
+        [Grant(str(creator), address, privilege) for privilege in rules.creator_receives],
+        {str(creator): creator},
         attributes=GrantAttributes(reason=author.reason),
         detail=f"received as its creator ({rules.name})",
     )

@@ -28,6 +28,7 @@ from grants.change_set import (
     Activate,
     ActivateGeneration,
     AddGroup,
+    AddUser,
     ApplyPlan,
     Change,
     ChangeSet,
@@ -52,7 +53,7 @@ from grants.change_set import (
     change_from_text,
     principals_of,
 )
-from grants.changes.entities import write_deletion, write_live_state
+from grants.changes.entities import write_deletion, write_live_states
 from grants.changes.grants import write_grants
 from grants.changes.guardrails import write_guardrail_change
 from grants.changes.memberships import write_memberships
@@ -93,7 +94,7 @@ from grants.plan_items import with_plan_changes
 from grants.policies.policy import Generation
 from grants.principal_names import format_principal, name_fault, principals_by_name
 from grants.principals.renaming import write_rename
-from grants.principals.services import write_group
+from grants.principals.services import write_group, write_user
 from grants.roles.capabilities import Capability
 from grants.validity import ValidityError
 
@@ -253,7 +254,7 @@ def validated_principals(
             message = f"{_text(change)} repeats {first[0]}[{first[1]}]: keep one of the two"
             errors.append(RefusedChange(*position, message))
     principals = principals_by_name({name for _, change in valid for name in principals_of(change)})
-    known = principals.keys() | {str(change) for _, change in valid if isinstance(change, AddGroup)}
+    known = principals.keys() | {str(change) for _, change in valid if isinstance(change, AddUser | AddGroup)}
     for position, change in valid:
         if unknown := next((name for name in principals_of(change) if name not in known), ""):
             message = f"{unknown} does not exist: add it first, or correct the name"
@@ -275,7 +276,7 @@ def _check(change: Change, now: datetime | None) -> None:
         case Join() | Leave():
             if fault := name_fault(change.user) or name_fault(change.group):
                 raise GrantError(fault)
-        case Activate(name) | Deactivate(name) | AddGroup(name):
+        case Activate(name) | Deactivate(name) | AddUser(name) | AddGroup(name):
             if fault := name_fault(name):
                 raise GrantError(fault)
     if isinstance(change, Grant | Join) and now is not None:
@@ -394,18 +395,27 @@ def write_changes(
     grants = [change for change in changes if isinstance(change, Grant | Revoke)]
     members = [change for change in changes if isinstance(change, Join | Leave)]
     outcomes = []
-    if groups := [change for change in changes if isinstance(change, AddGroup)]:
-        outcomes += [write_group(head, author, change, detail=detail) for change in groups]
-        principals |= principals_by_name(map(str, groups))
+    added = [change for change in changes if isinstance(change, AddUser | AddGroup)]
+    if added:
+        for change in added:
+            write = write_user if isinstance(change, AddUser) else write_group
+            outcomes.append(write(head, author, change, detail=detail))
+        principals |= principals_by_name(map(str, added))
+    deleted = {change.address for change in changes if isinstance(change, Delete)}
+    # before the grants, so that a new entity of the set is not registered as planned for its grants
+    live = [c for c in changes if isinstance(c, Register | Recreate) and c.address not in deleted]
+    if live:
+        outcomes.append(write_live_states(head, author, live))
     if grants or not changes:
         attributes = attributes or GrantAttributes(reason=author.reason)
         outcomes.append(write_grants(head, author, grants, principals, attributes=attributes, detail=detail))
     if members:
         outcomes.append(write_memberships(head, author, members, principals))
+    written = {id(change) for change in (*added, *live, *grants, *members)}
     outcomes += [
         _write(head, author, change, detail, accepted_violations, is_effect_shown)
         for change in changes
-        if not isinstance(change, AddGroup | Grant | Revoke | Join | Leave)
+        if id(change) not in written
     ]
     return joint_outcome(outcomes, head.revision)
 
@@ -430,7 +440,7 @@ def _write(
         case Rename():
             return write_rename(head, author, change)
         case Register() | Recreate():
-            return write_live_state(head, author, change)
+            return write_live_states(head, author, [change])
         case Delete():
             return write_deletion(head, author, change)
         case ActivateGeneration():
@@ -472,7 +482,7 @@ def capability_to_make(change: Change) -> Capability:
     match change:
         case ActivateGeneration() | SetGuardrail() | DeleteGuardrail() | SetException() | EndException():
             return Capability.MANAGE_SETTINGS
-        case Activate() | Deactivate() | MakePrincipal():
+        case Activate() | Deactivate() | MakePrincipal() | AddUser():
             return Capability.MANAGE_ACCOUNTS
     return Capability.CHANGE_GRANTS
 
@@ -504,7 +514,7 @@ def _transaction(change_set: ChangeSet, author: Author) -> Iterator[tuple[Journa
 def _is_provisioning(change: Change) -> bool:
     """Return whether a provisioning service may make the change."""
     match change:
-        case AddGroup() | Join() | Leave() | Activate() | Deactivate() | Rename():
+        case AddUser() | AddGroup() | Join() | Leave() | Activate() | Deactivate() | Rename():
             return True
         case RemovePrincipal(principal, revokes_grants):
             return principal.startswith("group:") and not revokes_grants

@@ -22,6 +22,7 @@ from grants.change_set import (
     Activate,
     ActivateGeneration,
     AddGroup,
+    AddUser,
     Change,
     Deactivate,
     Delete,
@@ -63,7 +64,8 @@ class StateChange:
 
 # what the evaluation of an effect distinguishes; a removal only of a group without members, which changes no decision
 EffectChange = (
-    AddGroup
+    AddUser
+    | AddGroup
     | Grant
     | Revoke
     | Join

@@ -13,6 +13,7 @@ from grants.change_set import (
     Activate,
     ActivateGeneration,
     AddGroup,
+    AddUser,
     Deactivate,
     Grant,
     Join,
@@ -113,7 +114,7 @@ def affected_users(changes: Sequence[EffectChange]) -> AffectedUsers:
     joined |= {
         user_ids[change.user]
         for change in changes
-        if isinstance(change, MakePrincipal) and change.user in user_ids
+        if isinstance(change, MakePrincipal | AddUser) and change.user in user_ids
     }
     held, removed = _changed_grants(changes, user_ids, groups)
     granted = {pk for (type_, pk), _, _ in held if type_ == USER.name}
@@ -163,6 +164,7 @@ def _load_users(changes: Sequence[EffectChange]) -> tuple[list[_UserRow], dict[s
     users: set[str] = set()
     group_names: set[str] = set()
     granted_groups: set[str] = set()
+    added_users: list[str] = []
     added_groups: list[str] = []
     is_for_all = False
     for change in changes:
@@ -170,6 +172,9 @@ def _load_users(changes: Sequence[EffectChange]) -> tuple[list[_UserRow], dict[s
             case Grant(principal) | Revoke(principal):
                 principal_type, name = parse_principal(principal)
                 (users if principal_type == USER.name else granted_groups).add(name)
+            case AddUser(user):
+                added_users.append(user)
+                users.add(user)
             case AddGroup(group):
                 added_groups.append(group)
             case Join(user, group) | Leave(user, group):
@@ -181,7 +186,7 @@ def _load_users(changes: Sequence[EffectChange]) -> tuple[list[_UserRow], dict[s
                 users.add(parse_principal(principal)[1])
             case StateChange() | ActivateGeneration():
                 is_for_all = True
-    # negative numbers stand for the keys of groups that are not stored yet
+    # negative numbers stand for the keys of users and groups that are not stored yet
     groups = {name: -number for number, name in enumerate(added_groups, start=1)} | dict(
         Group.objects.filter(name__among=list(group_names | granted_groups)).values_list("name", "pk")
     )
@@ -193,8 +198,9 @@ def _load_users(changes: Sequence[EffectChange]) -> tuple[list[_UserRow], dict[s
     else:
         named = rows.filter(username__among=list(users)) if users else rows.none()
         rows = named | rows.filter(pk__in=members) if granted_ids else named
-    columns = rows.values_list(*_UserRow._fields)
-    return sorted(map(_UserRow._make, columns), key=lambda user: user.username), groups, is_for_all
+    stored = {user.username: user for user in map(_UserRow._make, rows.values_list(*_UserRow._fields))}
+    added = {name: _UserRow(-number, name, True, False) for number, name in enumerate(added_users, start=1)}
+    return [user for _, user in sorted((added | stored).items())], groups, is_for_all
 
 
 def _changed_grants(

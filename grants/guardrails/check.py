@@ -23,6 +23,7 @@ from entities.selectors import entities_at
 from grants.change_set import (
     Activate,
     ActivateGeneration,
+    AddUser,
     Change,
     Deactivate,
     Delete,
@@ -400,7 +401,7 @@ class _Affected:
                 case Revoke(principal, address):
                     add(principal, affected.users, affected.groups)
                     affected.changed.add(address)
-                case Join(user) | Activate(user) | MakePrincipal(user):
+                case Join(user) | Activate(user) | MakePrincipal(user) | AddUser(user):
                     add(f"user:{user}", affected.gaining)
                 case Leave(user, group):
                     add(f"user:{user}", affected.losing)

@@ -8,6 +8,7 @@ from grants.lifecycle.forecast import (
     grants_on,
     lifecycle_forecast,
     lifecycle_refusal,
+    live_refusal,
     live_subtree,
     resolve_generation,
 )
@@ -39,6 +40,7 @@ __all__ = [
     "lifecycle_forecast",
     "lifecycle_refusal",
     "live_namespace",
+    "live_refusal",
     "live_subtree",
     "missing_grants_of",
     "missing_grants_to_delete",

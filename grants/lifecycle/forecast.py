@@ -3,6 +3,7 @@
 `grants.changes.entities` uses the same forecast, so the actual effects equal the forecast.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from django.db.models import Count, QuerySet
@@ -143,11 +144,26 @@ def lifecycle_refusal(verb: str, address: Address, entity: Entity | None) -> str
 
     entity: the one at the address.
     """
-    if fault := instance_fault(address):
-        return fault
     if verb == "delete":
-        return _delete_refusal(address, entity)
-    return _state_refusal(verb, address, entity) or _parent_refusal(verb, address)
+        return instance_fault(address) or _delete_refusal(address, entity)
+
+    def state_of(other: Address) -> str | None:
+        row = entity if other == address else entity_at(other)
+        return row.state if row else None
+
+    return live_refusal(verb, address, state_of)
+
+
+def live_refusal(verb: str, address: Address, state_of: Callable[[Address], str | None]) -> str:
+    """Return why an entity cannot be registered or recreated; empty if it can.
+
+    state_of: the state of an address; None if it is not registered.
+    """
+    return (
+        instance_fault(address)
+        or _state_refusal(verb, address, state_of(address))
+        or _parent_refusal(verb, address, state_of)
+    )
 
 
 def _delete_refusal(address: Address, entity: Entity | None) -> str:
@@ -169,10 +185,10 @@ def _planned_refusal(address: Address, entity: Entity) -> str:
     return f"{planned}, and {inside}, which is inside it, keeps its address" if inside else ""
 
 
-def _state_refusal(verb: str, address: Address, entity: Entity | None) -> str:
-    if entity is not None and entity.is_live:
+def _state_refusal(verb: str, address: Address, state: str | None) -> str:
+    if state == State.LIVE:
         return f"{address} is live already: nothing changed"
-    was_deleted = entity is not None and entity.state == State.DELETED
+    was_deleted = state == State.DELETED
     if verb == "register" and was_deleted:
         return f"{address} was deleted: recreate it instead; the remaining grants on it then apply again"
     if verb == "recreate" and not was_deleted:
@@ -180,21 +196,15 @@ def _state_refusal(verb: str, address: Address, entity: Entity | None) -> str:
     return ""
 
 
-def _parent_refusal(verb: str, address: Address) -> str:
+def _parent_refusal(verb: str, address: Address, state_of: Callable[[Address], str | None]) -> str:
     parent = address.parent
     # The instance always exists, even without a row.
     if parent is None or parent.kind == "instance":
         return ""
-    row = entity_at(parent)
-    if row is not None and row.is_live:
+    state = state_of(parent)
+    if state == State.LIVE:
         return ""
-    state = (
-        "is not registered"
-        if row is None
-        else "is only planned"
-        if row.state == State.PLANNED
-        else "was deleted"
-    )
-    remedy = "recreate" if row is not None and row.state == State.DELETED else "register"
+    words = {None: "is not registered", State.PLANNED: "is only planned", State.DELETED: "was deleted"}[state]
+    remedy = "recreate" if state == State.DELETED else "register"
     participle = {"register": "registered", "recreate": "recreated"}[verb]
-    return f"{address} cannot be {participle}: {parent}, which contains it, {state}; {remedy} {parent} first"
+    return f"{address} cannot be {participle}: {parent}, which contains it, {words}; {remedy} {parent} first"

@@ -26,7 +26,7 @@ from grants.authority.transactions import (
     check_can_manage_account,
     own_access_transaction,
 )
-from grants.change_set import AddGroup
+from grants.change_set import AddGroup, AddUser
 from grants.errors import PrincipalError
 from grants.journal import Author, JournalEntry, append_to_journal
 from grants.models import GROUP, PRINCIPAL_TYPES, USER, JournalHead, JournalLine, Role, User
@@ -297,6 +297,18 @@ def write_group(head: JournalHead, author: Author, change: AddGroup, *, detail: 
     _check_new_name(author, "group", name)
     Group.objects.create(name=name)
     append_to_journal(head, [JournalEntry("group-add", principal=str(change), detail=detail)], author=author)
+    return Outcome(True, f"{change} was added", head.revision, (change,))
+
+
+def write_user(head: JournalHead, author: Author, change: AddUser, *, detail: str = "") -> Outcome:
+    """Add a user with a valid name, who cannot sign in until a password is set. detail: of the journal line."""
+    name = change.user
+    if User.objects.filter(username=name).exists():
+        sentence = f"{change} already exists: nothing changed"
+        return Outcome(False, sentence, head.revision, unchanged=(sentence,))
+    _check_new_name(author, "user", name)
+    User.objects.create(username=name, password=make_password(None))
+    append_to_journal(head, [JournalEntry("user-add", principal=str(change), detail=detail)], author=author)
     return Outcome(True, f"{change} was added", head.revision, (change,))
 
 

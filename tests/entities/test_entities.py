@@ -16,7 +16,7 @@ from entities.selectors import (
     matching_entities,
     subtree_of,
 )
-from entities.services import EntityError, ensure_entities, set_entity_state
+from entities.services import EntityError, ensure_entities, set_entity_description
 from tests.entities.test_address import EXAMPLES
 from tests.support.authors import entity_states
 
@@ -119,13 +119,13 @@ def test_the_number_of_statements_does_not_grow_with_the_number_of_rows():
     assert all_of_many <= many + 30
 
 
-def test_setting_a_state_returns_whether_it_changed_and_updates_the_time():
+def test_setting_a_description_returns_whether_it_changed_and_updates_the_time():
     row = create_entities("dataset:sales.orders")[parse_address("dataset:sales.orders")]
     before = row.changed_at
-    assert set_entity_state(entity=row, state=State.LIVE) is False
-    assert set_entity_state(entity=row, state=State.DELETED) is True
+    assert set_entity_description(entity=row, description="") is False
+    assert set_entity_description(entity=row, description="All orders") is True
     row.refresh_from_db()
-    assert row.state == "deleted" and row.changed_at > before
+    assert row.description == "All orders" and row.changed_at > before
 
 
 def test_an_address_is_found_by_kind_and_key_together():

@@ -46,6 +46,7 @@ from grants.change_set import (
     Activate,
     ActivateGeneration,
     AddGroup,
+    AddUser,
     ApplyPlan,
     Change,
     Deactivate,
@@ -377,7 +378,7 @@ def change_sentence(change: Change) -> str:
             return f"Add user:{user} to group:{group} {validity.sentence}".strip()
         case Leave(user, group):
             return f"Remove user:{user} from group:{group}"
-        case AddGroup():
+        case AddUser() | AddGroup():
             return f"Add {change}"
         case Activate(user):
             return f"Activate user:{user}"

@@ -2,11 +2,15 @@
 
 import pytest
 from django.contrib.auth.models import Group
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from entities.address import parse_address
 from entities.models import Entity, State
 from entities.services import ensure_entities
 from entities.vocabulary import Privilege
+from grants.change_set import ChangeSet, Delete, Grant, Recreate, Register
+from grants.changes import apply
 from grants.changes.entities import describe_entity
 from grants.errors import LifecycleError, NotAdministrator
 from grants.journal import current_revision
@@ -240,3 +244,37 @@ def test_the_forecast_of_recreating_lists_the_holders(sales):
 def test_a_forecast_supports_three_verbs():
     with pytest.raises(ValueError, match="`destroy` is not one of register, delete, recreate"):
         lifecycle_forecast(ORDERS, "destroy")
+
+
+def test_a_change_set_registers_many_entities_with_as_many_statements_as_one(
+    sales, django_assert_max_num_queries
+):
+    addresses = [parse_address(f"dataset:sales.d{number}") for number in range(200)]
+    apply(ChangeSet.of(Register(parse_address("stream:sales.first"))), author=COMMAND)
+    with CaptureQueriesContext(connection) as one:
+        apply(ChangeSet.of(Register(parse_address("stream:sales.clicks"))), author=COMMAND)
+    before = current_revision()
+    with django_assert_max_num_queries(len(one)):
+        outcome = apply(ChangeSet(tuple(map(Register, addresses))), author=COMMAND)
+    assert outcome.sentence == "200 entities are live now"
+    assert [line[0] for line in lines_after(before)] == ["register"] * 200
+    assert all(entity_states()[str(address)] == "live" for address in addresses)
+
+
+def test_a_change_set_registers_a_container_before_its_content_and_grants_on_both(sales):
+    changes = [
+        Register(parse_address("namespace:hr")),
+        Register(parse_address("dataset:hr.salaries")),
+        Grant("user:alice", parse_address("dataset:hr.salaries"), Privilege.READ),
+    ]
+    before = current_revision()
+    apply(ChangeSet(tuple(changes)), author=COMMAND)
+    assert [line[0] for line in lines_after(before)] == ["register", "register", "grant"]
+    with pytest.raises(LifecycleError, match="namespace:eu, which contains it, is not registered"):
+        apply(ChangeSet.of(Register(parse_address("dataset:eu.x")), changes[0]), author=COMMAND)
+
+
+def test_a_change_set_deletes_and_recreates_an_entity_in_this_order(sales):
+    register_entity(ORDERS)
+    apply(ChangeSet.of(Delete(ORDERS), Recreate(ORDERS)), author=COMMAND)
+    assert entity_states()[str(ORDERS)] == "live"

@@ -5,7 +5,19 @@ from django.contrib.auth.models import Group
 
 from entities.address import parse_address
 from entities.vocabulary import ADMIN, READ
-from grants.change_set import AddGroup, ChangeSet, Grant, Join, Leave, Revoke, as_text, change_from_text
+from grants.change_set import (
+    AddGroup,
+    AddUser,
+    ChangeSet,
+    Grant,
+    Join,
+    Leave,
+    RemovePrincipal,
+    Revoke,
+    as_text,
+    change_from_text,
+    inverse_of,
+)
 from grants.changes import apply
 from grants.effects.effect import effect_of
 from grants.errors import ChangeRefused, GuardrailHolds, NotAdministrator, PlanError, StalePlan
@@ -18,7 +30,7 @@ from grants.plans.permission_effect import plan_effect
 from grants.plans.sources.changes import change_set_plan
 from grants.policies.catalogue import GENERATIONS
 from grants.stewards import add_steward
-from tests.support.authors import COMMAND, account, all_grants, author_named, lines_after
+from tests.support.authors import COMMAND, account, all_grants, author_named, is_permitted, lines_after
 from tests.support.changes import (
     add_grant,
     add_group,
@@ -188,6 +200,28 @@ def test_a_plan_adds_a_group_with_members_and_grants_and_shows_its_whole_effect(
 def test_a_new_group_has_a_json_form():
     change = AddGroup("readers")
     assert as_text(change) == '["add","readers"]' and change_from_text(as_text(change)) == change
+
+
+def test_a_new_user_gains_what_the_same_changes_give():
+    changes = [
+        AddUser("zed"),
+        AddGroup("readers"),
+        Grant("group:readers", ORDERS, READ),
+        Join("zed", "readers"),
+    ]
+    assert [change_from_text(as_text(change)) for change in changes] == changes
+    effect = effect_of(changes, GENERATIONS["final"])
+    User.objects.create(username="new", is_principal=False)
+    expected = effect_of([Grant("user:new", ORDERS, READ)], GENERATIONS["final"])
+    assert [(row.user, row.entity, row.operation) for row in effect.rows()] == [
+        ("zed", row.entity, row.operation) for row in expected.rows()
+    ]
+    before = current_revision()
+    apply(ChangeSet(tuple(changes)), author=COMMAND)
+    assert [line[0] for line in lines_after(before)] == ["user-add", "group-add", "grant", "member-add"]
+    assert is_permitted("zed", "read", ORDERS)
+    assert not effect_of(changes, GENERATIONS["final"]).has_effect
+    assert inverse_of(changes[0]) == RemovePrincipal("user:zed")
 
 
 def test_members_of_a_new_group_gain_what_the_plan_grants_to_it():

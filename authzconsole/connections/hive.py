@@ -1,0 +1,237 @@
+"""The Hive metastore: its databases are namespaces, its tables datasets, and its privileges those of the console.
+
+SELECT is READ, INSERT, UPDATE and DELETE together are WRITE, and ALL is READ, WRITE and ADMIN. The metastore stores
+privileges without evaluating them. Source: `hive_metastore.thrift` of Hive 2.3, and
+`org.apache.hadoop.hive.metastore.HiveMetaStore`.
+"""
+
+import time
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Self
+from urllib.parse import urlsplit
+
+from pymetastore.hive_metastore import ttypes
+from pymetastore.hive_metastore.ThriftHiveMetastore import Client
+from thrift.protocol.TBinaryProtocol import TBinaryProtocolAccelerated
+from thrift.Thrift import TException
+from thrift.transport.TSocket import TSocket
+from thrift.transport.TTransport import TBufferedTransport
+
+from authzconsole.connections.platform import (
+    Capabilities,
+    ConnectionFault,
+    Held,
+    PlatformChange,
+    Unsupported,
+)
+from entities.address import Address, AddressError, parse_address
+from entities.vocabulary import Privilege, clip
+from grants.principal_names import name_fault
+
+DEFAULT_PORT = 9083
+TIMEOUT_SECONDS = 60
+CHANGES_PER_CALL = 1_000
+ALL = "ALL"
+# every metastore has these roles, and a global privilege of the first one
+BUILT_IN_ROLES = ("admin", "public")
+# the privileges of Hive that together are one of the console
+PARTS = {
+    Privilege.READ: frozenset({"SELECT"}),
+    Privilege.WRITE: frozenset({"INSERT", "UPDATE", "DELETE"}),
+}
+OF_ALL = frozenset({Privilege.READ, Privilege.WRITE, Privilege.ADMIN})
+
+
+class HiveMetastore:
+    """A connection to a metastore over Thrift without SASL, as one user.
+
+    url: `thrift://HOST:PORT`. options: `user`, the name under which the metastore stores grants as their grantor.
+    """
+
+    capabilities = Capabilities(("namespace", "dataset"), OF_ALL)
+    option_names = ("user",)
+
+    def __init__(self, url: str, options: Mapping[str, str]):
+        self.host, self.port = _host_and_port(url)
+        self.user = options.get("user", "console")
+        # by principal and entity, the privileges in the words of Hive
+        self._privileges: dict[tuple[str, Address], set[str]] = {}
+
+    def __enter__(self) -> Self:
+        socket = TSocket(self.host, self.port)
+        socket.setTimeout(TIMEOUT_SECONDS * 1000)
+        self._transport = TBufferedTransport(socket)
+        self._client = Client(TBinaryProtocolAccelerated(self._transport))
+        with self._faults():
+            self._transport.open()
+            self._client.set_ugi(self.user, [])
+        return self
+
+    def __exit__(self, *error) -> None:
+        self._transport.close()
+
+    def read_entities(self) -> Iterator[Address | Unsupported]:
+        with self._faults():
+            databases = sorted(self._client.get_all_databases())
+        for database in databases:
+            yield _address("namespace", database)
+            with self._faults():
+                tables = sorted(self._client.get_all_tables(database))
+            yield from (_address("dataset", f"{database}.{table}") for table in tables)
+
+    def read_principals(self) -> Iterator[str | Unsupported]:
+        with self._faults():
+            roles = sorted(self._client.get_role_names())
+        for role in roles:
+            if role not in BUILT_IN_ROLES:
+                yield Unsupported(f"role:{role}", "the console has no roles")
+
+    def read_grants(self) -> Iterator[Held | Unsupported]:
+        with self._faults():
+            rows = self._client.list_privileges(None, None, ttypes.HiveObjectRef())
+        by_key: dict[tuple[str, Address], set[str]] = defaultdict(set)
+        for row in rows:
+            if (
+                row.hiveObject.objectType == ttypes.HiveObjectType.GLOBAL
+                and row.principalName in BUILT_IN_ROLES
+            ):
+                continue
+            privilege = row.grantInfo.privilege.upper()
+            key = _key(row)
+            if isinstance(key, Unsupported):
+                yield key
+                continue
+            if row.grantInfo.grantOption:
+                yield Unsupported(_text(privilege, *key), "the console has no grant option")
+            by_key[key].add(privilege)
+        self._privileges = dict(by_key)
+        for (principal, entity), privileges in sorted(by_key.items(), key=lambda item: _order(item[0])):
+            held, others = _held(privileges)
+            yield from (Held(principal, entity, privilege) for privilege in sorted(held))
+            for other, reason in others:
+                yield Unsupported(_text(other, principal, entity), reason)
+
+    def changes_to(self, intended: Collection[Held]) -> Iterator[PlatformChange | Unsupported]:
+        wanted: dict[tuple[str, Address], set[Privilege]] = defaultdict(set)
+        for principal, entity, privilege in intended:
+            wanted[principal, entity].add(privilege)
+        for key in sorted(wanted.keys() | self._privileges.keys(), key=_order):
+            has, want = self._privileges.get(key, set()), wanted.get(key, set())
+            held, _ = _held(has)
+            if Privilege.ADMIN in want and not want >= OF_ALL:
+                yield Unsupported(
+                    _text("ADMIN", *key), "Hive has no ADMIN without READ and WRITE: grant these too"
+                )
+                want = want - {Privilege.ADMIN}
+            if held == want:
+                continue
+            target = {ALL} if want == OF_ALL else {part for one in want for part in PARTS[one]}
+            # what the console cannot express stays as it is
+            surplus = {part for one in held & PARTS.keys() for part in PARTS[one] if ALL not in has} | {ALL}
+            if revoked := sorted((has & surplus) - target):
+                yield PlatformChange("revoke", *key, tuple(revoked))
+            if granted := sorted(target - has):
+                yield PlatformChange("grant", *key, tuple(granted))
+
+    def write_changes(self, changes: Collection[PlatformChange]) -> None:
+        for verb, call in (("revoke", "revoke_privileges"), ("grant", "grant_privileges")):
+            rows = [
+                self._row(change, privilege)
+                for change in changes
+                if change.verb == verb
+                for privilege in change.privileges
+            ]
+            for start in range(0, len(rows), CHANGES_PER_CALL):
+                bag = ttypes.PrivilegeBag(rows[start : start + CHANGES_PER_CALL])
+                with self._faults():
+                    getattr(self._client, call)(bag)
+
+    def _row(self, change: PlatformChange, privilege: str) -> Any:
+        principal_type, _, name = change.principal.partition(":")
+        database, _, table = change.entity.key.partition(".")
+        type_ = ttypes.HiveObjectType.TABLE if table else ttypes.HiveObjectType.DATABASE
+        info = ttypes.PrivilegeGrantInfo(
+            privilege, int(time.time()), self.user, ttypes.PrincipalType.USER, False
+        )
+        return ttypes.HiveObjectPrivilege(
+            ttypes.HiveObjectRef(type_, database, table or None, [], None),
+            name,
+            getattr(ttypes.PrincipalType, principal_type.upper()),
+            info,
+        )
+
+    @contextmanager
+    def _faults(self):
+        """Turn the errors of Thrift and of the metastore into ConnectionFault."""
+        place = f"the metastore at {self.host}:{self.port}"
+        try:
+            yield
+        except TException as error:
+            message = clip(str(getattr(error, "message", "") or type(error).__name__))
+            raise ConnectionFault(
+                f"{place} failed: {message}; check its address and that it accepts connections without SASL"
+            ) from error
+        except (OSError, EOFError) as error:
+            raise ConnectionFault(f"{place} cannot be reached: {error}") from error
+
+
+def _host_and_port(url: str) -> tuple[str, int]:
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port or DEFAULT_PORT
+    except ValueError:
+        host = None
+    if not host or parts.scheme != "thrift" or parts.path.strip("/") or parts.query or parts.username:
+        raise ConnectionFault(
+            f"`{clip(url)}` is not the address of a metastore: write thrift://HOST:PORT"
+        ) from None
+    return host, port
+
+
+def _address(kind: str, key: str) -> Address | Unsupported:
+    try:
+        return parse_address(f"{kind}:{key}")
+    except AddressError as error:
+        return Unsupported(f"{kind}:{key}", str(error))
+
+
+def _key(row: Any) -> tuple[str, Address] | Unsupported:
+    """Return the principal and the entity of a privilege, or why the console cannot express it."""
+    reference = row.hiveObject
+    type_name = ttypes.HiveObjectType._VALUES_TO_NAMES[reference.objectType]
+    principal_type = ttypes.PrincipalType._VALUES_TO_NAMES[row.principalType].lower()
+    principal = f"{principal_type}:{row.principalName}"
+    place = ".".join(filter(None, [reference.dbName, reference.objectName, reference.columnName]))
+    subject = (
+        f"{row.grantInfo.privilege.upper()} on {type_name.lower()} {place}".rstrip() + f" for {principal}"
+    )
+    if type_name not in ("DATABASE", "TABLE"):
+        return Unsupported(subject, f"the console has no privileges on a {type_name.lower()}")
+    if principal_type == "role":
+        return Unsupported(subject, "the console has no roles")
+    if fault := name_fault(row.principalName):
+        return Unsupported(subject, fault)
+    address = _address("dataset" if reference.objectName else "namespace", place)
+    return Unsupported(subject, address.reason) if isinstance(address, Unsupported) else (principal, address)
+
+
+def _held(privileges: Collection[str]) -> tuple[set[Privilege], list[tuple[str, str]]]:
+    """Return what privileges of Hive are in the console, and those that are nothing there, each with the reason."""
+    if ALL in privileges:
+        return set(OF_ALL), []
+    held = {one for one, parts in PARTS.items() if parts <= set(privileges)}
+    rest = set(privileges).difference(*(PARTS[one] for one in held))
+    partial = sorted(rest & PARTS[Privilege.WRITE])
+    reasons = [("+".join(partial), "WRITE is INSERT, UPDATE and DELETE together")] if partial else []
+    others = sorted(rest - PARTS[Privilege.WRITE])
+    return held, reasons + [(other, "the console has no such privilege") for other in others]
+
+
+def _text(privilege: str, principal: str, entity: Address) -> str:
+    return f"{privilege} on {entity} for {principal}"
+
+
+def _order(key: tuple[str, Address]) -> tuple[str, str]:
+    return key[0], str(key[1])

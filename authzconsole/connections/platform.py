@@ -1,0 +1,73 @@
+"""What a platform is to the console: its entities, principals and grants, and the changes that it accepts.
+
+A platform is read as a whole before anything is compared or written, so a fault in the middle changes nothing.
+"""
+
+from collections.abc import Collection, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from entities.address import Address
+from entities.vocabulary import Privilege
+from grants.errors import GrantError
+
+
+class ConnectionFault(GrantError):
+    """A platform cannot be reached, read or changed, or its answer is refused. The message says what to check."""
+
+
+class Held(NamedTuple):
+    """One privilege of a principal, in written form, on an entity."""
+
+    principal: str
+    entity: Address
+    privilege: Privilege
+
+
+class Unsupported(NamedTuple):
+    """Something that only one side can express. subject: as the side writes it."""
+
+    subject: str
+    reason: str
+
+
+class PlatformChange(NamedTuple):
+    """A change of grants on a platform, in the words of the platform. verb: `grant` or `revoke`."""
+
+    verb: str
+    principal: str
+    entity: Address
+    privileges: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What a type of platform has.
+
+    kinds: of the entities. privileges: those that it can express.
+    """
+
+    kinds: tuple[str, ...]
+    privileges: frozenset[Privilege]
+
+
+class Platform(AbstractContextManager, Protocol):
+    """A connection to a platform. Entering it connects, and raises ConnectionFault if that fails."""
+
+    capabilities: Capabilities
+
+    def read_entities(self) -> Iterator[Address | Unsupported]:
+        """Yield every entity, containers first."""
+
+    def read_principals(self) -> Iterator[str | Unsupported]:
+        """Yield the principals that exist on the platform itself, in written form."""
+
+    def read_grants(self) -> Iterator[Held | Unsupported]:
+        """Yield every grant."""
+
+    def changes_to(self, intended: Collection[Held]) -> Iterator[PlatformChange | Unsupported]:
+        """Yield the changes after which the platform grants exactly this on its entities. Called after `read_grants`."""
+
+    def write_changes(self, changes: Collection[PlatformChange]) -> None:
+        """Make the changes. Raise ConnectionFault if one fails; those before it are made."""

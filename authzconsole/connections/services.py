@@ -1,0 +1,340 @@
+"""Add connections, bring the console in line with a platform or the platform in line with the console, and list where
+they differ.
+
+INVARIANT: a platform is read completely before anything is compared, and what the console holds is compared at one
+revision, at which the changes are made.
+"""
+
+import hashlib
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from django.db import transaction
+from django.utils import timezone
+from django.utils.module_loading import import_string
+
+from authzconsole.connections.platform import (
+    ConnectionFault,
+    Held,
+    Platform,
+    PlatformChange,
+    Unsupported,
+)
+from authzconsole.models import Connection
+from entities.address import Address
+from entities.models import Entity, State
+from entities.selectors import entities_at
+from entities.vocabulary import clip, quantity
+from grants.authority.transactions import administrator_transaction
+from grants.bulk_rows import chunks
+from grants.change_set import (
+    AddGroup,
+    AddUser,
+    Change,
+    ChangeSet,
+    Delete,
+    Grant,
+    Recreate,
+    Register,
+    Revoke,
+)
+from grants.changes import apply
+from grants.consistent_read import consistent_read
+from grants.journal import Author, JournalEntry, append_to_journal, current_revision
+from grants.models import PRINCIPAL_TYPES
+from grants.principal_names import parse_principal, principals_by_name
+from grants.principals.new_names import new_name_fault
+from grants.roles.capabilities import Capability
+from grants.validity import in_force
+
+# by type: the class, which is imported only when it is used, because it needs packages of its own
+MAX_NAME_CHARACTERS = 60
+TYPES = {"hive": "authzconsole.connections.hive.HiveMetastore"}
+
+
+@dataclass(slots=True)
+class PlatformState:
+    """What was read from a platform.
+
+    unsupported: what the console cannot express. digest: of all grants, also those in `unsupported`, to find out
+    whether they changed in the meantime.
+    """
+
+    entities: set[Address] = field(default_factory=set)
+    grants: set[Held] = field(default_factory=set)
+    unsupported: list[Unsupported] = field(default_factory=list)
+    digest: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SyncResult:
+    """What a sync changes. entities: those of the platform. revision: at which the console was compared."""
+
+    change_set: ChangeSet
+    entities: set[Address]
+    unsupported: list[Unsupported]
+    revision: int
+
+    @property
+    def counts(self) -> dict[str, dict[str, int]]:
+        def count(*types: type[Change], planned: bool = False) -> int:
+            return sum(isinstance(change, types) for change in self.change_set)
+
+        return {
+            "entities": {
+                "new": count(Register),
+                "live": count(Recreate),
+                "deleted": count(Delete),
+            },
+            "grants": {"granted": count(Grant), "revoked": count(Revoke)},
+            "principals": {"users": count(AddUser), "groups": count(AddGroup)},
+        }
+
+
+def add_connection(
+    *, author: Author, type_name: str, name: str, url: str, options: Mapping[str, str]
+) -> Connection:
+    """Add a connection. Raise ConnectionFault if its type, address or an option is invalid, or the name is taken."""
+    if type_name not in TYPES:
+        raise ConnectionFault(
+            f"`{clip(type_name)}` is not a type of platform; the types are {', '.join(TYPES)}"
+        )
+    if not name.isidentifier() or not name.isascii() or len(name) > MAX_NAME_CHARACTERS:
+        raise ConnectionFault(
+            f"`{clip(name)}` cannot name a connection: use at most {MAX_NAME_CHARACTERS} letters, digits and underscores"
+        )
+    platform_type = _platform_type(type_name)
+    if unknown := sorted(options.keys() - set(platform_type.option_names)):
+        raise ConnectionFault(
+            f"`{clip(unknown[0])}` is not an option of {type_name}; its options are {', '.join(platform_type.option_names)}"
+        )
+    platform_type(url, options)
+    with administrator_transaction(author, capability=Capability.MANAGE_SETTINGS) as head:
+        if Connection.objects.filter(name=name).exists():
+            raise ConnectionFault(f"the connection {name} exists already: choose another name")
+        connection = Connection.objects.create(type=type_name, name=name, url=url, options=dict(options))
+        detail = f"{type_name} {name}: {url}"
+        append_to_journal(head, [JournalEntry("connection-add", detail=detail)], author=author)
+    return connection
+
+
+def connection_by_name(name: str) -> Connection:
+    connection = Connection.objects.filter(name=name).first()
+    if connection is None:
+        names = ", ".join(Connection.objects.order_by("name").values_list("name", flat=True))
+        raise ConnectionFault(
+            f"there is no connection `{clip(name)}`"
+            + (f"; there are {names}" if names else ": add one with `connection add`")
+        )
+    return connection
+
+
+def computed_sync(connection: Connection, *, accepts_shrunken: bool = False) -> SyncResult:
+    """Return the changes after which the console has what the platform has.
+
+    They are about the entities of the platform only, and about the privileges that it can express. An entity is deleted if an
+    earlier sync found it and the platform no longer has it. Raise ConnectionFault if the platform cannot be read,
+    or if it has less than half of what it had, unless `accepts_shrunken`.
+    """
+    with open_platform(connection) as platform:
+        state = read_state(platform)
+        capabilities = platform.capabilities
+    with consistent_read():
+        revision = current_revision()
+        entities = entities_at(state.entities)
+        if not accepts_shrunken:
+            _check_shrunken(connection, state)
+        present = _held_in_console(state.entities, capabilities.privileges)
+        added, unknown = _new_principals(state)
+        granted = {held for held in state.grants - present if held.principal not in unknown}
+        changes = [
+            *added,
+            *_live_changes(state, entities),
+            *(Grant(*held) for held in sorted(granted, key=_order)),
+            *(Revoke(*held) for held in sorted(present - state.grants, key=_order)),
+            *(Delete(address) for address in _vanished(connection, state)),
+        ]
+    unsupported = [*state.unsupported, *(Unsupported(name, fault) for name, fault in sorted(unknown.items()))]
+    return SyncResult(ChangeSet(tuple(changes)), state.entities, unsupported, revision)
+
+
+def sync(connection: Connection, result: SyncResult, *, author: Author) -> None:
+    """Make the changes of a sync in one transaction. Raise StaleBase if the console changed since they were computed."""
+    with transaction.atomic():
+        apply(result.change_set, author=author, base_revision=result.revision)
+        for chunk in chunks(sorted(result.entities, key=str)):
+            connection.entities.add(*entities_at(chunk).values())
+        connection.synced_at = timezone.now()
+        connection.save(update_fields=["synced_at"])
+        _record(author, connection, "connection-sync", len(result.change_set))
+
+
+def drift(connection: Connection) -> Iterator[tuple[Held, bool, bool]]:
+    """Yield each privilege that only one side grants, in order, with whether the console and the platform grant it."""
+    with open_platform(connection) as platform:
+        state = read_state(platform)
+        with consistent_read():
+            present = _held_in_console(state.entities, platform.capabilities.privileges, is_effective=True)
+    for held in sorted(present ^ state.grants, key=_order):
+        yield held, held in present, held in state.grants
+
+
+def computed_push(
+    connection: Connection, platform: Platform
+) -> tuple[list[PlatformChange], list[Unsupported], PlatformState]:
+    """Return the changes after which the platform has what the console has, what it cannot express, and what was read."""
+    state = read_state(platform)
+    with consistent_read():
+        intended = _held_in_console(state.entities, platform.capabilities.privileges, is_effective=True)
+    found = list(platform.changes_to(intended))
+    return (
+        [change for change in found if isinstance(change, PlatformChange)],
+        [row for row in found if isinstance(row, Unsupported)],
+        state,
+    )
+
+
+def show_push(connection: Connection) -> tuple[list[PlatformChange], list[Unsupported]]:
+    """Return the changes of a push, and remember what the platform had."""
+    with open_platform(connection) as platform:
+        changes, unsupported, state = computed_push(connection, platform)
+    Connection.objects.filter(pk=connection.pk).update(shown_digest=state.digest)
+    return changes, unsupported
+
+
+def push(connection: Connection, *, author: Author) -> tuple[list[PlatformChange], list[Unsupported]]:
+    """Make the changes of a push, read the platform again, and return the changes.
+
+    Raise ConnectionFault if the platform changed since its changes were shown, or if it does not have afterwards
+    what the console has.
+    """
+    with open_platform(connection) as platform:
+        changes, unsupported, state = computed_push(connection, platform)
+        shown, connection.shown_digest = connection.shown_digest, ""
+        connection.save(update_fields=["shown_digest"])
+        if shown and shown != state.digest:
+            raise ConnectionFault(
+                f"{connection.name} changed since its changes were shown: show them again with `connection push "
+                f"{connection.name}`, nothing was changed"
+            )
+        # before the changes, and without the lock of the journal while the platform makes them
+        _record(author, connection, "connection-push", len(changes))
+        platform.write_changes(changes)
+        rest, _, _ = computed_push(connection, platform)
+        if rest:
+            raise ConnectionFault(
+                f"{connection.name} accepted the changes, but {quantity(len(rest), 'grant differs', 'grants differ')} "
+                f"afterwards: another program may have changed them; compare with `connection drift {connection.name}`"
+            )
+    return changes, unsupported
+
+
+@contextmanager
+def open_platform(connection: Connection) -> Iterator[Platform]:
+    with _platform_type(connection.type)(connection.url, connection.options) as platform:
+        yield platform
+
+
+def read_state(platform: Platform) -> PlatformState:
+    """Read everything. What is on an entity that the console cannot name is unsupported."""
+    state, lines = PlatformState(), []
+    for entity in platform.read_entities():
+        if isinstance(entity, Address):
+            state.entities.add(entity)
+        else:
+            state.unsupported.append(entity)
+    for principal in platform.read_principals():
+        if isinstance(principal, Unsupported):
+            state.unsupported.append(principal)
+    for grant in platform.read_grants():
+        lines.append(" ".join(map(str, grant)))
+        if isinstance(grant, Unsupported):
+            state.unsupported.append(grant)
+        elif grant.entity in state.entities:
+            state.grants.add(grant)
+    state.digest = hashlib.sha256("\n".join(sorted(lines)).encode()).hexdigest()
+    return state
+
+
+def _record(author: Author, connection: Connection, action: str, changes: int) -> None:
+    detail = f"{connection.name}: {quantity(changes, 'change', 'changes')}"
+    with administrator_transaction(author) as head:
+        append_to_journal(head, [JournalEntry(action, detail=detail)], author=author)
+
+
+def _platform_type(type_name: str):
+    try:
+        return import_string(TYPES[type_name])
+    except ImportError:
+        raise ConnectionFault(
+            f"the client for {type_name} is not installed: install the optional dependencies `{type_name}`"
+        ) from None
+
+
+def _check_shrunken(connection: Connection, state: PlatformState) -> None:
+    before = connection.entities.filter(state=State.LIVE).count()
+    if len(state.entities) * 2 < before:
+        raise ConnectionFault(
+            f"{connection.name} has {quantity(len(state.entities), 'entity', 'entities')}, and had {before:,}: check "
+            f"the platform, or confirm with --accept-shrunken that they were deleted"
+        )
+
+
+def _held_in_console(
+    entities: Collection[Address], privileges: Collection, *, is_effective: bool = False
+) -> set[Held]:
+    """Return the grants in force on these entities. is_effective: only those of active principals."""
+    namespaces = {str(address.namespace.key) for address in entities if address.namespace}
+    kinds = {address.kind for address in entities}
+    result = set()
+    for principal_type in PRINCIPAL_TYPES.values():
+        grants = (
+            principal_type.grants.effective() if is_effective else principal_type.grants.filter(**in_force())
+        )
+        for chunk in chunks(sorted(namespaces)):
+            rows = grants.filter(namespace__key__in=chunk, entity_kind__in=kinds)
+            result |= {Held(*key) for key in rows.grant_keys() if key[1] in entities and key[2] in privileges}
+    return result
+
+
+def _live_changes(state: PlatformState, entities: Mapping[Address, Entity]) -> Iterator[Register | Recreate]:
+    """Yield the changes that make the entities of the platform live, containers first."""
+    for address in sorted(state.entities, key=lambda address: (len(address.ancestors), str(address))):
+        row = entities.get(address)
+        if row is None or not row.is_live:
+            yield Recreate(address) if row and row.state == State.DELETED else Register(address)
+
+
+def _new_principals(state: PlatformState) -> tuple[list[AddUser | AddGroup], dict[str, str]]:
+    """Return the changes that add unknown holders, and by name why one cannot be added."""
+    names = sorted({held.principal for held in state.grants})
+    known = principals_by_name(names)
+    added: list[AddUser | AddGroup] = []
+    faults = {}
+    for name in names:
+        if name in known:
+            continue
+        principal_type, plain_name = parse_principal(name)
+        if fault := new_name_fault(principal_type, plain_name):
+            faults[name] = fault
+        else:
+            added.append(AddUser(plain_name) if principal_type == "user" else AddGroup(plain_name))
+    return added, faults
+
+
+def _vanished(connection: Connection, state: PlatformState) -> list[Address]:
+    """Return the live entities of earlier syncs that the platform no longer has, without those that are deleted with
+    their container.
+    """
+    found = connection.entities.filter(state=State.LIVE).values_list("kind", "key")
+    gone = {
+        address
+        for row in found.iterator(chunk_size=2_000)
+        if (address := Address(*row)) not in state.entities
+    }
+    return sorted((address for address in gone if gone.isdisjoint(address.ancestors)), key=str)
+
+
+def _order(held: Held) -> tuple[str, str, str]:
+    return held.principal, str(held.entity), held.privilege.value

@@ -1,0 +1,93 @@
+"""Connect platforms: add one, and compare its grants with those of the console in either direction."""
+
+import json
+
+from authzconsole.connections import services
+from authzconsole.connections.platform import ConnectionFault, Unsupported
+from grants.journal import Author
+from grants.management.console_command import ConsoleCommand
+
+
+class Command(ConsoleCommand):
+    help = "Connect a platform, such as a Hive metastore, and compare its entities and grants with those of the console."
+
+    def add_arguments(self, parser):
+        verbs = parser.add_subparsers(dest="verb", required=True)
+        add = verbs.add_parser("add", help="add a connection")
+        add.add_argument(
+            "type", metavar="TYPE", help=f"the type of the platform: {', '.join(services.TYPES)}"
+        )
+        add.add_argument("name", metavar="NAME", help="letters, digits and underscores")
+        add.add_argument(
+            "--url", required=True, metavar="URL", help="such as thrift://metastore.example:9083"
+        )
+        add.add_argument(
+            "--option", action="append", default=[], metavar="KEY=VALUE", help="an option of the type"
+        )
+        sync = verbs.add_parser("sync", help="bring the console in line with the platform")
+        sync.add_argument("--dry-run", action="store_true", help="only print what would change")
+        sync.add_argument(
+            "--accept-shrunken",
+            action="store_true",
+            help="accept a platform that has less than half of what it had",
+        )
+        drift = verbs.add_parser("drift", help="list the privileges that only one side grants")
+        push = verbs.add_parser("push", help="bring the platform in line with the console")
+        push.add_argument("--apply", action="store_true", help="make the changes")
+        push.add_argument("--reason", default="", metavar="TEXT", help="the reason, for the journal")
+        for parser_of_verb in (sync, drift, push):
+            parser_of_verb.add_argument("name", metavar="NAME", help="the name of the connection")
+
+    def handle(self, *, verb, **options):
+        getattr(self, f"_{verb}")(**options)
+
+    def _add(self, *, type, name, url, option, **_):
+        pairs = [text.partition("=") for text in option]
+        if wrong := [key for key, equals, _ in pairs if not (key and equals)]:
+            raise ConnectionFault(f"`{wrong[0]}` is not an option: write KEY=VALUE")
+        services.add_connection(
+            author=Author("connection"),
+            type_name=type,
+            name=name,
+            url=url,
+            options={key: value for key, _, value in pairs},
+        )
+        self.stdout.write(
+            f"the connection {name} was added; `connection sync {name} --dry-run` reads the platform"
+        )
+
+    def _sync(self, *, name, dry_run, accept_shrunken, **_):
+        connection = services.connection_by_name(name)
+        result = services.computed_sync(connection, accepts_shrunken=accept_shrunken)
+        if not dry_run:
+            services.sync(connection, result, author=Author("connection", f"sync of {name}"))
+        self._print(**result.counts, unsupported=[row._asdict() for row in result.unsupported])
+
+    def _drift(self, *, name, **_):
+        for held, console, platform in services.drift(services.connection_by_name(name)):
+            self._print(
+                principal=held.principal,
+                entity=str(held.entity),
+                privilege=str(held.privilege),
+                console=console,
+                platform=platform,
+            )
+
+    def _push(self, *, name, apply, reason, **_):
+        connection = services.connection_by_name(name)
+        if apply:
+            if not reason.strip():
+                raise ConnectionFault("the reason is missing: pass --reason TEXT, which the journal stores")
+            changes, unsupported = services.push(connection, author=Author("connection", reason))
+        else:
+            changes, unsupported = services.show_push(connection)
+        for change in changes:
+            self._print(**change._asdict() | {"entity": str(change.entity)})
+        self._print_unsupported(unsupported)
+
+    def _print(self, **members):
+        self.stdout.write(json.dumps(members, ensure_ascii=False))
+
+    def _print_unsupported(self, rows: list[Unsupported]):
+        for row in rows:
+            self.stderr.write(json.dumps(row._asdict(), ensure_ascii=False))

@@ -1,0 +1,222 @@
+"""Compare the console with a real Hive metastore, and bring each in line with the other."""
+
+import json
+from io import StringIO
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from authzconsole.models import Connection
+from entities.models import Entity
+from grants.models import JournalLine
+from tests.support.authors import all_grants
+from tests.support.changes import (
+    add_grant,
+    add_group,
+    add_user,
+    register_entity,
+    revoke_grant,
+    set_user_active,
+)
+from tests.support.metastore import Metastore, running_metastore
+
+pytestmark = [pytest.mark.spark, pytest.mark.django_db]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    with running_metastore(tmp_path_factory.mktemp("metastore")) as metastore:
+        yield metastore
+
+
+@pytest.fixture
+def metastore(server) -> Metastore:
+    """A metastore with the databases `sales` and `hr`, and no grants."""
+    with server.client() as client:
+        for database in client.get_all_databases():
+            if database != "default":
+                client.drop_database(database, True, True)
+    server.create("sales", "orders", "customers")
+    server.create("hr", "salaries")
+    return server
+
+
+@pytest.fixture
+def connected(metastore):
+    """Add the connection `lake` to the metastore."""
+    output("add", "hive", "lake", "--url", metastore.url)
+    return metastore
+
+
+def output(*arguments: str) -> list[dict]:
+    """Run the command, and return the objects that it prints."""
+    stdout = StringIO()
+    call_command("connection", *arguments, stdout=stdout, stderr=StringIO())
+    return [json.loads(line) for line in stdout.getvalue().splitlines() if line.startswith("{")]
+
+
+def test_a_sync_takes_over_databases_tables_and_grants(connected):
+    connected.grant("user:alice", "sales.orders", "SELECT")
+    connected.grant("group:writers", "sales.orders", "INSERT", "UPDATE", "DELETE")
+    connected.grant("user:bob", "sales", "ALL")
+    expected = {
+        "entities": {"new": 6, "live": 0, "deleted": 0},
+        "grants": {"granted": 5, "revoked": 0},
+        "principals": {"users": 2, "groups": 1},
+        "unsupported": [],
+    }
+    assert output("sync", "lake", "--dry-run") == [expected] and not Entity.objects.exists()
+    assert output("sync", "lake") == [expected]
+    assert all_grants() == {
+        ("user:alice", "dataset:sales.orders", "READ"),
+        ("group:writers", "dataset:sales.orders", "WRITE"),
+        *(("user:bob", "namespace:sales", privilege) for privilege in ("READ", "WRITE", "ADMIN")),
+    }
+    assert {str(entity) for entity in Entity.objects.filter(state="live")} == {
+        "instance:cdap",
+        *(f"namespace:{name}" for name in ("default", "hr", "sales")),
+        *(f"dataset:{name}" for name in ("hr.salaries", "sales.customers", "sales.orders")),
+    }
+    assert not JournalLine.objects.filter(action="plan").exists()
+    assert output("sync", "lake")[0]["grants"] == {"granted": 0, "revoked": 0}
+    assert output("drift", "lake") == []
+
+
+def test_what_the_console_cannot_express_is_listed(connected):
+    connected.grant("user:alice", "sales.orders", "INSERT", "INDEX")
+    connected.grant("user:alice", "sales.orders", "SELECT", grant_option=True)
+    connected.grant("user:alice\u200b", "sales.orders", "SELECT")
+    [result] = output("sync", "lake", "--dry-run")
+    reasons = {row["subject"]: row["reason"] for row in result["unsupported"]}
+    assert "INSERT, UPDATE and DELETE together" in reasons["INSERT on dataset:sales.orders for user:alice"]
+    assert "no such privilege" in reasons["INDEX on dataset:sales.orders for user:alice"]
+    assert "grant option" in reasons["SELECT on dataset:sales.orders for user:alice"]
+    assert "invisible character" in reasons["user:alice\u200b"]
+    assert result["grants"] == {"granted": 1, "revoked": 0}
+
+
+def test_a_dropped_table_is_deleted_and_keeps_its_grants(connected):
+    add_group("analysts")
+    add_grant("group:analysts", "dataset:sales.orders", "READ")
+    connected.grant("group:analysts", "sales.orders", "SELECT")
+    output("sync", "lake")
+    connected.drop_table("sales", "orders")
+    [result] = output("sync", "lake")
+    assert result["entities"] == {"new": 0, "live": 0, "deleted": 1}
+    assert Entity.objects.get(kind="dataset", key="sales.orders").state == "deleted"
+    assert ("group:analysts", "dataset:sales.orders", "READ") in all_grants()
+
+
+def test_a_recreated_table_is_live_again(connected):
+    output("sync", "lake")
+    connected.drop("hr")
+    assert output("sync", "lake")[0]["entities"]["deleted"] == 1
+    connected.create("hr", "salaries")
+    assert output("sync", "lake")[0]["entities"] == {"new": 0, "live": 2, "deleted": 0}
+
+
+def test_entities_of_other_sources_stay(connected):
+    output("sync", "lake")
+    register_entity("stream:sales.clicks")
+    add_user("alice")
+    add_grant("user:alice", "stream:sales.clicks", "READ")
+    assert output("sync", "lake")[0]["entities"]["deleted"] == 0
+    assert ("user:alice", "stream:sales.clicks", "READ") in all_grants()
+
+
+def test_a_platform_that_lost_most_of_its_entities_is_refused_until_confirmed(connected):
+    output("sync", "lake")
+    for database in ("sales", "hr"):
+        connected.drop(database)
+    with pytest.raises(CommandError, match="has 1 entity, and had 6: check the platform, or confirm"):
+        output("sync", "lake")
+    assert Entity.objects.filter(state="live", kind="dataset").count() == 3
+    assert output("sync", "lake", "--accept-shrunken")[0]["entities"]["deleted"] == 2
+
+
+def test_drift_lists_what_only_one_side_grants(connected):
+    connected.grant("user:alice", "sales.orders", "SELECT")
+    output("sync", "lake")
+    revoke_grant("user:alice", "dataset:sales.orders", "READ")
+    connected.grant("user:alice", "hr.salaries", "INSERT", "UPDATE", "DELETE")
+    assert output("drift", "lake") == [
+        difference("user:alice", "dataset:hr.salaries", "WRITE", console=False, platform=True),
+        difference("user:alice", "dataset:sales.orders", "READ", console=False, platform=True),
+    ]
+    add_grant("user:alice", "dataset:hr.salaries", "READ")
+    assert difference("user:alice", "dataset:hr.salaries", "READ", console=True, platform=False) in output(
+        "drift", "lake"
+    )
+
+
+def difference(principal: str, entity: str, privilege: str, *, console: bool, platform: bool) -> dict:
+    return {
+        "principal": principal,
+        "entity": entity,
+        "privilege": privilege,
+        "console": console,
+        "platform": platform,
+    }
+
+
+def test_a_push_makes_the_metastore_equal_and_leaves_what_the_console_cannot_express(connected):
+    connected.grant("user:alice", "sales.orders", "SELECT", "INDEX")
+    connected.grant("user:bob", "sales", "ALL")
+    output("sync", "lake")
+    revoke_grant("user:alice", "dataset:sales.orders", "READ")
+    revoke_grant("user:bob", "namespace:sales", "ADMIN")
+    add_grant("user:alice", "dataset:sales.customers", "WRITE")
+    shown = output("push", "lake")
+    assert ("user:alice", "sales.orders", "SELECT") in connected.listing()
+    assert output("push", "lake", "--apply", "--reason", "quarterly review") == shown != []
+    assert connected.listing() == {
+        ("user:alice", "sales.orders", "INDEX"),
+        *(("user:alice", "sales.customers", part) for part in ("INSERT", "UPDATE", "DELETE")),
+        *(("user:bob", "sales", part) for part in ("SELECT", "INSERT", "UPDATE", "DELETE")),
+    }
+    assert output("drift", "lake") == [] and output("push", "lake") == []
+    line = JournalLine.objects.get(action="connection-push")
+    assert line.reason == "quarterly review" and "lake" in line.detail
+
+
+def test_a_push_is_refused_if_the_metastore_changed_since_it_was_shown(connected):
+    output("sync", "lake")
+    add_user("bob")
+    add_grant("user:bob", "dataset:sales.orders", "READ")
+    output("push", "lake")
+    connected.grant("user:eve", "sales.orders", "SELECT")
+    with pytest.raises(CommandError, match="changed since its changes were shown"):
+        output("push", "lake", "--apply", "--reason", "x")
+    assert connected.listing() == {("user:eve", "sales.orders", "SELECT")}
+
+
+def test_an_inactive_user_holds_nothing_on_the_platform_after_a_push(connected):
+    connected.grant("user:alice", "sales.orders", "SELECT")
+    output("sync", "lake")
+    set_user_active("alice", active=False)
+    output("push", "lake", "--apply", "--reason", "off-boarding")
+    assert connected.listing() == set()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["sync", "none"], "there is no connection `none`"),
+        (["add", "hive", "lake", "--url", "http://x"], "write thrift://HOST:PORT"),
+        (["add", "hive", "a b", "--url", "thrift://x"], "letters, digits and underscores"),
+        (["add", "oracle", "lake", "--url", "thrift://x"], "not a type of platform; the types are hive"),
+        (["add", "hive", "lake", "--url", "thrift://x", "--option", "color=1"], "its options are user"),
+        (["add", "hive", "lake", "--url", "thrift://x", "--option", "user"], "write KEY=VALUE"),
+    ],
+)
+def test_bad_input_says_how_to_fix_it(arguments, message):
+    with pytest.raises(CommandError, match=message):
+        output(*arguments)
+    assert not Connection.objects.exists()
+
+
+def test_a_metastore_that_does_not_answer_changes_nothing():
+    output("add", "hive", "gone", "--url", "thrift://127.0.0.1:1")
+    with pytest.raises(CommandError, match=r"the metastore at 127\.0\.0\.1:1"):
+        output("sync", "gone")
+    assert not Entity.objects.exists()
