@@ -2,6 +2,7 @@
 
 import re
 from datetime import datetime
+from functools import cache
 from pathlib import Path
 
 from django import template
@@ -40,7 +41,7 @@ from authzconsole.web.shared.times import (
     zone_name,
 )
 from entities.address import Address
-from entities.models import Entity
+from entities.models import Entity, State
 from entities.vocabulary import Privilege, quantity
 from grants.administrators import Strandings
 from grants.models import Membership
@@ -74,7 +75,12 @@ _STEPS = ((60, "second"), (60, "minute"), (24, "hour"), (30, "day"), (12, "month
 @register.simple_tag
 def icon(name: str) -> SafeString:
     """Return an icon from icons.svg. It is only decoration, so screen readers skip it."""
-    symbol = name if name in _ICON_NAMES else "entity"
+    return _icon(name if name in _ICON_NAMES else "entity")
+
+
+@cache
+def _icon(symbol: str) -> SafeString:
+    # a page has hundreds of icons, and each URL takes longer than the rest of the icon
     return format_html(
         '<svg class="icon" aria-hidden="true" focusable="false"><use href="{}#{}"></use></svg>',
         static("icons.svg"),
@@ -108,10 +114,25 @@ def more_filters(content: SafeString, id: str) -> SafeString:
     return render_to_string("shared/forms/more_filters.html", {"content": content, "id": id})
 
 
-@register.inclusion_tag("shared/display/address.html", name="address")
-def address_tag(target, *, linked: bool = True) -> dict:
-    """Show an entity, or an address as an Address or text, with a link unless it is not `linked`."""
-    return {"address_link": address_link_to(target, is_linked=linked)}
+@register.simple_tag(name="address")
+def address_tag(target, *, linked: bool = True) -> SafeString:
+    """Show an entity, or an address as an Address or text, with a link unless it is not `linked`.
+
+    This is not a template, because a page has hundreds of addresses.
+    """
+    address_link = address_link_to(target, is_linked=linked)
+    tag = format_html('a href="{}"', address_link.url) if address_link.url else "span"
+    return format_html(
+        '\n<{} class="address{}">\n{}\n'
+        '<span class="path">{}:<wbr><span class="parent-path">{}</span><wbr><b>{}</b></span>\n</{}>\n',
+        tag,
+        " deleted" if address_link.state == State.DELETED else "",
+        icon(address_link.kind),
+        address_link.kind,
+        breakable(address_link.parent_path),
+        breakable_name(address_link.last),
+        tag[:1] if address_link.url else tag,
+    )
 
 
 @register.inclusion_tag("shared/display/principal.html", name="principal")

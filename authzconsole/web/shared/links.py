@@ -1,4 +1,4 @@
-"""Links to entities and principals, for the templates `shared/display/address.html` and `principal.html`."""
+"""Links to entities and principals, for the tags `address` and `principal`."""
 
 from dataclasses import dataclass
 from urllib.parse import quote
