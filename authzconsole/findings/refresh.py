@@ -55,10 +55,13 @@ _WRITTEN = (
 Key = tuple[str, str]
 
 
-def refresh_findings(situation: Situation | None = None, *, is_page: bool = False) -> list[Finding]:
+def refresh_findings(
+    situation: Situation | None = None, *, is_page: bool = False, kind: str = ""
+) -> list[Finding]:
     """Find and store what needs attention. Return the unresolved findings, without their history.
 
     situation: if it is known already. is_page: a page waits, so the reports of a large tenant are left to the periodic task.
+    kind: only what finds this kind of findings.
     Runs about 20 queries if nothing changed, and reads a report once, and again after a change if it is short.
     """
     situation = situation or Situation.now()
@@ -73,7 +76,7 @@ def refresh_findings(situation: Situation | None = None, *, is_page: bool = Fals
     )
     is_changed = False
     for kinds, find in SOURCES.items():
-        found = find(situation)
+        found = find(situation) if kind in ("", *kinds) else None
         if found is not None:
             is_changed |= store_findings(kinds, found, by_key)
     return _unresolved_findings() if is_changed else unresolved

@@ -150,8 +150,13 @@ class ReportFigure:
         """
         where = replace(EVERYTHING if self.checked else self.where, namespace=namespace)
         rows = first_rows(run, self.table, where, MAX_ROWS_CHECKED)
-        has_problem = self.still(run, rows) if self.still else [True] * len(rows)
-        return [row for row, still in zip(rows, has_problem, strict=True) if still][:max_rows]
+        found: list[dict] = []
+        # most rows have the problem still, so the first ones are checked before all others
+        for part in (rows[: 2 * max_rows], rows[2 * max_rows :]):
+            if part and len(found) < max_rows:
+                has_problem = self.still(run, part) if self.still else [True] * len(part)
+                found += [row for row, still in zip(part, has_problem, strict=True) if still]
+        return found[:max_rows]
 
     def _can_check(self, run: AnalysisRun) -> bool:
         rows = sum(run.summary.get(figure, 0) for figure in self.checked or (self.figure,))

@@ -58,8 +58,11 @@ def test_a_section_whose_numbers_are_still_loading_stays_readable(cast, page_of,
     # an outdated section fades after 400 ms
     page.wait_for_timeout(700)
     expect(section).to_have_css("opacity", "1")
-    held.pop().continue_()
+    for request in held:
+        request.continue_()
     expect(section).to_have_count(0)
+    expect(page.locator("#visibility .skeleton")).to_have_count(0)
+    expect(page.locator("#visibility tbody tr")).not_to_have_count(0)
     expect(page.get_by_text("The entities are being counted.")).to_have_count(0)
 
 

@@ -33,7 +33,7 @@ from authzconsole.lists.findings import SEVERITIES, Findings
 from authzconsole.models import AcceptanceRule, Finding, FindingState, Severity
 from authzconsole.web.findings.items import own_items
 from authzconsole.web.findings.links import FindingLinks
-from authzconsole.web.findings.rows import problem_rows
+from authzconsole.web.findings.rows import problem_rows, reads_report
 from authzconsole.web.forms import (
     ConsoleForm,
     FormPage,
@@ -61,6 +61,8 @@ from grants.roles.capabilities import Capability
 
 ALL = "all"
 MAX_COUNTED = 99
+# the section with the rows, and the parameter with which the page has them at once
+PROBLEMS, ROWS = "problems", "rows"
 # the kinds of which the run is about data
 REPORTED_KINDS = {figure.kind for figure in REPORT_FIGURES}
 
@@ -200,19 +202,36 @@ def _rows(findings: list[Finding]) -> Iterator[dict]:
 @require_safe
 @capability_required(READER)
 def finding_page(request: HttpRequest, pk: int) -> HttpResponse:
-    """Show a finding as it is now: what it is about, the button that fixes it, the form that accepts it, and its history."""
-    stored = get_object_or_404(Finding, pk=pk)
-    if stored.resolved_at is None:
-        refresh_findings(is_page=True)
+    """Show a finding as it is now: what it is about, the button that fixes it, the form that accepts it, and its history.
+
+    In a large tenant, htmx loads the rows of a report after the page.
+    """
+    stored, is_section = get_object_or_404(Finding, pk=pk), requested_section(request) == PROBLEMS
+    is_later = False
+    if stored.resolved_at is None and not is_section:
+        situation = Situation.now()
+        refresh_findings(situation, is_page=True, kind=stored.kind)
+        is_later = situation.is_large and ROWS not in request.GET
     finding = Finding.objects.select_related("owner", "rule").get(pk=pk)
     links = FindingLinks([finding], latest_run(AnalysisName.GHOST_GRANTS))
     about, kind = links.about(finding), KINDS.get(finding.kind)
-    rows, fix = problem_rows(finding, about.run), links.fix(about)
+    is_later = is_later and reads_report(finding, about.run)
+    rows = [] if is_later else problem_rows(finding, about.run)
+    context = {
+        "finding": finding,
+        "url": links.rows_url(about),
+        "problems": rows,
+        "is_later": is_later,
+        "can_change": request.user.can_administer,
+    }
+    if is_section:
+        return render_page(request, "findings/_problems.html", context)
+    fix = links.fix(about)
     history = [
         event | {"at": parse_datetime(event["at"]), "text": with_reader_times(event["text"])}
         for event in reversed(finding.history)
     ]
-    if fix and fix.url == links.rows_url(about) and any(row.fix for row in rows):
+    if fix and fix.url == context["url"] and (is_later or any(row.fix for row in rows)):
         # the rows are here, each with its button
         fix = rows[0].fix if len(rows) == 1 and finding.figure == 1 else None
     accept = (
@@ -221,19 +240,16 @@ def finding_page(request: HttpRequest, pk: int) -> HttpResponse:
     return render_page(
         request,
         "findings/page.html",
-        {
-            "finding": finding,
+        context
+        | {
             "text": finding_text(finding),
             "level": Severity(finding.severity).word,
-            "url": links.rows_url(about),
             "fix": fix if finding.resolved_at is None else None,
             "kind": kind.title if kind else finding.kind,
-            "problems": rows,
             "run": about.run if finding.kind in REPORTED_KINDS else None,
             "changes": changes_since(about.run) if finding.kind in REPORTED_KINDS else 0,
             "history": history,
             "accept": accept,
-            "can_change": request.user.can_administer,
             "can_start": request.user.can(Capability.RUN_ANALYSES),
         },
     )

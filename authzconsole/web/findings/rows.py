@@ -24,6 +24,7 @@ GHOST_STATES = {
     "planned-grants": State.PLANNED,
     "old-planned-grants": State.PLANNED,
 }
+_FIGURES_WITH_ROWS = {figure.kind: figure for figure in REPORT_FIGURES if figure.table}
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,20 +37,28 @@ class ProblemRow:
     fix: Fix | None = None
 
 
+def _has_entities(finding: Finding) -> bool:
+    return finding.resolved_at is None and (not finding.subject or bool(finding.namespace))
+
+
+def reads_report(finding: Finding, run: AnalysisRun | None) -> bool:
+    """Return whether `problem_rows` reads a report and checks its rows again."""
+    return run is not None and _has_entities(finding) and finding.kind in _FIGURES_WITH_ROWS
+
+
 def problem_rows(finding: Finding, run: AnalysisRun | None) -> list[ProblemRow]:
     """Return the first MAX_ROWS problems as they are now; none for kinds that have no entities. Reads at most one page of the report.
 
     run: that reported the finding.
     """
-    if finding.resolved_at is not None or finding.subject and not finding.namespace:
+    if not _has_entities(finding):
         return []
     if finding.kind in GHOST_STATES:
         return list(_ghost_rows(GHOST_STATES[finding.kind], finding.namespace))
-    figure = next((figure for figure in REPORT_FIGURES if figure.kind == finding.kind), None)
-    if figure is None or run is None or not figure.table:
+    if run is None or not reads_report(finding, run):
         return []
     try:
-        rows = figure.rows_in(run, finding.namespace, MAX_ROWS)
+        rows = _FIGURES_WITH_ROWS[finding.kind].rows_in(run, finding.namespace, MAX_ROWS)
     except (AnalysisError, StorageError):
         return []
     return [row for values in rows if (row := _row(finding.kind, values))]

@@ -1,5 +1,7 @@
 """Compare two users."""
 
+from collections.abc import Sequence
+
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
@@ -25,7 +27,11 @@ FIELDS = ("one", "other")
 @require_safe
 @capability_required(Capability.READ_ALL)
 def compare_users(request: HttpRequest) -> HttpResponse:
-    """Show the entities and groups in which two users differ. URL parameters: one, other."""
+    """Show the entities and groups in which two users differ. URL parameters: one, other.
+
+    htmx loads the access levels after the page if one of the users has too many grants to count at once.
+    """
+    section = requested_section(request)
     names = {field: name_from_input(name_parameter(request, field), "user") for field in FIELDS}
     context = {
         "names": names,
@@ -36,13 +42,14 @@ def compare_users(request: HttpRequest) -> HttpResponse:
     if all(names.values()):
         users = [User.objects.filter(username=name).first() for name in names.values()]
         unknown_names = [name for name, user in zip(names.values(), users, strict=True) if user is None]
-        context |= (
-            {"fault": f"No user named {unknown_names[0]}."}
-            if unknown_names
-            else _differences(request, *users)
-        )
-    is_section = requested_section(request) == "differences" and "page" in context
-    return render_page(request, "people/_differences.html" if is_section else "people/compare.html", context)
+        if unknown_names:
+            context |= {"fault": f"No user named {unknown_names[0]}."}
+        elif section == "levels":
+            context |= _levels(users, is_later=False)
+        else:
+            context |= _differences(request, *users)
+    is_section = section in ("differences", "levels") and "users" in context
+    return render_page(request, f"people/_{section}.html" if is_section else "people/compare.html", context)
 
 
 def _differences(request: HttpRequest, one: User, other: User) -> dict:
@@ -53,13 +60,10 @@ def _differences(request: HttpRequest, one: User, other: User) -> dict:
         request, differences.entities, *ADDRESS_ORDER, max_rows=ROWS_PER_PAGE, total=total_rows
     )
     cells_by_user = [privilege_cells(user, page.rows) for user in (one, other)]
-    return {
-        "users": [one, other],
-        "levels": _levels(one, other),
+    return _levels([one, other], is_later="levels" not in request.GET) | {
         "page": page,
         "total": page.total,
         "max_compared": MAX_DIFFERENCES if differences.is_truncated else 0,
-        "generation": active_generation(),
         "rows": [
             {
                 "entity": entity,
@@ -75,14 +79,22 @@ def _differences(request: HttpRequest, one: User, other: User) -> dict:
     }
 
 
-def _levels(*users: User) -> list[dict] | None:
-    """Return the entities of each user for each access level, in words; None if they have too many grants to count."""
-    lists = [AccessibleEntities.of("user", user.username, active_generation()) for user in users]
-    if not all(entities.is_quickly_counted for entities in lists):
-        return None
+def _levels(users: Sequence[User], *, is_later: bool) -> dict:
+    """Return the context of the access levels: the entities of each user for each level, in words; none if they have too many
+    grants to count. is_later: leave out what takes more than milliseconds.
+    """
+    generation = active_generation()
+    lists = [AccessibleEntities.of("user", user.username, generation) for user in users]
+    is_counted = all(entities.is_quickly_counted for entities in lists)
+    is_later = is_later and is_counted and not all(entities.is_counted_at_once for entities in lists)
+    context = {"users": users, "generation": generation, "levels": [], "is_later": is_later}
+    if is_later or not is_counted:
+        return context
     words = [quantities_by_level(entities.level_counts(entities.counts())) for entities in lists]
-    return [
-        {"level": level, "cells": [of_user.get(level, "") for of_user in words]}
-        for level in LEVELS
-        if any(level in of_user for of_user in words)
-    ]
+    return context | {
+        "levels": [
+            {"level": level, "cells": [of_user.get(level, "") for of_user in words]}
+            for level in LEVELS
+            if any(level in of_user for of_user in words)
+        ]
+    }

@@ -61,6 +61,8 @@ ROWS_PER_PAGE = 20
 IS_LIMITED = Q(valid_from__isnull=False) | Q(valid_until__isnull=False)
 MAX_GROUPS = 200
 MAX_REPORTS = 10
+# the parameter with which the page of a user or group with many grants has the visible entities at once
+TREE = "tree"
 # the lines of a user that are searched for those with which it joined its groups
 MAX_JOINS = 1_000
 PRIVILEGE_OF_LEVEL = {level: privilege for privilege, level in LEVEL_OF_PRIVILEGE.items()}
@@ -108,7 +110,10 @@ def my_access(request: HttpRequest) -> HttpResponse:
 
 
 def _page_response(request: HttpRequest, profile: Profile) -> HttpResponse:
-    """Render the page, or the one section that htmx requests."""
+    """Render the page, or the one section that htmx requests.
+
+    htmx loads the visible entities after the page if the grants are too many to count at once.
+    """
     name = requested_section(request)
     context = {
         "profile": profile,
@@ -123,7 +128,14 @@ def _page_response(request: HttpRequest, profile: Profile) -> HttpResponse:
         if section is None:
             raise Http404("there is no such section")
         return render_page(request, f"people/_{name}.html", context | {name: section})
-    context |= {name: section(request, profile) for name, section in SECTIONS.items()}
+    access = effective_access_section(request, profile)
+    known = {"access": access}
+    if access["counts"] is None and TREE not in request.GET:
+        # what takes too long to count takes too long to search too
+        known["visibility"] = {"is_later": True}
+    context |= known | {
+        name: section(request, profile) for name, section in SECTIONS.items() if name not in known
+    }
     return render_page(
         request,
         "people/page.html",

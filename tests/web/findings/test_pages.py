@@ -278,6 +278,29 @@ def test_the_page_of_a_finding_names_who_and_what_with_the_button_that_fixes_it(
     assert "dataset:hr.salaries" in seen and "/grant/" not in seen and 'name="until"' not in seen
 
 
+def test_the_rows_of_a_finding_in_a_large_tenant_are_loaded_after_the_page(
+    browse, old_report, htmx, monkeypatch
+):
+    refresh_findings()
+    url = f"/findings/{Finding.objects.get(kind='no-admin-holder').pk}/"
+    monkeypatch.setattr("authzconsole.common.row_estimates.MAX_COUNTED", 3)
+    client, fix = browse("ada"), 'href="/grant/dataset:hr.salaries?privilege=ADMIN"'
+    page = client.html(url)
+    assert f'hx-get="{url}"' in page and "nobody holds ADMIN" not in page
+    section = client.html(url, headers=htmx("problems"))
+    assert fix in section and "nobody holds ADMIN" in section and "<h1" not in section
+    assert fix in client.html(f"{url}?rows=1")
+
+
+def test_a_page_of_a_finding_refreshes_only_its_kind(browse, findings):
+    rows = [findings["no-backup"], findings["leftover-grants"]]
+    Finding.objects.filter(pk__in=[row.pk for row in rows]).update(figure=70)
+    browse("ada").get(f"/findings/{rows[1].pk}/")
+    for row in rows:
+        row.refresh_from_db()
+    assert rows[0].figure == 70 and rows[1].figure < 70
+
+
 def test_the_page_of_a_leftover_grant_names_its_holder(browse, findings):
     page = browse("ada").html(f"/findings/{findings['leftover-grants'].pk}/")
     assert 'href="/entities/dataset:sales.legacy"' in page and 'href="/people/user:dee"' in page

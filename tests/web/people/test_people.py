@@ -71,6 +71,19 @@ def test_the_list_can_be_paged_forward_and_back(browse):
     ]
 
 
+def test_the_visible_entities_of_a_user_with_many_grants_are_loaded_after_the_page(browse, htmx, monkeypatch):
+    monkeypatch.setattr("grants.access.what_can.MAX_GRANTS_TO_COUNT_AT_ONCE", 1)
+    monkeypatch.setattr("authzconsole.web.people.access.ROWS_PER_PAGE", 1)
+    client, url = browse("aud"), "/people/user:dee?in=namespace:sales"
+    page = client.get(url)
+    assert page.context["visibility"] == {"is_later": True} and page.context["grants"]["rows"]
+    section = client.get(url, headers=htmx("visibility"))
+    rows = [row["entity"] for row in section.context["visibility"]["rows"]]
+    assert rows and "is_later" not in section.context["visibility"]
+    at_once = client.get(f"{url}&tree=1").context["visibility"]["rows"]
+    assert [row["entity"] for row in at_once] == rows
+
+
 def test_visible_entities_of_a_user_name_the_grant_that_makes_them_visible(browse):
     rows = browse("aud").get("/people/user:dee").context["visibility"]["rows"]
     (row,) = rows
@@ -300,6 +313,16 @@ def test_names_with_special_characters_link_to_their_own_page(name, browse):
     (row,) = [row for row in browse("ada").get("/people/").context["page"].rows if row.username == name]
     assert "/.." not in urlsplit(principal_link(row).url).path
     assert browse("ada").get(principal_link(row).url).context["principal"].name == name
+
+
+def test_the_levels_of_users_with_many_grants_are_loaded_after_the_comparison(browse, htmx, monkeypatch):
+    monkeypatch.setattr("grants.access.what_can.MAX_GRANTS_TO_COUNT_AT_ONCE", 0)
+    client, url = browse("ada"), "/people/compare?one=dee&other=ned"
+    page = client.get(url)
+    assert page.context["is_later"] and not page.context["levels"] and page.context["rows"]
+    section = client.get(url, headers=htmx("levels"))
+    assert section.context["levels"] and "page" not in section.context
+    assert client.get(f"{url}&levels=1").context["levels"] == section.context["levels"]
 
 
 def test_two_users_are_compared_and_a_plan_copies_grants(browse):
