@@ -136,7 +136,8 @@ class HiveMetastore:
                 yield PlatformChange("grant", *key, tuple(granted))
 
     def write_changes(self, changes: Collection[PlatformChange]) -> None:
-        for verb, call in (("revoke", "revoke_privileges"), ("grant", "grant_privileges")):
+        # what replaces a privilege is granted before it is revoked
+        for verb, call in (("grant", "grant_privileges"), ("revoke", "revoke_privileges")):
             rows = [
                 self._row(change, privilege)
                 for change in changes

@@ -78,8 +78,8 @@ class SyncResult:
 
     @property
     def counts(self) -> dict[str, dict[str, int]]:
-        def count(*types: type[Change], planned: bool = False) -> int:
-            return sum(isinstance(change, types) for change in self.change_set)
+        def count(type_: type[Change]) -> int:
+            return sum(isinstance(change, type_) for change in self.change_set)
 
         return {
             "entities": {
@@ -220,7 +220,12 @@ def push(connection: Connection, *, author: Author) -> tuple[list[PlatformChange
             )
         # before the changes, and without the lock of the journal while the platform makes them
         _record(author, connection, "connection-push", len(changes))
-        platform.write_changes(changes)
+        try:
+            platform.write_changes(changes)
+        except ConnectionFault as error:
+            raise ConnectionFault(
+                f"{error}; a part of the changes may have been made: compare with `connection drift {connection.name}`"
+            ) from error
         rest, _, _ = computed_push(connection, platform)
         if rest:
             raise ConnectionFault(
@@ -237,7 +242,7 @@ def open_platform(connection: Connection) -> Iterator[Platform]:
 
 
 def read_state(platform: Platform) -> PlatformState:
-    """Read everything. What is on an entity that the console cannot name is unsupported."""
+    """Read everything."""
     state, lines = PlatformState(), []
     for entity in platform.read_entities():
         if isinstance(entity, Address):
@@ -253,6 +258,9 @@ def read_state(platform: Platform) -> PlatformState:
             state.unsupported.append(grant)
         elif grant.entity in state.entities:
             state.grants.add(grant)
+        else:
+            subject = f"{grant.privilege} on {grant.entity} for {grant.principal}"
+            state.unsupported.append(Unsupported(subject, "the platform does not list this entity"))
     state.digest = hashlib.sha256("\n".join(sorted(lines)).encode()).hexdigest()
     return state
 

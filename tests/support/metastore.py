@@ -3,7 +3,7 @@
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,8 +17,9 @@ from thrift.transport.TTransport import TBufferedTransport, TTransportException
 
 from authzconsole.ops.address import free_port
 from authzconsole.ops.processes import die_with_parent
+from grants.bulk_rows import chunks
 
-START_SECONDS = 120
+START_SECONDS, ROWS_PER_CALL = 120, 1_000
 SITE = """<configuration>
 {properties}
 </configuration>
@@ -71,12 +72,15 @@ class Metastore:
 
     def grant(self, principal: str, place: str, *privileges: str, grant_option: bool = False) -> None:
         """Grant privileges. place: a database, or `database.table`."""
-        with self.client() as client:
-            client.grant_privileges(_bag(principal, place, privileges, grant_option))
+        self.grant_all(((principal, place, privilege) for privilege in privileges), grant_option=grant_option)
 
-    def revoke(self, principal: str, place: str, *privileges: str) -> None:
+    def grant_all(self, grants: Iterable[tuple[str, str, str]], *, grant_option: bool = False) -> None:
+        """Grant privileges, each (principal, place, privilege)."""
         with self.client() as client:
-            client.revoke_privileges(_bag(principal, place, privileges))
+            for batch in chunks(grants, ROWS_PER_CALL):
+                client.grant_privileges(
+                    ttypes.PrivilegeBag([_privilege(*grant, grant_option) for grant in batch])
+                )
 
     def listing(self) -> set[tuple[str, str, str]]:
         """Return (principal, place, privilege) of everything that the metastore lists on databases and tables."""
@@ -160,23 +164,15 @@ def _table(database: str, name: str, location: str) -> ttypes.Table:
     return ttypes.Table(name, database, "hive", 0, 0, 0, storage, [], {}, None, None, "MANAGED_TABLE")
 
 
-def _bag(
-    principal: str, place: str, privileges: tuple[str, ...], grant_option: bool = False
-) -> ttypes.PrivilegeBag:
+def _privilege(principal: str, place: str, privilege: str, grant_option: bool) -> ttypes.HiveObjectPrivilege:
     principal_type, _, name = principal.partition(":")
     database, _, table = place.partition(".")
     type_ = ttypes.HiveObjectType.TABLE if table else ttypes.HiveObjectType.DATABASE
-    reference = ttypes.HiveObjectRef(type_, database, table or None, [], None)
-    return ttypes.PrivilegeBag(
-        [
-            ttypes.HiveObjectPrivilege(
-                reference,
-                name,
-                PRINCIPAL_TYPES[principal_type],
-                ttypes.PrivilegeGrantInfo(
-                    privilege, int(time.time()), "hive", ttypes.PrincipalType.USER, grant_option
-                ),
-            )
-            for privilege in privileges
-        ]
+    return ttypes.HiveObjectPrivilege(
+        ttypes.HiveObjectRef(type_, database, table or None, [], None),
+        name,
+        PRINCIPAL_TYPES[principal_type],
+        ttypes.PrivilegeGrantInfo(
+            privilege, int(time.time()), "hive", ttypes.PrincipalType.USER, grant_option
+        ),
     )

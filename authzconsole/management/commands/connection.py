@@ -6,6 +6,7 @@ from authzconsole.connections import services
 from authzconsole.connections.platform import ConnectionFault, Unsupported
 from grants.journal import Author
 from grants.management.console_command import ConsoleCommand
+from grants.management.second_person import add_second_person_argument, reason_with_second_person
 
 
 class Command(ConsoleCommand):
@@ -35,6 +36,8 @@ class Command(ConsoleCommand):
         push = verbs.add_parser("push", help="bring the platform in line with the console")
         push.add_argument("--apply", action="store_true", help="make the changes")
         push.add_argument("--reason", default="", metavar="TEXT", help="the reason, for the journal")
+        for parser_of_verb in (sync, push):
+            add_second_person_argument(parser_of_verb)
         for parser_of_verb in (sync, drift, push):
             parser_of_verb.add_argument("name", metavar="NAME", help="the name of the connection")
 
@@ -56,11 +59,13 @@ class Command(ConsoleCommand):
             f"the connection {name} was added; `connection sync {name} --dry-run` reads the platform"
         )
 
-    def _sync(self, *, name, dry_run, accept_shrunken, **_):
-        connection = services.connection_by_name(name)
+    def _sync(self, *, name, dry_run, accept_shrunken, second_person, **_):
+        connection, reason = services.connection_by_name(name), f"sync of {name}"
+        if not dry_run:
+            reason = reason_with_second_person(reason, second_person)
         result = services.computed_sync(connection, accepts_shrunken=accept_shrunken)
         if not dry_run:
-            services.sync(connection, result, author=Author("connection", f"sync of {name}"))
+            services.sync(connection, result, author=Author("connection", reason))
         self._print(**result.counts, unsupported=[row._asdict() for row in result.unsupported])
 
     def _drift(self, *, name, **_):
@@ -73,11 +78,12 @@ class Command(ConsoleCommand):
                 platform=platform,
             )
 
-    def _push(self, *, name, apply, reason, **_):
+    def _push(self, *, name, apply, reason, second_person, **_):
         connection = services.connection_by_name(name)
         if apply:
             if not reason.strip():
                 raise ConnectionFault("the reason is missing: pass --reason TEXT, which the journal stores")
+            reason = reason_with_second_person(reason, second_person)
             changes, unsupported = services.push(connection, author=Author("connection", reason))
         else:
             changes, unsupported = services.show_push(connection)

@@ -198,6 +198,18 @@ def test_an_inactive_user_holds_nothing_on_the_platform_after_a_push(connected):
     assert connected.listing() == set()
 
 
+def test_with_four_eyes_a_second_person_agrees_to_a_sync_and_to_a_push(connected, settings, cast):
+    settings.FOUR_EYES = True
+    connected.grant("user:dee", "hr.salaries", "SELECT")
+    for arguments in (["sync", "lake"], ["push", "lake", "--apply", "--reason", "quarterly review"]):
+        with pytest.raises(CommandError, match="a second person must agree"):
+            output(*arguments)
+    output("sync", "lake", "--dry-run")
+    output("sync", "lake", "--second-person", "ada")
+    line = JournalLine.objects.get(action="grant", entity="dataset:hr.salaries", principal="user:dee")
+    assert line.reason == "sync of lake; agreed with ada"
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
