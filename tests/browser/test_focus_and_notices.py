@@ -49,7 +49,12 @@ def test_an_error_is_announced_linked_to_its_field_and_keeps_the_focused_field_v
     page.locator("#grant-form-principal").fill("user:stranger")
     # leaving the field closes its suggestions, which would cover the privileges
     page.locator("#grant-form-principal").blur()
-    page.locator("#grant-form").get_by_label("READ").check()
+    # Enter does nothing before the effect of these values is shown
+    with page.expect_response(
+        lambda response: "/grant/" in response.url and "privilege=READ" in response.url
+    ):
+        page.locator("#grant-form").get_by_label("READ").check()
+    expect(page.locator("#grant-form").get_by_role("button", name="Grant", exact=True)).to_be_enabled()
     reason = page.locator("#grant-form-reason")
     reason.evaluate("field => { field.scrollIntoView({ block: 'end' }); scrollBy(0, 8); }")
     press_key(page, reason)
