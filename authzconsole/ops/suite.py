@@ -115,11 +115,13 @@ SERVICE_FOLDERS = tuple(
     f"tests/{name}"
     for name in ("analytics", "benchmarks", "demo", "deploy", "entities", "grants", "ops", "server")
 )
-INTERFACE_FOLDERS = tuple(f"tests/{name}" for name in ("api", "directory", "observability", "rest", "scim"))
+INTERFACE_FOLDERS = tuple(
+    f"tests/{name}" for name in ("api", "connections", "directory", "observability", "rest", "scim")
+)
 # the longest pass first, so that the last ones end at about the same time
 FULL = (
     Pass("postgresql", "postgresql", ON_POSTGRESQL, SERVICE_FOLDERS),
-    Pass("spark", "sqlite", "spark", ("tests/analytics", "tests/browser", "tests/demo")),
+    Pass("spark", "sqlite", "spark", ("tests/analytics", "tests/browser", "tests/connections", "tests/demo")),
     Pass("pages", "postgresql", ON_POSTGRESQL, ("tests/web",)),
     Pass("browser", "postgresql", "browser and not spark", ("tests/browser",)),
     Pass("interfaces", "postgresql", ON_POSTGRESQL, INTERFACE_FOLDERS),

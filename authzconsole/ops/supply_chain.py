@@ -20,6 +20,7 @@ ALLOWED_LICENCES = frozenset(
     {
         "0BSD",
         "3-Clause BSD License",
+        "Apache License 2.0",
         "Apache Software License",
         "Apache-2.0",
         "BSD 3-Clause",
