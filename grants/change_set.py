@@ -43,6 +43,11 @@ class _OnGrant:
         """The identity of the grant, without its period."""
         return self.principal, self.address, self.privilege
 
+    @property
+    def sort_key(self) -> tuple[str, str, Privilege]:
+        """The key that sorts by principal, address and privilege."""
+        return self.principal, str(self.address), self.privilege
+
     def __str__(self) -> str:
         return f"{self.privilege} on {self.address} for {self.principal}"
 

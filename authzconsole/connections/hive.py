@@ -19,15 +19,10 @@ from thrift.Thrift import TException
 from thrift.transport.TSocket import TSocket
 from thrift.transport.TTransport import TBufferedTransport
 
-from authzconsole.connections.platform import (
-    Capabilities,
-    ConnectionFault,
-    Held,
-    PlatformChange,
-    Unsupported,
-)
+from authzconsole.connections.platform import ConnectionFault, PlatformChange, Unsupported
 from entities.address import Address, AddressError, parse_address
 from entities.vocabulary import Privilege, clip
+from grants.change_set import Grant
 from grants.principal_names import name_fault
 
 DEFAULT_PORT = 9083
@@ -50,7 +45,7 @@ class HiveMetastore:
     url: `thrift://HOST:PORT`. options: `user`, the name under which the metastore stores grants as their grantor.
     """
 
-    capabilities = Capabilities(("namespace", "dataset"), OF_ALL)
+    capabilities = OF_ALL
     option_names = ("user",)
 
     def __init__(self, url: str, options: Mapping[str, str]):
@@ -88,7 +83,7 @@ class HiveMetastore:
             if role not in BUILT_IN_ROLES:
                 yield Unsupported(f"role:{role}", "the console has no roles")
 
-    def read_grants(self) -> Iterator[Held | Unsupported]:
+    def read_grants(self) -> Iterator[Grant | Unsupported]:
         with self._faults():
             rows = self._client.list_privileges(None, None, ttypes.HiveObjectRef())
         by_key: dict[tuple[str, Address], set[str]] = defaultdict(set)
@@ -107,19 +102,19 @@ class HiveMetastore:
                 yield Unsupported(_text(privilege, *key), "the console has no grant option")
             by_key[key].add(privilege)
         self._privileges = dict(by_key)
-        for (principal, entity), privileges in sorted(by_key.items(), key=lambda item: _order(item[0])):
-            held, others = _held(privileges)
-            yield from (Held(principal, entity, privilege) for privilege in sorted(held))
+        for (principal, entity), privileges in by_key.items():
+            held, others = _console_privileges(privileges)
+            yield from (Grant(principal, entity, privilege) for privilege in held)
             for other, reason in others:
                 yield Unsupported(_text(other, principal, entity), reason)
 
-    def changes_to(self, intended: Collection[Held]) -> Iterator[PlatformChange | Unsupported]:
+    def changes_to(self, intended: Collection[Grant]) -> Iterator[PlatformChange | Unsupported]:
         wanted: dict[tuple[str, Address], set[Privilege]] = defaultdict(set)
-        for principal, entity, privilege in intended:
-            wanted[principal, entity].add(privilege)
-        for key in sorted(wanted.keys() | self._privileges.keys(), key=_order):
+        for grant in intended:
+            wanted[grant.principal, grant.address].add(grant.privilege)
+        for key in wanted.keys() | self._privileges.keys():
             has, want = self._privileges.get(key, set()), wanted.get(key, set())
-            held, _ = _held(has)
+            held, _ = _console_privileges(has)
             if Privilege.ADMIN in want and not want >= OF_ALL:
                 yield Unsupported(
                     _text("ADMIN", *key), "Hive has no ADMIN without READ and WRITE: grant these too"
@@ -218,8 +213,8 @@ def _key(row: Any) -> tuple[str, Address] | Unsupported:
     return Unsupported(subject, address.reason) if isinstance(address, Unsupported) else (principal, address)
 
 
-def _held(privileges: Collection[str]) -> tuple[set[Privilege], list[tuple[str, str]]]:
-    """Return what privileges of Hive are in the console, and those that are nothing there, each with the reason."""
+def _console_privileges(privileges: Collection[str]) -> tuple[set[Privilege], list[tuple[str, str]]]:
+    """Return the privileges of the console that these of Hive are, and those without a counterpart, each with the reason."""
     if ALL in privileges:
         return set(OF_ALL), []
     held = {one for one, parts in PARTS.items() if parts <= set(privileges)}
@@ -232,7 +227,3 @@ def _held(privileges: Collection[str]) -> tuple[set[Privilege], list[tuple[str, 
 
 def _text(privilege: str, principal: str, entity: Address) -> str:
     return f"{privilege} on {entity} for {principal}"
-
-
-def _order(key: tuple[str, Address]) -> tuple[str, str]:
-    return key[0], str(key[1])

@@ -5,24 +5,16 @@ A platform is read as a whole before anything is compared or written, so a fault
 
 from collections.abc import Collection, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from entities.address import Address
 from entities.vocabulary import Privilege
+from grants.change_set import Grant
 from grants.errors import GrantError
 
 
 class ConnectionFault(GrantError):
     """A platform cannot be reached, read or changed, or its answer is refused. The message says what to check."""
-
-
-class Held(NamedTuple):
-    """One privilege of a principal, in written form, on an entity."""
-
-    principal: str
-    entity: Address
-    privilege: Privilege
 
 
 class Unsupported(NamedTuple):
@@ -41,21 +33,13 @@ class PlatformChange(NamedTuple):
     privileges: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Capabilities:
-    """What a type of platform has.
+class Platform(AbstractContextManager, Protocol):
+    """A connection to a platform. Entering it connects, and raises ConnectionFault if that fails.
 
-    kinds: of the entities. privileges: those that it can express.
+    capabilities: the privileges that the platform can express.
     """
 
-    kinds: tuple[str, ...]
-    privileges: frozenset[Privilege]
-
-
-class Platform(AbstractContextManager, Protocol):
-    """A connection to a platform. Entering it connects, and raises ConnectionFault if that fails."""
-
-    capabilities: Capabilities
+    capabilities: frozenset[Privilege]
 
     def read_entities(self) -> Iterator[Address | Unsupported]:
         """Yield every entity, containers first."""
@@ -63,10 +47,10 @@ class Platform(AbstractContextManager, Protocol):
     def read_principals(self) -> Iterator[str | Unsupported]:
         """Yield the principals that exist on the platform itself, in written form."""
 
-    def read_grants(self) -> Iterator[Held | Unsupported]:
+    def read_grants(self) -> Iterator[Grant | Unsupported]:
         """Yield every grant."""
 
-    def changes_to(self, intended: Collection[Held]) -> Iterator[PlatformChange | Unsupported]:
+    def changes_to(self, intended: Collection[Grant]) -> Iterator[PlatformChange | Unsupported]:
         """Yield the changes after which the platform grants exactly this on its entities. Called after `read_grants`."""
 
     def write_changes(self, changes: Collection[PlatformChange]) -> None:

@@ -7,25 +7,19 @@ revision, at which the changes are made.
 
 import hashlib
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, field
+from operator import attrgetter
 
 from django.db import transaction
 from django.utils import timezone
 from django.utils.module_loading import import_string
 
-from authzconsole.connections.platform import (
-    ConnectionFault,
-    Held,
-    Platform,
-    PlatformChange,
-    Unsupported,
-)
+from authzconsole.connections.platform import ConnectionFault, Platform, PlatformChange, Unsupported
 from authzconsole.models import Connection
 from entities.address import Address
 from entities.models import Entity, State
 from entities.selectors import entities_at
-from entities.vocabulary import clip, quantity
+from entities.vocabulary import Privilege, clip, quantity
 from grants.authority.transactions import administrator_transaction
 from grants.bulk_rows import chunks
 from grants.change_set import (
@@ -48,8 +42,9 @@ from grants.principals.new_names import new_name_fault
 from grants.roles.capabilities import Capability
 from grants.validity import in_force
 
-# by type: the class, which is imported only when it is used, because it needs packages of its own
+# The class of each type. It is imported on first use, because it needs optional packages.
 MAX_NAME_CHARACTERS = 60
+_ORDER = attrgetter("sort_key")
 TYPES = {"hive": "authzconsole.connections.hive.HiveMetastore"}
 
 
@@ -62,7 +57,7 @@ class PlatformState:
     """
 
     entities: set[Address] = field(default_factory=set)
-    grants: set[Held] = field(default_factory=set)
+    grants: set[Grant] = field(default_factory=set)
     unsupported: list[Unsupported] = field(default_factory=list)
     digest: str = ""
 
@@ -139,23 +134,23 @@ def computed_sync(connection: Connection, *, accepts_shrunken: bool = False) -> 
     """
     with open_platform(connection) as platform:
         state = read_state(platform)
-        capabilities = platform.capabilities
+        privileges = platform.capabilities
     with consistent_read():
         revision = current_revision()
         entities = entities_at(state.entities)
         if not accepts_shrunken:
-            _check_shrunken(connection, state)
-        present = _held_in_console(state.entities, capabilities.privileges)
+            _check_entity_count(connection, state)
+        present = _console_grants(state.entities, privileges)
         added, unknown = _new_principals(state)
-        granted = {held for held in state.grants - present if held.principal not in unknown}
+        granted = {grant for grant in state.grants - present if grant.principal not in unknown}
         changes = [
             *added,
             *_live_changes(state, entities),
-            *(Grant(*held) for held in sorted(granted, key=_order)),
-            *(Revoke(*held) for held in sorted(present - state.grants, key=_order)),
-            *(Delete(address) for address in _vanished(connection, state)),
+            *sorted(granted, key=_ORDER),
+            *(Revoke(*grant.key) for grant in sorted(present - state.grants, key=_ORDER)),
+            *(Delete(address) for address in _missing_entities(connection, state)),
         ]
-    unsupported = [*state.unsupported, *(Unsupported(name, fault) for name, fault in sorted(unknown.items()))]
+    unsupported = sorted([*state.unsupported, *(Unsupported(*item) for item in unknown.items())])
     return SyncResult(ChangeSet(tuple(changes)), state.entities, unsupported, revision)
 
 
@@ -170,35 +165,32 @@ def sync(connection: Connection, result: SyncResult, *, author: Author) -> None:
         _record(author, connection, "connection-sync", len(result.change_set))
 
 
-def drift(connection: Connection) -> Iterator[tuple[Held, bool, bool]]:
+def drift(connection: Connection) -> Iterator[tuple[Grant, bool, bool]]:
     """Yield each privilege that only one side grants, in order, with whether the console and the platform grant it."""
     with open_platform(connection) as platform:
         state = read_state(platform)
         with consistent_read():
-            present = _held_in_console(state.entities, platform.capabilities.privileges, is_effective=True)
-    for held in sorted(present ^ state.grants, key=_order):
-        yield held, held in present, held in state.grants
+            present = _console_grants(state.entities, platform.capabilities, is_effective=True)
+    for grant in sorted(present ^ state.grants, key=_ORDER):
+        yield grant, grant in present, grant in state.grants
 
 
-def computed_push(
-    connection: Connection, platform: Platform
-) -> tuple[list[PlatformChange], list[Unsupported], PlatformState]:
+def computed_push(platform: Platform) -> tuple[list[PlatformChange], list[Unsupported], PlatformState]:
     """Return the changes after which the platform has what the console has, what it cannot express, and what was read."""
     state = read_state(platform)
     with consistent_read():
-        intended = _held_in_console(state.entities, platform.capabilities.privileges, is_effective=True)
+        intended = _console_grants(state.entities, platform.capabilities, is_effective=True)
     found = list(platform.changes_to(intended))
-    return (
-        [change for change in found if isinstance(change, PlatformChange)],
-        [row for row in found if isinstance(row, Unsupported)],
-        state,
-    )
+    changes = [change for change in found if isinstance(change, PlatformChange)]
+    # what replaces a privilege is granted before it is revoked
+    changes.sort(key=lambda change: (change.principal, str(change.entity), change.verb))
+    return changes, sorted(row for row in found if isinstance(row, Unsupported)), state
 
 
 def show_push(connection: Connection) -> tuple[list[PlatformChange], list[Unsupported]]:
     """Return the changes of a push, and remember what the platform had."""
     with open_platform(connection) as platform:
-        changes, unsupported, state = computed_push(connection, platform)
+        changes, unsupported, state = computed_push(platform)
     Connection.objects.filter(pk=connection.pk).update(shown_digest=state.digest)
     return changes, unsupported
 
@@ -210,7 +202,7 @@ def push(connection: Connection, *, author: Author) -> tuple[list[PlatformChange
     what the console has.
     """
     with open_platform(connection) as platform:
-        changes, unsupported, state = computed_push(connection, platform)
+        changes, unsupported, state = computed_push(platform)
         shown, connection.shown_digest = connection.shown_digest, ""
         connection.save(update_fields=["shown_digest"])
         if shown and shown != state.digest:
@@ -226,7 +218,7 @@ def push(connection: Connection, *, author: Author) -> tuple[list[PlatformChange
             raise ConnectionFault(
                 f"{error}; a part of the changes may have been made: compare with `connection drift {connection.name}`"
             ) from error
-        rest, _, _ = computed_push(connection, platform)
+        rest, _, _ = computed_push(platform)
         if rest:
             raise ConnectionFault(
                 f"{connection.name} accepted the changes, but {quantity(len(rest), 'grant differs', 'grants differ')} "
@@ -235,10 +227,9 @@ def push(connection: Connection, *, author: Author) -> tuple[list[PlatformChange
     return changes, unsupported
 
 
-@contextmanager
-def open_platform(connection: Connection) -> Iterator[Platform]:
-    with _platform_type(connection.type)(connection.url, connection.options) as platform:
-        yield platform
+def open_platform(connection: Connection) -> Platform:
+    """Return the platform, which connects when it is entered."""
+    return _platform_type(connection.type)(connection.url, connection.options)
 
 
 def read_state(platform: Platform) -> PlatformState:
@@ -253,14 +244,13 @@ def read_state(platform: Platform) -> PlatformState:
         if isinstance(principal, Unsupported):
             state.unsupported.append(principal)
     for grant in platform.read_grants():
-        lines.append(" ".join(map(str, grant)))
+        lines.append(str(grant))
         if isinstance(grant, Unsupported):
             state.unsupported.append(grant)
-        elif grant.entity in state.entities:
+        elif grant.address in state.entities:
             state.grants.add(grant)
         else:
-            subject = f"{grant.privilege} on {grant.entity} for {grant.principal}"
-            state.unsupported.append(Unsupported(subject, "the platform does not list this entity"))
+            state.unsupported.append(Unsupported(str(grant), "the platform does not list this entity"))
     state.digest = hashlib.sha256("\n".join(sorted(lines)).encode()).hexdigest()
     return state
 
@@ -280,7 +270,7 @@ def _platform_type(type_name: str):
         ) from None
 
 
-def _check_shrunken(connection: Connection, state: PlatformState) -> None:
+def _check_entity_count(connection: Connection, state: PlatformState) -> None:
     before = connection.entities.filter(state=State.LIVE).count()
     if len(state.entities) * 2 < before:
         raise ConnectionFault(
@@ -289,9 +279,9 @@ def _check_shrunken(connection: Connection, state: PlatformState) -> None:
         )
 
 
-def _held_in_console(
-    entities: Collection[Address], privileges: Collection, *, is_effective: bool = False
-) -> set[Held]:
+def _console_grants(
+    entities: Collection[Address], privileges: Collection[Privilege], *, is_effective: bool = False
+) -> set[Grant]:
     """Return the grants in force on these entities. is_effective: only those of active principals."""
     namespaces = {str(address.namespace.key) for address in entities if address.namespace}
     kinds = {address.kind for address in entities}
@@ -302,7 +292,9 @@ def _held_in_console(
         )
         for chunk in chunks(sorted(namespaces)):
             rows = grants.filter(namespace__key__in=chunk, entity_kind__in=kinds)
-            result |= {Held(*key) for key in rows.grant_keys() if key[1] in entities and key[2] in privileges}
+            result |= {
+                Grant(*key) for key in rows.grant_keys() if key[1] in entities and key[2] in privileges
+            }
     return result
 
 
@@ -316,7 +308,7 @@ def _live_changes(state: PlatformState, entities: Mapping[Address, Entity]) -> I
 
 def _new_principals(state: PlatformState) -> tuple[list[AddUser | AddGroup], dict[str, str]]:
     """Return the changes that add unknown holders, and by name why one cannot be added."""
-    names = sorted({held.principal for held in state.grants})
+    names = sorted({grant.principal for grant in state.grants})
     known = principals_by_name(names)
     added: list[AddUser | AddGroup] = []
     faults = {}
@@ -331,7 +323,7 @@ def _new_principals(state: PlatformState) -> tuple[list[AddUser | AddGroup], dic
     return added, faults
 
 
-def _vanished(connection: Connection, state: PlatformState) -> list[Address]:
+def _missing_entities(connection: Connection, state: PlatformState) -> list[Address]:
     """Return the live entities of earlier syncs that the platform no longer has, without those that are deleted with
     their container.
     """
@@ -342,7 +334,3 @@ def _vanished(connection: Connection, state: PlatformState) -> list[Address]:
         if (address := Address(*row)) not in state.entities
     }
     return sorted((address for address in gone if gone.isdisjoint(address.ancestors)), key=str)
-
-
-def _order(held: Held) -> tuple[str, str, str]:
-    return held.principal, str(held.entity), held.privilege.value

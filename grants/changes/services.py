@@ -94,7 +94,7 @@ from grants.plan_items import with_plan_changes
 from grants.policies.policy import Generation
 from grants.principal_names import format_principal, name_fault, principals_by_name
 from grants.principals.renaming import write_rename
-from grants.principals.services import write_group, write_user
+from grants.principals.services import write_new_principal
 from grants.roles.capabilities import Capability
 from grants.validity import ValidityError
 
@@ -395,15 +395,18 @@ def write_changes(
     grants = [change for change in changes if isinstance(change, Grant | Revoke)]
     members = [change for change in changes if isinstance(change, Join | Leave)]
     outcomes = []
-    added = [change for change in changes if isinstance(change, AddUser | AddGroup)]
-    if added:
-        for change in added:
-            write = write_user if isinstance(change, AddUser) else write_group
-            outcomes.append(write(head, author, change, detail=detail))
+    if added := [change for change in changes if isinstance(change, AddUser | AddGroup)]:
+        outcomes += [write_new_principal(head, author, change, detail=detail) for change in added]
         principals |= principals_by_name(map(str, added))
     deleted = {change.address for change in changes if isinstance(change, Delete)}
+    in_order: list[Change] = []
+    live: list[Register | Recreate] = []
+    for change in changes:
+        if isinstance(change, Register | Recreate) and change.address not in deleted:
+            live.append(change)
+        elif not isinstance(change, AddUser | AddGroup | Grant | Revoke | Join | Leave):
+            in_order.append(change)
     # before the grants, so that a new entity of the set is not registered as planned for its grants
-    live = [c for c in changes if isinstance(c, Register | Recreate) and c.address not in deleted]
     if live:
         outcomes.append(write_live_states(head, author, live))
     if grants or not changes:
@@ -411,11 +414,8 @@ def write_changes(
         outcomes.append(write_grants(head, author, grants, principals, attributes=attributes, detail=detail))
     if members:
         outcomes.append(write_memberships(head, author, members, principals))
-    written = {id(change) for change in (*added, *live, *grants, *members)}
     outcomes += [
-        _write(head, author, change, detail, accepted_violations, is_effect_shown)
-        for change in changes
-        if id(change) not in written
+        _write(head, author, change, detail, accepted_violations, is_effect_shown) for change in in_order
     ]
     return joint_outcome(outcomes, head.revision)
 

@@ -1,5 +1,6 @@
 """The base class of commands that need a console database."""
 
+import json
 import os
 import sys
 from collections.abc import Iterator
@@ -35,6 +36,10 @@ class ConsoleCommand(BaseCommand):
             if _has_tables():
                 raise
             raise CommandError(_missing_console_message()) from None
+
+    def write_json(self, stream=None, /, **members) -> None:
+        """Write one JSON object as a line. stream: by default, standard output."""
+        (stream or self.stdout).write(json.dumps(members, ensure_ascii=False))
 
 
 @contextmanager

@@ -31,7 +31,7 @@ from grants.errors import PrincipalError
 from grants.journal import Author, JournalEntry, append_to_journal
 from grants.models import GROUP, PRINCIPAL_TYPES, USER, JournalHead, JournalLine, Role, User
 from grants.outcomes import Outcome
-from grants.principal_names import control_character_fault, name_fault
+from grants.principal_names import control_character_fault, name_fault, parse_principal
 from grants.principals.hooks import end_access
 from grants.principals.new_names import invisible_character_fault, new_name_fault
 from grants.principals.renaming import reused_name_fault
@@ -285,30 +285,26 @@ def add_group(*, author: Author, name: str) -> Outcome:
     """Add an empty group."""
     _check_name("group", name)
     with administrator_transaction(author, allows_provisioner=True) as head:
-        return write_group(head, author, AddGroup(name))
+        return write_new_principal(head, author, AddGroup(name))
 
 
-def write_group(head: JournalHead, author: Author, change: AddGroup, *, detail: str = "") -> Outcome:
-    """Add an empty group with a valid name. detail: of the journal line."""
-    name = change.group
-    if Group.objects.filter(name=name).exists():
+def write_new_principal(
+    head: JournalHead, author: Author, change: AddUser | AddGroup, *, detail: str = ""
+) -> Outcome:
+    """Add a user who cannot sign in until a password is set, or an empty group, with a valid name. detail: of the
+    journal line.
+    """
+    type_name, name = parse_principal(str(change))
+    if PRINCIPAL_TYPES[type_name].find(name) is not None:
         sentence = f"{change} already exists: nothing changed"
         return Outcome(False, sentence, head.revision, unchanged=(sentence,))
-    _check_new_name(author, "group", name)
-    Group.objects.create(name=name)
-    append_to_journal(head, [JournalEntry("group-add", principal=str(change), detail=detail)], author=author)
-    return Outcome(True, f"{change} was added", head.revision, (change,))
-
-
-def write_user(head: JournalHead, author: Author, change: AddUser, *, detail: str = "") -> Outcome:
-    """Add a user with a valid name, who cannot sign in until a password is set. detail: of the journal line."""
-    name = change.user
-    if User.objects.filter(username=name).exists():
-        sentence = f"{change} already exists: nothing changed"
-        return Outcome(False, sentence, head.revision, unchanged=(sentence,))
-    _check_new_name(author, "user", name)
-    User.objects.create(username=name, password=make_password(None))
-    append_to_journal(head, [JournalEntry("user-add", principal=str(change), detail=detail)], author=author)
+    _check_new_name(author, type_name, name)
+    if isinstance(change, AddUser):
+        User.objects.create(username=name, password=make_password(None))
+    else:
+        Group.objects.create(name=name)
+    entry = JournalEntry(f"{type_name}-add", principal=str(change), detail=detail)
+    append_to_journal(head, [entry], author=author)
     return Outcome(True, f"{change} was added", head.revision, (change,))
 
 

@@ -1,9 +1,7 @@
 """Connect platforms: add one, and compare its grants with those of the console in either direction."""
 
-import json
-
 from authzconsole.connections import services
-from authzconsole.connections.platform import ConnectionFault, Unsupported
+from authzconsole.connections.platform import ConnectionFault
 from grants.journal import Author
 from grants.management.console_command import ConsoleCommand
 from grants.management.second_person import add_second_person_argument, reason_with_second_person
@@ -66,14 +64,14 @@ class Command(ConsoleCommand):
         result = services.computed_sync(connection, accepts_shrunken=accept_shrunken)
         if not dry_run:
             services.sync(connection, result, author=Author("connection", reason))
-        self._print(**result.counts, unsupported=[row._asdict() for row in result.unsupported])
+        self.write_json(**result.counts, unsupported=[row._asdict() for row in result.unsupported])
 
     def _drift(self, *, name, **_):
-        for held, console, platform in services.drift(services.connection_by_name(name)):
-            self._print(
-                principal=held.principal,
-                entity=str(held.entity),
-                privilege=str(held.privilege),
+        for grant, console, platform in services.drift(services.connection_by_name(name)):
+            self.write_json(
+                principal=grant.principal,
+                entity=str(grant.address),
+                privilege=str(grant.privilege),
                 console=console,
                 platform=platform,
             )
@@ -88,12 +86,6 @@ class Command(ConsoleCommand):
         else:
             changes, unsupported = services.show_push(connection)
         for change in changes:
-            self._print(**change._asdict() | {"entity": str(change.entity)})
-        self._print_unsupported(unsupported)
-
-    def _print(self, **members):
-        self.stdout.write(json.dumps(members, ensure_ascii=False))
-
-    def _print_unsupported(self, rows: list[Unsupported]):
-        for row in rows:
-            self.stderr.write(json.dumps(row._asdict(), ensure_ascii=False))
+            self.write_json(**change._asdict() | {"entity": str(change.entity)})
+        for row in unsupported:
+            self.write_json(self.stderr, **row._asdict())

@@ -1,6 +1,5 @@
 """List the answers that an upgrade of Apache Ranger changes with the policies of a file."""
 
-import json
 from collections import defaultdict
 from pathlib import Path
 
@@ -45,9 +44,9 @@ class Command(ConsoleCommand):
         with consistent_read():
             answers, notes = self._changed_answers(policies)
         for note in (*policies.notes, *notes):
-            self.stderr.write(_line(policy=note.policy, id=note.id, reason=note.reason))
+            self.write_json(self.stderr, policy=note.policy, id=note.id, reason=note.reason)
         for answer in answers:
-            self.stdout.write(_line(**answer._asdict()))
+            self.write_json(**answer._asdict())
 
     def _changed_answers(self, policies: PolicyFile):
         members = defaultdict(set)
@@ -67,7 +66,3 @@ class Command(ConsoleCommand):
             users=set(users),
             at=timezone.now(),
         )
-
-
-def _line(**members) -> str:
-    return json.dumps(members, ensure_ascii=False)

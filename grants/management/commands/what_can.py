@@ -1,7 +1,5 @@
 """List what a user or group can do: the live entities with the operations that are permitted on them."""
 
-import json
-
 from django.core.management.base import CommandError
 
 from entities.vocabulary import kind_by_name
@@ -28,4 +26,4 @@ class Command(AccessCommand):
             then = "" if revision is None else f" at revision {revision:,}"
             raise CommandError(f"there is no {principal}{then}")
         for entity, operation in all_permissions(subject_type, name, generation, kinds):
-            self.stdout.write(json.dumps({"entity": entity, "operation": operation}, ensure_ascii=False))
+            self.write_json(entity=entity, operation=operation)

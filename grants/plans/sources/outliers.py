@@ -1,9 +1,9 @@
 """Create plans that take away what users hold and their colleagues do not: rows of the analysis `outliers`."""
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 
 from django.contrib.auth.models import Group
 from django.db.models import Count
@@ -11,7 +11,7 @@ from django.db.models import Count
 from entities.address import Address
 from entities.selectors import entities_at
 from entities.vocabulary import Privilege, clip, quantity
-from grants.change_set import Change, Leave, Revoke
+from grants.change_set import Leave, Revoke
 from grants.changes import existing_grants
 from grants.errors import PlanError
 from grants.models import GroupGrant
@@ -48,7 +48,7 @@ def outlier_plan(privileges: Sequence[Revoke]) -> PlanDraft:
         raise PlanError("no privilege is selected")
     if other := next((row.principal for row in privileges if not row.principal.startswith("user:")), None):
         raise PlanError(f"{clip(other)} is not a user: select privileges of users")
-    selected = sorted(set(privileges), key=lambda row: (row.principal, str(row.address), row.privilege))
+    selected = sorted(set(privileges), key=attrgetter("sort_key"))
     principals = principals_by_name({row.principal for row in selected})
     known = [row for row in selected if row.principal in principals]
     entities = entities_at(row.address for row in known)
@@ -58,22 +58,19 @@ def outlier_plan(privileges: Sequence[Revoke]) -> PlanDraft:
     note = _note([row for row in memberships if not row.is_ended])
     return PlanDraft(
         title=f"Take away {quantity(len(selected), 'unusual privilege', 'unusual privileges')}",
-        changes=_changes((row for row in known if row.key in direct), left),
+        changes=[
+            *(row for row in known if row.key in direct),
+            *(Leave(row.user, row.group) for row in left),
+        ],
         recipe={"note": note} if note else {},
         watches=sorted({f"group:{row.group}" for row in left}),
         empty_message=note or "the users hold none of these privileges any more: run the analysis again",
     )
 
 
-def _changes(direct: Iterable[Revoke], left: Iterable[_Membership]) -> Iterator[Change]:
-    yield from direct
-    for row in left:
-        yield Leave(row.user, row.group)
-
-
 def _memberships(selected: Collection[Revoke], addresses: Collection[Address]) -> Iterator[_Membership]:
     """Yield the memberships in force that give selected privileges, by user and group. Runs three queries."""
-    wanted = {(row.principal, row.address, row.privilege): row for row in selected}
+    wanted = {row.key: row for row in selected}
     users = {row.principal.removeprefix("user:") for row in selected}
     members = effective_memberships().filter(user__username__among=list(users))
     grants = GroupGrant.objects.filter(not_over_condition(question_time()))
