@@ -411,8 +411,8 @@ class Finding(models.Model):
 
 
 class Connection(models.Model):
-    """A platform whose entities and grants are compared with those of the console. Written by
-    `authzconsole.connections.services`.
+    """A platform. The console compares its entities and grants with its own. `authzconsole.connections.services`
+    writes it.
 
     type: a name of TYPES there. options: of the type, texts by name. entities: those that a sync found.
     shown_digest: the hash of the grants of the platform when the changes of a push were shown; empty if none are

@@ -1,4 +1,4 @@
-"""End a computation on a standalone cluster whose executors end again and again.
+"""Stop a computation on a standalone cluster that keeps losing executors.
 
 The master starts a new executor for each one that ended, without end, and the driver waits for one that registers. Only the
 log of the driver's client says that executors ended, and why.

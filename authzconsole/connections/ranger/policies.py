@@ -351,9 +351,7 @@ def _policy(
             versions = "Ranger 0.7 ignores and Ranger 2 applies"
         reasons.append(f"the policy has {feature}, which {versions}")
     if any(OWNER in item.users for item in policy.items):
-        reasons.append(
-            "the policy names the owner of an entity (`{OWNER}`), whom CDAP does not tell to Ranger"
-        )
+        reasons.append("the policy names `{OWNER}`, but CDAP does not send the owner of an entity to Ranger")
     return replace(policy, features=features)
 
 

@@ -1,5 +1,5 @@
-"""Policies give the answers that CDAP expects of its plugin: `RangerAuthorizerTest` of cdap-security-extn, with its
-policies written anew.
+"""Policies give the answers that CDAP expects of its plugin: `RangerAuthorizerTest` of cdap-security-extn, with
+new policies.
 """
 
 import pytest

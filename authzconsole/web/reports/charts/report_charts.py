@@ -299,8 +299,8 @@ def _outlier_bars(run: AnalysisRun) -> dict | None:
                 f"{quantity(row['entities'], 'entity', 'entities')}",
                 "url": rows_url(run, user=exactly(row["user"])),
                 "title": f"{row['user']} holds {quantity(row['privileges'], 'privilege', 'privileges')} on "
-                f"{quantity(row['entities'], 'entity', 'entities')} that almost nobody else in "
-                f"{quantity(row['groups'], 'group', 'groups')} holds",
+                f"{quantity(row['entities'], 'entity', 'entities')} that few other members of "
+                f"{quantity(row['groups'], 'group', 'groups')} hold",
             }
             for row in people
         ],
