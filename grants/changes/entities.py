@@ -5,7 +5,8 @@ only in some generations.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import chain
+from itertools import chain, groupby
+from typing import cast
 
 from django.conf import settings
 from django.contrib.auth.models import Group
@@ -17,11 +18,11 @@ from entities.models import Entity, State
 from entities.selectors import entities_at, entity_at
 from entities.services import delete_planned_entity, ensure_entities, set_entity_description
 from entities.text import storage_fault
-from entities.vocabulary import Privilege, quantity
+from entities.vocabulary import CONTAINER_KINDS, Privilege, quantity
 from grants.active_generation import active_generation
 from grants.authority.four_eyes import check_direct_change
 from grants.authority.transactions import administrator_transaction
-from grants.bulk_rows import chunks
+from grants.bulk_rows import chunks, refresh_statistics
 from grants.change_set import Delete, Grant, Recreate, Register, Revoke
 from grants.changes.grants import grant_entry, write_grants
 from grants.errors import LifecycleError
@@ -46,6 +47,7 @@ def write_live_states(head: JournalHead, author: Author, changes: Sequence[Regis
     `CHANGES_PER_BATCH` changes.
     """
     made: list[Register | Recreate] = []
+    analyzed = 0
     sentences = []
     for batch in chunks(changes, CHANGES_PER_BATCH):
         addresses = {part for change in batch for part in (*change.address.ancestors, change.address)}
@@ -65,6 +67,10 @@ def write_live_states(head: JournalHead, author: Author, changes: Sequence[Regis
             new.append(change)
         sentences += _write_live_batch(head, author, new, before)
         made += new
+        # without statistics, the queries of the next batches read all rows of a kind
+        if len(made) >= max(CHANGES_PER_BATCH, 2 * analyzed):
+            analyzed = len(made)
+            refresh_statistics(Entity)
     if len(made) > 1:
         sentences = [f"{len(made):,} entities are live now"]
     return Outcome(bool(made), "; ".join(sentences), head.revision, tuple(made))
@@ -94,6 +100,34 @@ def _write_live_batch(
     ]
 
 
+def write_states(
+    head: JournalHead, author: Author, changes: Iterable[Register | Recreate | Delete]
+) -> list[Outcome]:
+    """Make entities live and delete them, in order. Those in a row that become live, and those in a row that are deleted
+    and contain nothing, are written together.
+    """
+    outcomes = []
+    for is_container, group in groupby(changes, _deletes_container):
+        if is_container is None:
+            outcomes.append(write_live_states(head, author, cast("list[Register | Recreate]", list(group))))
+            continue
+        for batch in chunks(cast("Iterator[Delete]", group), CHANGES_PER_BATCH):
+            rows = {} if is_container else entities_at(change.address for change in batch)
+            if len(batch) > 1 and len(rows) == len(batch) and all(row.is_live for row in rows.values()):
+                _delete_live(head, author, Entity.objects.filter(pk__among=[row.pk for row in rows.values()]))
+                outcomes.append(
+                    Outcome(True, f"{len(batch):,} entities were deleted", head.revision, tuple(batch))
+                )
+            else:
+                outcomes += [write_deletion(head, author, change) for change in batch]
+    return outcomes
+
+
+def _deletes_container(change: Register | Recreate | Delete) -> bool | None:
+    """Return whether a deletion can include the contents of the entity; None for other changes."""
+    return change.address.kind in CONTAINER_KINDS if isinstance(change, Delete) else None
+
+
 def write_deletion(head: JournalHead, author: Author, change: Delete) -> Outcome:
     """Delete an entity and every live entity inside it. Planned entities inside it stay planned.
 
@@ -108,20 +142,25 @@ def write_deletion(head: JournalHead, author: Author, change: Delete) -> Outcome
         raise LifecycleError(forecast.refusal)
     if (entity := entity_at(address)).state == State.PLANNED:
         return _remove_planned_entity(head, author, entity)
-    deleted_entities = live_subtree(entity)
-    removed_grants = grants_on(deleted_entities) if forecast.generation.deleting_removes_grants else []
+    _delete_live(head, author, live_subtree(entity), address)
+    return Outcome(True, _deletion_sentence(forecast), head.revision, (change,))
+
+
+def _delete_live(
+    head: JournalHead, author: Author, entities: QuerySet[Entity], container: Address | None = None
+) -> None:
+    """Delete live entities, with their grants if the active generation removes them. container: with which they go."""
+    removed_grants = grants_on(entities) if active_generation().deleting_removes_grants else []
     check_direct_change(author, list(_first_removed(removed_grants)))
     # The lines are generated lazily. The journal reads them before the rows change, because the query
     # depends on the states.
     lines = chain(
-        _delete_lines(deleted_entities, address),
-        *(_revoke_lines(grants, address) for grants in removed_grants),
+        _delete_lines(entities, container), *(_revoke_lines(grants, container) for grants in removed_grants)
     )
     append_to_journal(head, lines, author=author)
     for grants in removed_grants:
         grants.delete()
-    deleted_entities.update(state=State.DELETED, changed_at=timezone.now())
-    return Outcome(True, _deletion_sentence(forecast), head.revision, (change,))
+    entities.update(state=State.DELETED, changed_at=timezone.now())
 
 
 def _remove_planned_entity(head: JournalHead, author: Author, entity: Entity) -> Outcome:
@@ -204,17 +243,20 @@ def _grant_to_creator(
     return [grant.privilege for grant in outcome.granted]
 
 
-def _delete_lines(deleted_entities: QuerySet[Entity], address: Address) -> Iterator[JournalEntry]:
+def _delete_lines(deleted_entities: QuerySet[Entity], address: Address | None) -> Iterator[JournalEntry]:
     for kind, key in deleted_entities.values_list("kind", "key").iterator(chunk_size=LINES_PER_BATCH):
         entity = f"{kind}:{key}"
         yield JournalEntry(
-            "delete", entity=entity, detail="" if entity == str(address) else f"with {address}"
+            "delete", entity=entity, detail=f"with {address}" if address and entity != str(address) else ""
         )
 
 
-def _revoke_lines(grants: QuerySet, address: Address) -> Iterator[JournalEntry]:
+def _revoke_lines(grants: QuerySet, address: Address | None) -> Iterator[JournalEntry]:
     rows = grants.order_by("content_object__kind", "content_object__key", "pk")
-    return (grant_entry(Revoke(*key), f"went with the deletion of {address}") for key in rows.grant_keys())
+    return (
+        grant_entry(Revoke(*key), f"went with the deletion of {address or key[1]}")
+        for key in rows.grant_keys()
+    )
 
 
 def _first_removed(removed_grants: Iterable[QuerySet]) -> Iterator[Revoke]:

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
+from itertools import groupby
 from typing import Any, cast
 
 from django.contrib.auth.models import Group
@@ -53,7 +54,7 @@ from grants.change_set import (
     change_from_text,
     principals_of,
 )
-from grants.changes.entities import write_deletion, write_live_states
+from grants.changes.entities import write_live_states, write_states
 from grants.changes.grants import write_grants
 from grants.changes.guardrails import write_guardrail_change
 from grants.changes.memberships import write_memberships
@@ -402,7 +403,9 @@ def write_changes(
     in_order: list[Change] = []
     live: list[Register | Recreate] = []
     for change in changes:
-        if isinstance(change, Register | Recreate) and change.address not in deleted:
+        if isinstance(change, Register | Recreate) and deleted.isdisjoint(
+            (change.address, *change.address.ancestors)
+        ):
             live.append(change)
         elif not isinstance(change, AddUser | AddGroup | Grant | Revoke | Join | Leave):
             in_order.append(change)
@@ -414,9 +417,15 @@ def write_changes(
         outcomes.append(write_grants(head, author, grants, principals, attributes=attributes, detail=detail))
     if members:
         outcomes.append(write_memberships(head, author, members, principals))
-    outcomes += [
-        _write(head, author, change, detail, accepted_violations, is_effect_shown) for change in in_order
-    ]
+    for has_states, group in groupby(
+        in_order, lambda change: isinstance(change, Register | Recreate | Delete)
+    ):
+        if has_states:
+            outcomes += write_states(head, author, cast("Iterator[Register | Recreate | Delete]", group))
+        else:
+            outcomes += [
+                _write(head, author, change, detail, accepted_violations, is_effect_shown) for change in group
+            ]
     return joint_outcome(outcomes, head.revision)
 
 
@@ -439,10 +448,6 @@ def _write(
             return write_removal(head, author, change)
         case Rename():
             return write_rename(head, author, change)
-        case Register() | Recreate():
-            return write_live_states(head, author, [change])
-        case Delete():
-            return write_deletion(head, author, change)
         case ActivateGeneration():
             return write_active_generation(head, author, change)
         case ApplyPlan():

@@ -9,12 +9,15 @@ from entities.address import parse_address
 from entities.models import Entity, State
 from entities.services import ensure_entities
 from entities.vocabulary import Privilege
+from grants.change_set import ChangeSet, Delete
+from grants.changes import apply
 from grants.errors import LifecycleError
 from grants.journal import LINES_PER_BATCH, current_revision, first_break
 from grants.lifecycle.forecast import lifecycle_forecast
 from grants.models import GroupGrant, User, UserGrant
 from grants.policies.catalogue import GENERATIONS
 from tests.support.authors import (
+    COMMAND,
     account,
     all_grants,
     database_state,
@@ -213,3 +216,35 @@ def test_deleting_a_kerberos_principal_changes_nothing_else(sales):
     before = entity_states()
     delete_entity("kerberosprincipal:etl@REALM", generation="existing")
     assert entity_states() == before | {"kerberosprincipal:etl@REALM": "deleted"}
+
+
+@pytest.mark.parametrize("generation", GENERATIONS)
+def test_a_change_set_deletes_many_entities_like_each_of_them(sales, generation):
+    addresses = [parse_address(f"dataset:sales.d{number}") for number in range(100)]
+    ensure_entities(states=dict.fromkeys([*addresses, parse_address("dataset:sales.one")], State.LIVE))
+    change_grants(grant=[("user:alice", address, Privilege.READ) for address in addresses])
+    deletions = [Delete(parse_address(address)) for address in ("dataset:sales.day", "stream:sales.day")]
+    with active(generation):
+        with CaptureQueriesContext(connection) as one:
+            delete_entity("dataset:sales.one")
+        revision, before = current_revision(), entity_states()
+        with CaptureQueriesContext(connection) as many:
+            outcome = apply(ChangeSet((*map(Delete, addresses), *deletions)), author=COMMAND)
+    assert len(many) <= len(one) + 4 and outcome.sentence == "102 entities were deleted"
+    deleted = {str(address) for address in addresses} | {"dataset:sales.day", "stream:sales.day"}
+    assert entity_states() == before | dict.fromkeys(deleted, "deleted")
+    is_removed = EXPECTED[generation].deleting_removes_grants
+    kept = ON_LIVE | ELSEWHERE | {("user:alice", str(address), "READ") for address in addresses}
+    assert all_grants() == {grant for grant in kept if not (is_removed and grant[1] in deleted)}
+    lines = lines_after(revision)
+    assert {entity for action, _, entity, *_ in lines if action == "delete"} == deleted
+    assert len([line for line in lines if line[0] == "revoke"]) == (101 if is_removed else 0)
+    assert first_break() is None
+
+
+def test_of_many_deletions_one_of_an_entity_that_is_not_live_refuses_all(sales):
+    before = entity_states()
+    addresses = map(parse_address, ("dataset:sales.day", "dataset:sales.deleted"))
+    with pytest.raises(LifecycleError, match="dataset:sales.deleted was deleted already"):
+        apply(ChangeSet(tuple(map(Delete, addresses))), author=COMMAND)
+    assert entity_states() == before

@@ -278,3 +278,16 @@ def test_a_change_set_deletes_and_recreates_an_entity_in_this_order(sales):
     register_entity(ORDERS)
     apply(ChangeSet.of(Delete(ORDERS), Recreate(ORDERS)), author=COMMAND)
     assert entity_states()[str(ORDERS)] == "live"
+
+
+def test_a_change_set_recreates_a_namespace_with_some_of_its_contents_after_it_deleted_it(sales):
+    namespace, new = parse_address("namespace:sales"), parse_address("dataset:sales.new")
+    for address in (ORDERS, "dataset:sales.old"):
+        register_entity(address)
+    changes = [Delete(namespace), Recreate(namespace), Recreate(ORDERS), Register(new)]
+    before = current_revision()
+    apply(ChangeSet(tuple(changes)), author=COMMAND)
+    states = entity_states()
+    assert [states[str(address)] for address in (namespace, ORDERS, new)] == ["live"] * 3
+    assert states["dataset:sales.old"] == "deleted"
+    assert [line[0] for line in lines_after(before)] == ["delete"] * 3 + ["recreate", "recreate", "register"]
