@@ -414,7 +414,8 @@ class Connection(models.Model):
     """A platform. The console compares its entities and grants with its own. `authzconsole.connections.services`
     writes it.
 
-    type: a name of TYPES there. options: of the type, texts by name. entities: those that a sync found.
+    type: a name of TYPES there. options: of the type, texts by name. entities: those that a sync found. creations: by
+    address of an entity, what changes when the platform creates it again, as the last sync found it.
     shown_digest: the hash of the grants of the platform when the changes of a push were shown; empty if none are
     waiting.
     """
@@ -424,6 +425,7 @@ class Connection(models.Model):
     url = models.CharField(max_length=500)
     options = models.JSONField(default=dict)
     entities = models.ManyToManyField(Entity, related_name="+")
+    creations = models.JSONField(default=dict)
     synced_at = models.DateTimeField(null=True)
     shown_digest = models.CharField(max_length=64, blank=True, default="")
 

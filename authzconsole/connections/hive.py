@@ -47,8 +47,10 @@ class HiveMetastore:
 
     capabilities = OF_ALL
     option_names = ("user",)
+    # databases have no time of creation
+    creations: Mapping[Address, str] = {}
 
-    def __init__(self, url: str, options: Mapping[str, str]):
+    def __init__(self, url: str, options: Mapping[str, str], secret: str = ""):
         self.host, self.port = _host_and_port(url)
         self.user = options.get("user", "console")
         # by principal and entity, the privileges in the words of Hive
@@ -75,6 +77,9 @@ class HiveMetastore:
             with self._faults():
                 tables = sorted(self._client.get_all_tables(database))
             yield from (_address("dataset", f"{database}.{table}") for table in tables)
+
+    def is_absent(self, entity: Address) -> bool:
+        return True
 
     def read_principals(self) -> Iterator[str | Unsupported]:
         with self._faults():

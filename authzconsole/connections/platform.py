@@ -3,7 +3,7 @@
 A platform is read as a whole before anything is compared or written, so a fault in the middle changes nothing.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import NamedTuple, Protocol
 
@@ -36,13 +36,18 @@ class PlatformChange(NamedTuple):
 class Platform(AbstractContextManager, Protocol):
     """A connection to a platform. Entering it connects, and raises ConnectionFault if that fails.
 
-    capabilities: the privileges that the platform can express.
+    capabilities: the privileges that the platform can express; none if it shows no grants. creations: by entity,
+    what changes when the platform creates it again, if the platform says so. Filled by `read_entities`.
     """
 
     capabilities: frozenset[Privilege]
+    creations: Mapping[Address, str]
 
     def read_entities(self) -> Iterator[Address | Unsupported]:
         """Yield every entity, containers first."""
+
+    def is_absent(self, entity: Address) -> bool:
+        """Return whether an entity that `read_entities` did not yield does not exist, and is not only hidden from the account."""
 
     def read_principals(self) -> Iterator[str | Unsupported]:
         """Yield the principals that exist on the platform itself, in written form."""

@@ -6,6 +6,8 @@ revision, at which the changes are made.
 """
 
 import hashlib
+import os
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from operator import attrgetter
@@ -42,10 +44,15 @@ from grants.principals.new_names import new_name_fault
 from grants.roles.capabilities import Capability
 from grants.validity import in_force
 
-# The class of each type. It is imported on first use, because it needs optional packages.
 MAX_NAME_CHARACTERS = 60
 _ORDER = attrgetter("sort_key")
-TYPES = {"hive": "authzconsole.connections.hive.HiveMetastore"}
+# The class of each type. It is imported on first use, because it needs optional packages.
+TYPES = {
+    "cdap": "authzconsole.connections.cdap.CdapPlatform",
+    "hive": "authzconsole.connections.hive.HiveMetastore",
+}
+# a namespace with fewer entities of a kind may lose them without a confirmation
+MIN_LIST_ROWS = 20
 
 
 @dataclass(slots=True)
@@ -64,10 +71,13 @@ class PlatformState:
 
 @dataclass(frozen=True, slots=True)
 class SyncResult:
-    """What a sync changes. entities: those of the platform. revision: at which the console was compared."""
+    """What a sync changes. found: entities of the platform that no earlier sync found. creations: of the platform.
+    revision: at which the console was compared.
+    """
 
     change_set: ChangeSet
-    entities: set[Address]
+    found: set[Address]
+    creations: Mapping[Address, str]
     unsupported: list[Unsupported]
     revision: int
 
@@ -129,45 +139,54 @@ def computed_sync(connection: Connection, *, accepts_shrunken: bool = False) -> 
     """Return the changes after which the console has what the platform has.
 
     They are about the entities of the platform only, and about the privileges that it can express. An entity is deleted if an
-    earlier sync found it and the platform no longer has it. Raise ConnectionFault if the platform cannot be read,
-    or if it has less than half of what it had, unless `accepts_shrunken`.
+    earlier sync found it and it does not exist any more, and deleted and recreated if the platform did so. Raise
+    ConnectionFault if the platform cannot be read, or if it or a namespace has less than half of what it had, unless
+    `accepts_shrunken`.
     """
     with open_platform(connection) as platform:
         state = read_state(platform)
-        privileges = platform.capabilities
-    with consistent_read():
-        revision = current_revision()
-        entities = entities_at(state.entities)
-        if not accepts_shrunken:
-            _check_entity_count(connection, state)
-        present = _console_grants(state.entities, privileges)
-        added, unknown = _new_principals(state)
-        granted = {grant for grant in state.grants - present if grant.principal not in unknown}
-        changes = [
-            *added,
-            *_live_changes(state, entities),
-            *sorted(granted, key=_ORDER),
-            *(Revoke(*grant.key) for grant in sorted(present - state.grants, key=_ORDER)),
-            *(Delete(address) for address in _missing_entities(connection, state)),
-        ]
+        with consistent_read():
+            revision = current_revision()
+            entities = entities_at(state.entities)
+            known = _known_entities(connection, state, platform)
+            recreated = _recreated_entities(connection, platform, entities)
+            if not accepts_shrunken:
+                _check_entity_counts(connection, state, known, recreated)
+            present = _console_grants(state.entities, platform.capabilities)
+            added, unknown = _new_principals(state)
+    granted = {grant for grant in state.grants - present if grant.principal not in unknown}
+    changes = [
+        *added,
+        *(Delete(address) for address in sorted(recreated, key=str)),
+        *_live_changes(state, entities, recreated),
+        *sorted(granted, key=_ORDER),
+        *(Revoke(*grant.key) for grant in sorted(present - state.grants, key=_ORDER)),
+        *(
+            Delete(address)
+            for address in _topmost(known - state.entities)
+            if not _is_inside(address, recreated)
+        ),
+    ]
     unsupported = sorted([*state.unsupported, *(Unsupported(*item) for item in unknown.items())])
-    return SyncResult(ChangeSet(tuple(changes)), state.entities, unsupported, revision)
+    creations = dict(platform.creations)
+    return SyncResult(ChangeSet(tuple(changes)), state.entities - known, creations, unsupported, revision)
 
 
 def sync(connection: Connection, result: SyncResult, *, author: Author) -> None:
     """Make the changes of a sync in one transaction. Raise StaleBase if the console changed since they were computed."""
     with transaction.atomic():
         apply(result.change_set, author=author, base_revision=result.revision)
-        for chunk in chunks(sorted(result.entities, key=str)):
+        for chunk in chunks(sorted(result.found, key=str)):
             connection.entities.add(*entities_at(chunk).values())
+        connection.creations |= {str(address): mark for address, mark in result.creations.items()}
         connection.synced_at = timezone.now()
-        connection.save(update_fields=["synced_at"])
+        connection.save(update_fields=["creations", "synced_at"])
         _record(author, connection, "connection-sync", len(result.change_set))
 
 
 def drift(connection: Connection) -> Iterator[tuple[Grant, bool, bool]]:
     """Yield each privilege that only one side grants, in order, with whether the console and the platform grant it."""
-    with open_platform(connection) as platform:
+    with _open_platform_with_grants(connection) as platform:
         state = read_state(platform)
         with consistent_read():
             present = _console_grants(state.entities, platform.capabilities, is_effective=True)
@@ -189,7 +208,7 @@ def computed_push(platform: Platform) -> tuple[list[PlatformChange], list[Unsupp
 
 def show_push(connection: Connection) -> tuple[list[PlatformChange], list[Unsupported]]:
     """Return the changes of a push, and remember what the platform had."""
-    with open_platform(connection) as platform:
+    with _open_platform_with_grants(connection) as platform:
         changes, unsupported, state = computed_push(platform)
     Connection.objects.filter(pk=connection.pk).update(shown_digest=state.digest)
     return changes, unsupported
@@ -201,7 +220,7 @@ def push(connection: Connection, *, author: Author) -> tuple[list[PlatformChange
     Raise ConnectionFault if the platform changed since its changes were shown, or if it does not have afterwards
     what the console has.
     """
-    with open_platform(connection) as platform:
+    with _open_platform_with_grants(connection) as platform:
         changes, unsupported, state = computed_push(platform)
         shown, connection.shown_digest = connection.shown_digest, ""
         connection.save(update_fields=["shown_digest"])
@@ -228,8 +247,19 @@ def push(connection: Connection, *, author: Author) -> tuple[list[PlatformChange
 
 
 def open_platform(connection: Connection) -> Platform:
-    """Return the platform, which connects when it is entered."""
-    return _platform_type(connection.type)(connection.url, connection.options)
+    """Return the platform, which connects when it is entered. Its secret is in the environment."""
+    secret = os.environ.get(f"CONNECTION_{connection.name.upper()}_TOKEN", "")
+    return _platform_type(connection.type)(connection.url, connection.options, secret)
+
+
+def _open_platform_with_grants(connection: Connection) -> Platform:
+    platform = open_platform(connection)
+    if not platform.capabilities:
+        raise ConnectionFault(
+            f"{connection.name} shows no grants, so there is nothing to compare or to push: a platform of the type "
+            f"{connection.type} has its entities only, which `connection sync {connection.name}` takes over"
+        )
+    return platform
 
 
 def read_state(platform: Platform) -> PlatformState:
@@ -270,19 +300,31 @@ def _platform_type(type_name: str):
         ) from None
 
 
-def _check_entity_count(connection: Connection, state: PlatformState) -> None:
-    before = connection.entities.filter(state=State.LIVE).count()
-    if len(state.entities) * 2 < before:
-        raise ConnectionFault(
-            f"{connection.name} has {quantity(len(state.entities), 'entity', 'entities')}, and had {before:,}: check "
-            f"the platform, or confirm with --accept-shrunken that they were deleted"
-        )
+def _check_entity_counts(
+    connection: Connection, state: PlatformState, known: Collection[Address], recreated: Collection[Address]
+) -> None:
+    """Raise ConnectionFault if the platform, or one kind in a namespace that it still has, lost more than half."""
+
+    def check(place: str, count: int, before: int) -> None:
+        if count * 2 < before:
+            raise ConnectionFault(
+                f"{place} has {quantity(count, 'entity', 'entities')}, and had {before:,}: check "
+                f"the platform, or confirm with --accept-shrunken that they were deleted"
+            )
+
+    check(connection.name, len(state.entities), len(known))
+    counts = Counter((address.namespace, address.kind) for address in state.entities)
+    for (namespace, kind), before in Counter((address.namespace, address.kind) for address in known).items():
+        if before >= MIN_LIST_ROWS and namespace in state.entities and namespace not in recreated:
+            check(f"{namespace} of {connection.name}, of the kind {kind},", counts[namespace, kind], before)
 
 
 def _console_grants(
     entities: Collection[Address], privileges: Collection[Privilege], *, is_effective: bool = False
 ) -> set[Grant]:
     """Return the grants in force on these entities. is_effective: only those of active principals."""
+    if not privileges:
+        return set()
     namespaces = {str(address.namespace.key) for address in entities if address.namespace}
     kinds = {address.kind for address in entities}
     result = set()
@@ -298,12 +340,19 @@ def _console_grants(
     return result
 
 
-def _live_changes(state: PlatformState, entities: Mapping[Address, Entity]) -> Iterator[Register | Recreate]:
-    """Yield the changes that make the entities of the platform live, containers first."""
+def _live_changes(
+    state: PlatformState, entities: Mapping[Address, Entity], recreated: Collection[Address]
+) -> Iterator[Register | Recreate]:
+    """Yield the changes that make the entities of the platform live, containers first.
+
+    recreated: what is deleted with its contents before.
+    """
     for address in sorted(state.entities, key=lambda address: (len(address.ancestors), str(address))):
         row = entities.get(address)
-        if row is None or not row.is_live:
-            yield Recreate(address) if row and row.state == State.DELETED else Register(address)
+        if row is None or row.state == State.PLANNED:
+            yield Register(address)
+        elif not row.is_live or _is_inside(address, recreated):
+            yield Recreate(address)
 
 
 def _new_principals(state: PlatformState) -> tuple[list[AddUser | AddGroup], dict[str, str]]:
@@ -323,14 +372,31 @@ def _new_principals(state: PlatformState) -> tuple[list[AddUser | AddGroup], dic
     return added, faults
 
 
-def _missing_entities(connection: Connection, state: PlatformState) -> list[Address]:
-    """Return the live entities of earlier syncs that the platform no longer has, without those that are deleted with
-    their container.
-    """
-    found = connection.entities.filter(state=State.LIVE).values_list("kind", "key")
-    gone = {
+def _known_entities(connection: Connection, state: PlatformState, platform: Platform) -> set[Address]:
+    """Return the live entities of earlier syncs, without those that the platform may hide from the account."""
+    rows = connection.entities.filter(state=State.LIVE).values_list("kind", "key")
+    known = {Address(*row) for row in rows.iterator(chunk_size=2_000)}
+    hidden = {address for address in _topmost(known - state.entities) if not platform.is_absent(address)}
+    return {address for address in known if address in state.entities or not _is_inside(address, hidden)}
+
+
+def _recreated_entities(
+    connection: Connection, platform: Platform, entities: Mapping[Address, Entity]
+) -> set[Address]:
+    """Return the live entities that the platform deleted and created again since the last sync."""
+    before = connection.creations
+    return {
         address
-        for row in found.iterator(chunk_size=2_000)
-        if (address := Address(*row)) not in state.entities
+        for address, mark in platform.creations.items()
+        if before.get(str(address), mark) != mark and address in entities and entities[address].is_live
     }
-    return sorted((address for address in gone if gone.isdisjoint(address.ancestors)), key=str)
+
+
+def _topmost(addresses: set[Address]) -> list[Address]:
+    """Return the addresses without those inside others of them, in order."""
+    return sorted((one for one in addresses if addresses.isdisjoint(one.ancestors)), key=str)
+
+
+def _is_inside(address: Address, containers: Collection[Address]) -> bool:
+    """Return whether the address is one of the containers, or inside one."""
+    return address in containers or any(container in containers for container in address.ancestors)

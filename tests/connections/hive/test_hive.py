@@ -216,7 +216,10 @@ def test_with_four_eyes_a_second_person_agrees_to_a_sync_and_to_a_push(connected
         (["sync", "none"], "there is no connection `none`"),
         (["add", "hive", "lake", "--url", "http://x"], "write thrift://HOST:PORT"),
         (["add", "hive", "a b", "--url", "thrift://x"], "letters, digits and underscores"),
-        (["add", "oracle", "lake", "--url", "thrift://x"], "not a type of platform; the types are hive"),
+        (
+            ["add", "oracle", "lake", "--url", "thrift://x"],
+            "not a type of platform; the types are cdap, hive",
+        ),
         (["add", "hive", "lake", "--url", "thrift://x", "--option", "color=1"], "its options are user"),
         (["add", "hive", "lake", "--url", "thrift://x", "--option", "user"], "write KEY=VALUE"),
     ],

@@ -1,0 +1,330 @@
+"""CDAP: what its REST interface lists in each namespace. It shows no grants, because another system keeps them.
+
+There is no list of everything, so that the lists of each namespace are read, several namespaces at a time. Only GET
+requests are made. Sources: the handlers of cdapio/cdap (`NamespaceHttpHandler`, `AppLifecycleHttpHandler`,
+`ProgramLifecycleHttpHandler`, `ArtifactHttpHandler`, `DatasetInstanceHandler`, `DatasetTypeHandler`,
+`SecureStoreHandler`, `StreamHandler`) of 4.3 to 6.11.
+"""
+
+import json
+import re
+import time
+from collections.abc import Collection, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Self
+from urllib.parse import quote, urlsplit
+
+import requests
+import urllib3
+from requests.adapters import HTTPAdapter
+
+from authzconsole.connections.platform import ConnectionFault, PlatformChange, Unsupported
+from entities.address import Address, AddressError, address_of
+from entities.vocabulary import Privilege, clip
+from grants.change_set import Grant
+
+NAMESPACES_AT_A_TIME = 8
+ITEMS_PER_PAGE = 1_000
+CONNECT_SECONDS, READ_SECONDS = 10, 60
+# before each repetition of a request that failed for a moment
+PAUSES_SECONDS = (0.5, 1, 2, 4)
+MOMENTARY_STATUSES = (429, 502, 503, 504)
+# they contain what CDAP itself needs
+SYSTEM_NAMESPACES = ("system", "cdap")
+PROGRAM_LISTS = ("mapreduce", "spark", "workflows", "services", "workers")
+# CDAP 6 has no flows and no streams
+OLD_PROGRAM_LISTS = ("flows",)
+# `DummySecureStoreService` of CDAP
+WITHOUT_SECURE_STORE = "Secure store is not configured"
+HEADER_NAME = re.compile(r"[A-Za-z0-9-]+")
+HEADER_VALUE = re.compile(r"[\x21-\x7e]+")
+
+
+class CdapPlatform:
+    """A connection to the router of CDAP, with a bearer token or with the header of a proxy.
+
+    url: `https://HOST:PORT`, with the prefix of the path if there is one. options: `verify`, `yes`, `no` or the path
+    of a file with certificates; `user_header` and `user`, the identity in the authentication mode PROXY; `account`,
+    `full` or `limited`: with `limited`, the account sees only a part, and nothing that is absent was deleted.
+    """
+
+    capabilities: frozenset[Privilege] = frozenset()
+    option_names = ("account", "user", "user_header", "verify")
+
+    def __init__(self, url: str, options: Mapping[str, str], secret: str = ""):
+        self.url = _base_url(url)
+        self.is_limited = _choice(options, "account", ("full", "limited")) == "limited"
+        verify = options.get("verify", "yes")
+        self.verify: bool | str = {"yes": True, "no": False}.get(verify, verify)
+        self.headers = {"Accept": "application/json"}
+        if bool(options.get("user_header")) != bool(options.get("user")):
+            raise ConnectionFault("`user_header` and `user` belong together: set both or neither")
+        if options.get("user_header"):
+            if not HEADER_NAME.fullmatch(options["user_header"]) or not HEADER_VALUE.fullmatch(
+                options["user"]
+            ):
+                raise ConnectionFault("`user_header` or `user` cannot be sent as a header: check both")
+            self.headers[options["user_header"]] = options["user"]
+        if secret:
+            # the error of `requests` about such a header would show it
+            if not HEADER_VALUE.fullmatch(secret):
+                raise ConnectionFault("the token has spaces or other characters that no token has: check it")
+            self.headers["Authorization"] = f"Bearer {secret}"
+        self.creations: dict[Address, str] = {}
+        # the lists that could not be read: a namespace and a kind, or all kinds if it is empty
+        self._unread: set[tuple[str, str]] = set()
+
+    def __enter__(self) -> Self:
+        self._session = requests.Session()
+        # neither proxies nor passwords of the environment
+        self._session.trust_env = False
+        self._session.headers.update(self.headers)
+        self._session.verify = self.verify
+        if not self.verify:
+            # the option says so, and each request would repeat it
+            urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
+        self._session.mount(self.url, HTTPAdapter(pool_maxsize=NAMESPACES_AT_A_TIME))
+        try:
+            version = self._json("version").get("version", "")
+            self.is_old = int(str(version).partition(".")[0]) < 6
+        except ConnectionFault:
+            self._session.close()
+            raise
+        except (AttributeError, ValueError) as error:
+            self._session.close()
+            raise ConnectionFault(
+                f"{self.url}/version does not name a version of CDAP: check the address and its prefix"
+            ) from error
+        return self
+
+    def __exit__(self, *error) -> None:
+        self._session.close()
+
+    def read_entities(self) -> Iterator[Address | Unsupported]:
+        namespaces = [row for row in self._rows("namespaces") if _name(row) not in SYSTEM_NAMESPACES]
+        executor = ThreadPoolExecutor(NAMESPACES_AT_A_TIME)
+        try:
+            for contents in executor.map(self._contents, namespaces):
+                yield from contents
+        finally:
+            executor.shutdown(cancel_futures=True)
+
+    def read_principals(self) -> Iterator[str | Unsupported]:
+        yield from ()
+
+    def read_grants(self) -> Iterator[Grant | Unsupported]:
+        yield from ()
+
+    def changes_to(self, intended: Collection[Grant]) -> Iterator[PlatformChange | Unsupported]:
+        yield from ()
+
+    def write_changes(self, changes: Collection[PlatformChange]) -> None:
+        raise NotImplementedError("CDAP accepts no grants")
+
+    def is_absent(self, entity: Address) -> bool:
+        # a principal exists without CDAP, which has no list of them
+        if self.is_limited or entity.kind == "kerberosprincipal":
+            return False
+        namespace = entity.namespace.key if entity.namespace else ""
+        if not self._unread.isdisjoint({(namespace, ""), (namespace, entity.kind)}):
+            return False
+        if entity.kind != "namespace":
+            return True
+        # a namespace that the account does not see is missing in the list
+        response = self._get(f"namespaces/{quote(namespace)}")
+        if response.status_code not in (403, 404):
+            self._checked_json(response)
+        return response.status_code == 404
+
+    def _contents(self, namespace: Any) -> list[Address | Unsupported]:
+        """Return a namespace and what it contains; only why it is skipped if the account may not read it."""
+        name = _name(namespace)
+        found: dict[Address | Unsupported, None] = {_address("namespace", name): None}
+
+        def add(kind: str, key: str) -> None:
+            found[_address(kind, key)] = None
+
+        def add_principal(row: Any) -> None:
+            if isinstance(row, dict) and row.get("principal"):
+                add("kerberosprincipal", str(row["principal"]))
+
+        place = f"namespaces/{quote(name)}"
+        try:
+            for row in self._pages(f"{place}/apps", "applications"):
+                add("application", f"{name}.{_name(row)}")
+                add_principal(row)
+            for list_name in PROGRAM_LISTS + (OLD_PROGRAM_LISTS if self.is_old else ()):
+                for row in self._rows(f"{place}/{list_name}"):
+                    application, type_ = _name(row, "app"), _name(row, "type").lower()
+                    add("program", f"{name}.{application}.{type_}.{_name(row)}")
+            for row in self._rows(f"{place}/artifacts?scope=user"):
+                add("artifact", f"{name}.{_name(row)}")
+            for row in self._rows(f"{place}/data/datasets"):
+                if not _name(row).startswith("system."):
+                    add("dataset", f"{name}.{_name(row)}")
+            for row in self._rows(f"{place}/data/modules"):
+                add("dataset_module", f"{name}.{_name(row)}")
+            for row in self._rows(f"{place}/data/types"):
+                add("dataset_type", f"{name}.{_name(row)}")
+            if self.is_old:
+                for row in self._rows(f"{place}/streams"):
+                    add("stream", f"{name}.{_name(row)}")
+            for key in self._secure_keys(name, place):
+                if isinstance(key, Unsupported):
+                    found[key] = None
+                else:
+                    add("securekey", f"{name}.{key}")
+        except _Forbidden as error:
+            self._unread.add((name, ""))
+            return [Unsupported(f"namespace:{name}", f"skipped, and left as it is: {error}")]
+        add_principal(namespace.get("config"))
+        address = next(iter(found))
+        if isinstance(address, Address) and namespace.get("generation"):
+            self.creations[address] = str(namespace["generation"])
+        return list(found)
+
+    def _secure_keys(self, name: str, place: str) -> Iterator[str | Unsupported]:
+        """Yield the names of the secure keys. Without a secure store, which is the default, CDAP fails."""
+        response = self._get(f"{place}/securekeys/")
+        if response.status_code >= 500 and WITHOUT_SECURE_STORE in response.text:
+            self._unread.add((name, "securekey"))
+            return
+        rows = self._checked_json(response)
+        # CDAP 4 and 5 answer with an object by name
+        yield from rows if isinstance(rows, dict) else map(_name, _list(rows, response.url))
+
+    def _pages(self, path: str, member: str) -> Iterator[Any]:
+        """Yield the items of all pages; CDAP before 6.7 has only one, which is an array."""
+        token, tokens = "", set()
+        while True:
+            answer = self._json(f"{path}?pageSize={ITEMS_PER_PAGE}&pageToken={quote(token, safe='')}")
+            if isinstance(answer, list):
+                yield from answer
+                return
+            if not isinstance(answer, dict):
+                raise _unknown_answer(f"{self.url}/{path}")
+            yield from _list(answer.get(member), f"{self.url}/{path}")
+            token = str(answer.get("nextPageToken") or "")
+            if not token:
+                return
+            if token in tokens:
+                raise ConnectionFault(f"{self.url}/{path} repeats its pages: try again")
+            tokens.add(token)
+
+    def _rows(self, path: str) -> list[Any]:
+        return _list(self._json(path), f"{self.url}/{path}")
+
+    def _json(self, path: str) -> Any:
+        return self._checked_json(self._get(path))
+
+    def _get(self, path: str) -> requests.Response:
+        """Return the answer. Repeat a request that failed for a moment. Raise ConnectionFault if it does not arrive."""
+        url = f"{self.url}/{path}"
+        for pause in (*PAUSES_SECONDS, None):
+            try:
+                response = self._session.get(
+                    url, timeout=(CONNECT_SECONDS, READ_SECONDS), allow_redirects=False
+                )
+                if response.status_code not in MOMENTARY_STATUSES or pause is None:
+                    return response
+            except requests.exceptions.SSLError as error:
+                raise ConnectionFault(
+                    f"{url} has a certificate that is not trusted: {clip(error, 300)}; set the option `verify` to a "
+                    f"file with the certificate of its authority"
+                ) from error
+            except (
+                requests.ConnectionError,
+                requests.Timeout,
+                requests.exceptions.ChunkedEncodingError,
+            ) as error:
+                if pause is None:
+                    raise ConnectionFault(f"{url} does not answer: {clip(error, 300)}") from error
+            except (requests.RequestException, OSError) as error:
+                raise ConnectionFault(f"{url} cannot be read: {clip(error, 300)}") from error
+            time.sleep(pause)
+        raise AssertionError("the last attempt returns or raises")
+
+    def _checked_json(self, response: requests.Response) -> Any:
+        """Return the content of an answer. Raise ConnectionFault, with its text, unless it is what CDAP answers."""
+        status, url = response.status_code, response.url
+        if 300 <= status < 400:
+            place = clip(response.headers.get("Location", "another address"), 200)
+            raise ConnectionFault(
+                f"{url} redirects to {place}, which may be a page to sign in: check the address and the token"
+            )
+        if status == 401:
+            raise ConnectionFault(f"{url} does not accept the token: {_text(response)}; create a new token")
+        if status == 403:
+            raise _Forbidden(f"{url} is refused to this account: {_text(response)}")
+        if status == 404:
+            raise ConnectionFault(
+                f"{url} does not exist: check the address and its prefix, and try again if the namespace was deleted "
+                f"in the meantime"
+            )
+        if not 200 <= status < 300:
+            raise ConnectionFault(f"{url} failed with {status}: {_text(response)}")
+        try:
+            return json.loads(response.content)
+        except ValueError:
+            raise _unknown_answer(url, _text(response)) from None
+
+
+class _Forbidden(ConnectionFault):
+    """The account may not read a list."""
+
+
+def _base_url(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError:
+        parts = urlsplit("")
+    if (
+        parts.scheme not in ("http", "https")
+        or not parts.hostname
+        or parts.username is not None
+        or parts.query
+        or parts.fragment
+    ):
+        raise ConnectionFault(
+            f"`{clip(url)}` is not the address of CDAP: write https://HOST:PORT, and its prefix if there is one"
+        )
+    return url.rstrip("/").removesuffix("/v3") + "/v3"
+
+
+def _choice(options: Mapping[str, str], name: str, values: tuple[str, ...]) -> str:
+    value = options.get(name, values[0])
+    if value not in values:
+        raise ConnectionFault(f"`{clip(value)}` is not a value of `{name}`: write {' or '.join(values)}")
+    return value
+
+
+def _address(kind: str, key: str) -> Address | Unsupported:
+    try:
+        return address_of(kind, key)
+    except AddressError as error:
+        return Unsupported(clip(f"{kind}:{key}", 300), str(error))
+
+
+def _name(row: Any, member: str = "name") -> str:
+    if isinstance(row, dict) and isinstance(row.get(member), str):
+        return row[member]
+    # not the row, because CDAP 4 lists secure keys with what they protect
+    raise ConnectionFault(f"CDAP lists something without `{member}`: its version may be unknown")
+
+
+def _list(rows: Any, url: str) -> list[Any]:
+    if not isinstance(rows, list):
+        raise _unknown_answer(url)
+    return rows
+
+
+def _unknown_answer(url: str, text: str = "") -> ConnectionFault:
+    return ConnectionFault(
+        f"{url} does not answer as CDAP does{f', but: {text}' if text else ''}; check the address and its prefix"
+    )
+
+
+def _text(response: requests.Response) -> str:
+    """Return the text of an error, which CDAP does not write as JSON."""
+    return clip(" ".join(response.text.split()), 200) or response.reason or "without a reason"

@@ -1,0 +1,96 @@
+"""Measure the first sync of a CDAP with 200,000 entities in a thousand namespaces, a sync without changes, and one that
+deletes a tenth of the datasets, on PostgreSQL.
+
+The stand-in for CDAP is a process of its own, and its CPU time is printed apart. Run it on its own
+(`python -m benchmarks.bench_cdap`).
+"""
+
+import multiprocessing
+import os
+import resource
+import sys
+import tempfile
+import time
+
+from authzconsole.ops.postgres import postgresql
+
+NAMESPACES, APPLICATIONS, PROGRAMS, DATASETS = 1_000, 30, 2, 109
+MAX_SECONDS = 120
+
+
+def main() -> int:
+    with postgresql() as url, tempfile.TemporaryDirectory(prefix="console-bench-") as state:
+        os.environ |= {
+            "DATABASE_URL": url,
+            "DJANGO_SETTINGS_MODULE": "authzconsole.settings",
+            "STATE_DIR": state,
+            "LOG_LEVEL": "ERROR",
+        }
+        ours, theirs = multiprocessing.Pipe()
+        server = multiprocessing.get_context("fork").Process(target=serve, args=(theirs,), daemon=True)
+        server.start()
+        address = ours.recv()
+        import django
+
+        django.setup()
+        from django.core.management import call_command
+
+        call_command("migrate", verbosity=0)
+        call_command("connection", "add", "cdap", "prod", "--url", address)
+        results = [measure(title, ours) for title in ("first sync", "sync without changes", "tenth deleted")]
+        server.kill()
+        return 0 if all(results) else 1
+
+
+def serve(pipe) -> None:
+    """Serve a stand-in. Answer `tick` with the CPU seconds of this process, and delete datasets for `delete`."""
+    from tests.support.cdap_server import Cdap, Namespace, running_cdap
+
+    applications = [f"app-{number}" for number in range(APPLICATIONS)]
+    cdap = Cdap()
+    for number in range(NAMESPACES):
+        cdap.namespaces[f"n{number}"] = Namespace(
+            applications={name: ["-SNAPSHOT"] for name in applications},
+            programs=[
+                (list_name, name, "main")
+                for name in applications
+                for list_name in ("spark", "workflows")[:PROGRAMS]
+            ],
+            datasets=[f"d{dataset}" for dataset in range(DATASETS)],
+        )
+    with running_cdap(cdap):
+        pipe.send(cdap.url)
+        while True:
+            if pipe.recv() == "delete":
+                for namespace in cdap.namespaces.values():
+                    namespace.datasets = namespace.datasets[: len(namespace.datasets) * 9 // 10]
+            cdap.requests.clear()
+            pipe.send(time.process_time())
+
+
+def measure(title: str, pipe) -> bool:
+    from authzconsole.connections import services
+    from grants.journal import Author
+
+    pipe.send("delete" if title == "tenth deleted" else "tick")
+    server = pipe.recv()
+    connection = services.connection_by_name("prod")
+    started, cpu = time.perf_counter(), time.process_time()
+    result = services.computed_sync(connection)
+    read = time.perf_counter() - started, time.process_time() - cpu
+    services.sync(connection, result, author=Author("connection", "benchmark"))
+    seconds = time.perf_counter() - started
+    pipe.send("tick")
+    is_fast = seconds <= MAX_SECONDS
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+    print(
+        f"{'ok ' if is_fast else 'LOW'} {title}: {seconds:.1f} s (at most {MAX_SECONDS}), of them {read[0]:.1f} to read "
+        f"and compare; CPU {time.process_time() - cpu:.1f} s (reading {read[1]:.1f}), of the server "
+        f"{pipe.recv() - server:.1f}; {len(result.change_set):,} changes, {memory} MB",
+        flush=True,
+    )
+    return is_fast
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,414 @@
+"""Take over the entities of CDAP from a stand-in with the shapes of its versions, and with faults."""
+
+import json
+from io import StringIO
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from authzconsole.connections import cdap as cdap_connection
+from authzconsole.models import Connection
+from entities.models import Entity
+from grants.models import JournalLine
+from tests.support.authors import all_grants
+from tests.support.cdap_server import (
+    TOKEN,
+    VERSIONS,
+    Answer,
+    Cdap,
+    Namespace,
+    certificate,
+    running_cdap,
+)
+from tests.support.changes import add_grant, add_user, register_entity
+
+pytestmark = pytest.mark.django_db
+SALES = "namespaces/sales"
+HTML = Answer(200, "<!DOCTYPE html><title>Welcome</title>", {"Content-Type": "text/html"})
+
+
+@pytest.fixture(autouse=True)
+def short_pauses(monkeypatch):
+    monkeypatch.setattr(cdap_connection, "PAUSES_SECONDS", (0.01, 0.01))
+
+
+@pytest.fixture
+def cdap():
+    """CDAP 6.11 with two namespaces."""
+    with running_cdap(Cdap()) as server:
+        server.namespaces |= {"sales": sales(), "hr": Namespace(datasets=["salaries"])}
+        yield server
+
+
+@pytest.fixture
+def connected(cdap):
+    output("add", "cdap", "prod", "--url", cdap.url)
+    return cdap
+
+
+def sales() -> Namespace:
+    return Namespace(
+        principal="etl/host.example.com@EXAMPLE.COM",
+        applications={"orders": ["0e1c8a2e", "1f2d9b3f"], "web": ["-SNAPSHOT"]},
+        programs=[
+            ("workflows", "orders", "daily"),
+            ("spark", "orders", "phase-1"),
+            ("services", "web", "api"),
+            ("mapreduce", "web", "count"),
+            ("workers", "web", "poll"),
+        ],
+        artifacts=[("etl.tools", "1.0.0"), ("etl.tools", "1.1.0")],
+        datasets=["orders", "orders.by.day", "system.store"],
+        modules=["orderModule"],
+        types=["co.example.OrderTable"],
+        secure_keys=["db-password"],
+    )
+
+
+def output(*arguments: str) -> list[dict]:
+    """Run the command, and return the objects that it prints."""
+    stdout = StringIO()
+    call_command("connection", *arguments, stdout=stdout, stderr=StringIO())
+    return [json.loads(line) for line in stdout.getvalue().splitlines() if line.startswith("{")]
+
+
+def live() -> set[str]:
+    return {str(entity) for entity in Entity.objects.filter(state="live").exclude(kind="instance")}
+
+
+SALES_ENTITIES = {
+    "namespace:sales",
+    "application:sales.orders",
+    "application:sales.web",
+    "program:sales.orders.workflow.daily",
+    "program:sales.orders.spark.phase-1",
+    "program:sales.web.service.api",
+    "program:sales.web.mapreduce.count",
+    "program:sales.web.worker.poll",
+    "artifact:sales.etl.tools",
+    "dataset:sales.orders",
+    "dataset:sales.orders.by.day",
+    "dataset_module:sales.orderModule",
+    "dataset_type:sales.co.example.OrderTable",
+    "securekey:sales.db-password",
+    "kerberosprincipal:etl/host.example.com@EXAMPLE.COM",
+}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_sync_takes_over_what_each_version_lists(version):
+    with running_cdap(Cdap(version)) as server:
+        server.namespaces["sales"] = sales()
+        server.namespaces["sales"].streams = ["clicks"]
+        server.namespaces["sales"].programs.append(("flows", "orders", "ingest"))
+        output("add", "cdap", "prod", "--url", server.url)
+        [result] = output("sync", "prod")
+    old = {"stream:sales.clicks", "program:sales.orders.flow.ingest"}
+    expected = SALES_ENTITIES | {"namespace:default"} | (old if server.is_old else set())
+    assert live() == expected and result["unsupported"] == []
+    assert result["entities"] == {"new": len(expected), "live": 0, "deleted": 0}
+    paths = {path for path, _ in server.requests}
+    assert {f"{SALES}/streams", f"{SALES}/flows"} & paths == (
+        {f"{SALES}/streams", f"{SALES}/flows"} if server.is_old else set()
+    )
+    assert not any(path.startswith("namespaces/system") for path in paths)
+
+
+def test_a_second_sync_without_changes_changes_nothing(connected):
+    output("sync", "prod")
+    before = live()
+    assert output("sync", "prod", "--dry-run") == output("sync", "prod")
+    assert output("sync", "prod")[0]["entities"] == {"new": 0, "live": 0, "deleted": 0}
+    assert live() == before
+
+
+def test_all_pages_of_applications_and_all_their_versions_are_read(connected, monkeypatch):
+    monkeypatch.setattr(cdap_connection, "ITEMS_PER_PAGE", 7)
+    applications = {f"app-{number}": ["1", "2", "3"] for number in range(40)}
+    connected.namespaces["sales"] = Namespace(applications=applications)
+    output("sync", "prod")
+    assert {f"application:sales.{name}" for name in applications} <= live()
+    assert len([path for path, _ in connected.requests if path == f"{SALES}/apps"]) == 18
+
+
+def test_pages_that_repeat_end(connected):
+    page = json.dumps({"applications": [{"name": "orders"}], "nextPageToken": "orders.1"})
+    connected.faults[f"{SALES}/apps"] = Answer(200, page)
+    with pytest.raises(CommandError, match="repeats its pages"):
+        output("sync", "prod")
+
+
+def test_grants_of_the_console_stay(connected):
+    register_entity("namespace:sales")
+    add_user("alice")
+    add_grant("user:alice", "namespace:sales", "READ")
+    assert output("sync", "prod")[0]["grants"] == {"granted": 0, "revoked": 0}
+    assert all_grants() == {("user:alice", "namespace:sales", "READ")}
+
+
+def test_what_cdap_no_longer_lists_is_deleted_and_keeps_its_grants(connected):
+    output("sync", "prod")
+    add_user("alice")
+    add_grant("user:alice", "dataset:sales.orders", "READ")
+    connected.namespaces["sales"].datasets.remove("orders")
+    connected.namespaces["sales"].applications.pop("web")
+    connected.namespaces["sales"].programs = connected.namespaces["sales"].programs[:2]
+    del connected.namespaces["hr"]
+    # the application with its programs, the dataset, and the namespace with its content
+    assert output("sync", "prod")[0]["entities"] == {"new": 0, "live": 0, "deleted": 3}
+    assert live().isdisjoint(
+        {
+            "application:sales.web",
+            "program:sales.web.service.api",
+            "dataset:sales.orders",
+            "dataset:hr.salaries",
+        }
+    )
+    assert all_grants() == {("user:alice", "dataset:sales.orders", "READ")}
+
+
+def test_a_namespace_that_was_created_again_between_two_syncs_is_deleted_and_recreated(connected):
+    connected.namespaces["sales"].datasets += [f"d{number}" for number in range(20)]
+    connected.namespaces["hr"].datasets += [f"d{number}" for number in range(40)]
+    output("sync", "prod")
+    register_entity("stream:sales.clicks")
+    before = JournalLine.objects.latest("pk").pk
+    connected.namespaces["sales"] = Namespace(
+        generation=1_700_000_000_000, datasets=["orders", "returns"], principal=""
+    )
+    assert output("sync", "prod")[0]["entities"] == {"new": 1, "live": 2, "deleted": 1}
+    assert {entity for entity in live() if ":sales" in entity} == {
+        "namespace:sales",
+        "dataset:sales.orders",
+        "dataset:sales.returns",
+    }
+    lines = JournalLine.objects.filter(pk__gt=before).values_list("action", "entity")
+    assert ("delete", "namespace:sales") in lines and ("recreate", "namespace:sales") in lines
+    assert output("sync", "prod")[0]["entities"] == {"new": 0, "live": 0, "deleted": 0}
+
+
+def test_a_namespace_that_came_back_after_it_was_found_deleted_is_recreated_once(connected):
+    output("sync", "prod")
+    namespace = connected.namespaces.pop("hr")
+    output("sync", "prod")
+    namespace.generation += 1
+    connected.namespaces["hr"] = namespace
+    assert output("sync", "prod")[0]["entities"] == {"new": 0, "live": 2, "deleted": 0}
+    assert output("sync", "prod")[0]["entities"] == {"new": 0, "live": 0, "deleted": 0}
+
+
+@pytest.mark.parametrize("path", ["apps", "data/datasets", "securekeys/"])
+def test_a_namespace_that_the_account_may_not_read_is_skipped_and_left_as_it_is(connected, path):
+    output("sync", "prod")
+    before = live()
+    connected.namespaces["sales"].datasets.clear()
+    connected.namespaces["sales"].generation += 1
+    connected.faults[f"{SALES}/{path}"] = Answer(403, "Principal 'console' lacks LIST on namespace 'sales'.")
+    [result] = output("sync", "prod")
+    assert live() == before and result["entities"] == {"new": 0, "live": 0, "deleted": 0}
+    [row] = result["unsupported"]
+    assert row["subject"] == "namespace:sales" and "Principal 'console' lacks LIST" in row["reason"]
+    # it was created again in the meantime, which the next sync sees
+    del connected.faults[f"{SALES}/{path}"]
+    assert output("sync", "prod")[0]["entities"]["deleted"] == 1
+
+
+@pytest.mark.parametrize(("status", "is_deleted"), [(404, True), (403, False)])
+def test_a_namespace_that_is_not_listed_is_deleted_unless_it_is_only_hidden(connected, status, is_deleted):
+    output("sync", "prod")
+    del connected.namespaces["hr"]
+    connected.faults["namespaces/hr"] = Answer(status, "no")
+    output("sync", "prod")
+    assert ("dataset:hr.salaries" not in live()) is is_deleted
+
+
+def test_a_limited_account_deletes_nothing(cdap):
+    output("add", "cdap", "prod", "--url", cdap.url, "--option", "account=limited")
+    output("sync", "prod")
+    before = live()
+    cdap.namespaces["sales"].datasets.clear()
+    del cdap.namespaces["hr"]
+    assert output("sync", "prod")[0]["entities"]["deleted"] == 0
+    assert live() == before
+
+
+def test_a_list_that_became_empty_is_refused_until_confirmed(connected):
+    connected.namespaces["hr"].datasets = [f"d{number}" for number in range(500)]
+    connected.namespaces["sales"].datasets += [f"d{number}" for number in range(500)]
+    output("sync", "prod")
+    before = live()
+    connected.namespaces["hr"].datasets = []
+    with pytest.raises(CommandError, match=r"namespace:hr of prod, .* dataset, has 0 entities, and had 500"):
+        output("sync", "prod")
+    assert live() == before
+    assert output("sync", "prod", "--accept-shrunken")[0]["entities"]["deleted"] == 500
+
+
+def test_without_a_secure_store_the_other_entities_are_taken_over(connected):
+    output("sync", "prod")
+    for connected.version in ("4.3.4", "6.11.1"):
+        connected.has_secure_store = False
+        assert output("sync", "prod")[0]["unsupported"] == []
+        assert "securekey:sales.db-password" in live()
+
+
+def test_names_that_no_address_can_have_are_listed(connected):
+    connected.namespaces["sales"].datasets += ["größe", "a b"]
+    connected.namespaces["sales"].programs.append(("spark", "orders", "x.y"))
+    connected.namespaces["bad-name"] = Namespace(datasets=["orders"])
+    [result] = output("sync", "prod")
+    assert {row["subject"] for row in result["unsupported"]} == {
+        "dataset:sales.größe",
+        "dataset:sales.a b",
+        "program:sales.orders.spark.x.y",
+        "namespace:bad-name",
+        "dataset:bad-name.orders",
+    }
+    assert all(row["reason"] for row in result["unsupported"]) and SALES_ENTITIES <= live()
+
+
+def redirect() -> Answer:
+    return Answer(302, "", {"Location": "https://login.example/signin?next=/v3"})
+
+
+@pytest.mark.parametrize(
+    ("path", "fault", "message"),
+    [
+        ("version", HTML, "does not answer as CDAP does, but: <!DOCTYPE html>"),
+        ("version", Answer(200, "{}"), "does not name a version"),
+        ("namespaces", Answer(200, '[{"name": "sales"'), "does not answer as CDAP does"),
+        ("namespaces", Answer(200, '[{"name": "sales"}]', cut=8), "does not answer"),
+        ("namespaces", Answer(200, "{}"), "does not answer as CDAP does"),
+        ("namespaces", Answer(200, '[{"title": "sales"}]'), "without `name`"),
+        ("namespaces", redirect(), "redirects to https://login.example/signin"),
+        ("namespaces", Answer(403, "Principal 'x' may not list."), "refused to this account: Principal 'x'"),
+        (f"{SALES}/apps", HTML, "does not answer as CDAP does"),
+        (f"{SALES}/apps", redirect(), "redirects to"),
+        (f"{SALES}/apps", Answer(401, "invalid_token"), "does not accept the token: invalid_token"),
+        (f"{SALES}/spark", Answer(404, "gone"), "does not exist"),
+        (f"{SALES}/artifacts", Answer(500, "java.lang.NPE"), "failed with 500: java.lang.NPE"),
+        (f"{SALES}/data/datasets", Answer(503, "starting"), "failed with 503: starting"),
+        (f"{SALES}/data/datasets", Answer(200, "[", pause=1), "does not answer: .*timed out"),
+    ],
+)
+def test_a_fault_says_what_to_check_and_changes_nothing(connected, monkeypatch, path, fault, message):
+    output("sync", "prod")
+    before, journal = live(), JournalLine.objects.count()
+    connected.namespaces["hr"].datasets += ["bonuses"]
+    connected.faults[path] = fault
+    monkeypatch.setattr(cdap_connection, "READ_SECONDS", 0.3)
+    with pytest.raises(CommandError, match=message):
+        output("sync", "prod")
+    assert live() == before and JournalLine.objects.count() == journal
+
+
+def test_a_fault_that_ends_is_repeated(connected):
+    connected.faults[f"{SALES}/apps"] = [Answer(503, "starting"), Answer(200, "[]", cut=1)]
+    connected.faults[f"{SALES}/data/datasets"] = [Answer(502), Answer(429)]
+    output("sync", "prod")
+    assert SALES_ENTITIES <= live()
+
+
+def test_a_server_that_does_not_run_is_named():
+    output("add", "cdap", "prod", "--url", "http://127.0.0.1:1")
+    with pytest.raises(CommandError, match=r"http://127\.0\.0\.1:1/v3/version does not answer"):
+        output("sync", "prod")
+
+
+def test_the_token_is_in_the_environment_and_in_no_message(connected, monkeypatch):
+    connected.token = TOKEN
+    with pytest.raises(CommandError, match="invalid_token"):
+        output("sync", "prod")
+    monkeypatch.setenv("CONNECTION_PROD_TOKEN", TOKEN)
+    output("sync", "prod")
+    assert connected.requests[-1][1]["Authorization"] == f"Bearer {TOKEN}"
+    connected.token = "another, because this one was revoked"
+    for token in (TOKEN, TOKEN + "\nX-Other: 1"):
+        monkeypatch.setenv("CONNECTION_PROD_TOKEN", token)
+        with pytest.raises(CommandError, match="token") as error:
+            output("sync", "prod")
+        assert TOKEN not in str(error.value)
+    assert TOKEN not in str(Connection.objects.values())
+
+
+def test_neither_a_proxy_nor_a_password_of_the_environment_is_used(connected, monkeypatch, tmp_path):
+    host = "127.0.0.1"
+    (tmp_path / ".netrc").write_text(f"machine {host} login eve password x\n")
+    monkeypatch.setenv("NETRC", str(tmp_path / ".netrc"))
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    output("sync", "prod")
+    assert "Authorization" not in connected.requests[-1][1]
+
+
+def test_the_identity_can_be_a_header_of_a_proxy(cdap):
+    options = ("--option", "user_header=X-User", "--option", "user=console")
+    output("add", "cdap", "prod", "--url", f"{cdap.url}/", *options)
+    output("sync", "prod")
+    assert all(headers["X-User"] == "console" for _, headers in cdap.requests)
+
+
+def test_a_prefix_of_the_address_is_kept(cdap):
+    with running_cdap(Cdap()) as prefixed:
+        answer = prefixed.answer
+        prefixed.answer = lambda target, headers: answer(target.removeprefix("/api"), headers)
+        output("add", "cdap", "prod", "--url", f"{prefixed.url}/api/v3/")
+        assert output("sync", "prod")[0]["entities"]["new"] == 1
+
+
+def test_a_certificate_is_verified(tmp_path):
+    for folder in ("right", "wrong"):
+        (tmp_path / folder).mkdir()
+    right = certificate(tmp_path / "right", "IP:127.0.0.1")
+    wrong = certificate(tmp_path / "wrong", "DNS:cdap.example")
+    for tls, verify, is_accepted in (
+        (right, "yes", False),
+        (right, right[0], True),
+        (wrong, wrong[0], False),
+        (wrong, "no", True),
+        (right, str(tmp_path / "none.pem"), False),
+    ):
+        with running_cdap(Cdap(), tls) as server:
+            name = f"c{Connection.objects.count()}"
+            output("add", "cdap", name, "--url", server.url, "--option", f"verify={verify}")
+            if is_accepted:
+                output("sync", name)
+            else:
+                with pytest.raises(CommandError, match=r"certificate|cannot be read"):
+                    output("sync", name)
+                assert not server.requests
+
+
+def test_a_thousand_namespaces_are_read(connected):
+    connected.namespaces |= {f"n{number}": Namespace(datasets=["d"]) for number in range(1_000)}
+    output("sync", "prod")
+    assert Entity.objects.filter(kind="dataset", state="live").count() == 1_003
+
+
+@pytest.mark.parametrize(
+    "arguments", [["drift", "prod"], ["push", "prod"], ["push", "prod", "--apply", "--reason", "x"]]
+)
+def test_a_platform_without_grants_has_no_drift_and_accepts_no_push(connected, arguments):
+    with pytest.raises(CommandError, match="prod shows no grants"):
+        output(*arguments)
+    assert not connected.requests
+
+
+@pytest.mark.parametrize(
+    ("url", "options", "message"),
+    [
+        ("thrift://x", [], "write https://HOST:PORT"),
+        ("https://", [], "write https://HOST:PORT"),
+        ("https://user:password@x", [], "write https://HOST:PORT"),
+        ("https://x:port", [], "write https://HOST:PORT"),
+        ("https://x", ["account=some"], "write full or limited"),
+        ("https://x", ["user=console"], "belong together"),
+        ("https://x", ["user_header=X User", "user=console"], "cannot be sent as a header"),
+        ("https://x", ["token=secret"], "its options are account, user, user_header, verify"),
+    ],
+)
+def test_bad_input_says_how_to_fix_it(url, options, message):
+    arguments = [argument for option in options for argument in ("--option", option)]
+    with pytest.raises(CommandError, match=message) as error:
+        output("add", "cdap", "prod", "--url", url, *arguments)
+    assert not Connection.objects.exists()
+    assert "secret" not in str(error.value)
