@@ -23,6 +23,7 @@ from grants.plans.regrants.compute import Prefer, Regrants, compute_regrants, re
 from grants.plans.staleness import line_summary
 from grants.policies.catalogue import generation_by_name
 from grants.policies.policy import Generation
+from grants.policies.principals import group_text
 
 logger = logging.getLogger(__name__)
 
@@ -233,7 +234,7 @@ def _empty_message(before: Generation, after: Generation, scope: str, left_out: 
 def _scope_text(user: str, group: str, namespace: str) -> str:
     parts = [
         f"by user:{user}" if user else "",
-        f"by group:{group}" if group else "",
+        f"by {group_text(group)}" if group else "",
         f"in namespace:{namespace}" if namespace else "",
     ]
     scope = " ".join(filter(None, parts))

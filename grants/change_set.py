@@ -21,6 +21,7 @@ from entities.vocabulary import Privilege, VocabularyError, privilege_by_name
 from grants.errors import GrantError, PrincipalError
 from grants.policies.catalogue import UnknownGeneration, generation_by_name
 from grants.policies.policy import Generation
+from grants.policies.principals import group_text, is_group_text, principal_text, type_and_name
 from grants.policies.times import format_time
 from grants.principal_names import format_principal, parse_principal
 from grants.strict_json import json_from_bytes
@@ -81,10 +82,10 @@ class _OnMembership:
 
     @property
     def principals(self) -> tuple[str, str]:
-        return f"user:{self.user}", f"group:{self.group}"
+        return f"user:{self.user}", group_text(self.group)
 
     def __str__(self) -> str:
-        return f"the membership of user:{self.user} in group:{self.group}"
+        return f"the membership of user:{self.user} in {group_text(self.group)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +101,41 @@ class Leave(_OnMembership):
     """A user leaves a group."""
 
     verb: ClassVar[str] = "leave"
+
+
+@dataclass(frozen=True, slots=True)
+class _OnRoleGroup:
+    """A change of the membership of one group in one role, both as they are stored."""
+
+    group: str
+    role: str
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """The identity of the membership, without its period."""
+        return self.principals
+
+    @property
+    def principals(self) -> tuple[str, str]:
+        return group_text(self.group), group_text(self.role)
+
+    def __str__(self) -> str:
+        return f"the membership of {group_text(self.group)} in {group_text(self.role)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Include(_OnRoleGroup):
+    """A group becomes a member of a role, in a period. An existing membership gets this period."""
+
+    verb: ClassVar[str] = "include"
+    validity: Validity = Validity()
+
+
+@dataclass(frozen=True, slots=True)
+class Exclude(_OnRoleGroup):
+    """A group leaves a role."""
+
+    verb: ClassVar[str] = "exclude"
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +183,7 @@ class AddGroup:
     group: str
 
     def __str__(self) -> str:
-        return f"group:{self.group}"
+        return group_text(self.group)
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,6 +322,8 @@ Change = (
     | Revoke
     | Join
     | Leave
+    | Include
+    | Exclude
     | Activate
     | Deactivate
     | MakePrincipal
@@ -349,20 +387,22 @@ def inverse_of(change: Change, before: Validity | GuardrailChange | None = None)
             return DeleteGuardrail(guardrail)
         case SetException(guardrail, subject, place):
             return EndException(guardrail, subject, place)
-        case Grant() | Join():
+        case Grant() | Join() | Include():
             return ending_of(change) if before is None else replace(change, validity=before)
         case Revoke(principal, address, privilege):
             return Grant(principal, address, privilege, before or Validity())
         case Leave(user, group):
             return Join(user, group, before or Validity())
+        case Exclude(group, role):
+            return Include(group, role, before or Validity())
         case Activate(user):
             return Deactivate(user)
         case Deactivate(user):
             return Activate(user)
         case AddUser() | AddGroup():
             return RemovePrincipal(str(change))
-        case RemovePrincipal(principal) if principal.startswith("group:"):
-            return AddGroup(principal.removeprefix("group:"))
+        case RemovePrincipal(principal) if is_group_text(principal):
+            return AddGroup(type_and_name(principal)[1])
     raise GrantError(f"`{change.verb}` cannot be undone")
 
 
@@ -381,7 +421,7 @@ def as_json(change: Change) -> list[str]:
     parts = [change.verb]
     for member in fields(change):
         parts += _texts_of_member(getattr(change, member.name))
-    if isinstance(change, Grant | Join):
+    if isinstance(change, Grant | Join | Include):
         return parts
     return parts[: max(number for number, part in enumerate(parts, 1) if part)]
 
@@ -434,7 +474,7 @@ def _change(verb: str, *parts: str) -> Change:
     type_ = _TYPES[verb]
     names = [member.name for member in fields(type_) if member.name in _MEMBERS]
     values, period = zip(names, parts, strict=False), parts[len(names) :]
-    if period and (len(period) != 2 or not issubclass(type_, Grant | Join)):
+    if period and (len(period) != 2 or not issubclass(type_, Grant | Join | Include)):
         raise ValueError(verb)
     return type_(
         *(_MEMBERS[name](part) for name, part in values), *([Validity.parse(*period)] if period else [])
@@ -443,7 +483,7 @@ def _change(verb: str, *parts: str) -> Change:
 
 def _name(principal_type: str, name: str) -> str:
     """Return the name. Raise PrincipalError if a principal cannot have it."""
-    return parse_principal(f"{principal_type}:{name}")[1]
+    return parse_principal(principal_text(principal_type, name))[1]
 
 
 def _number(text: str) -> int:
@@ -466,6 +506,7 @@ _MEMBERS: dict[str, Callable[[str], Any]] = {
     "privilege": privilege_by_name,
     "user": partial(_name, "user"),
     "group": partial(_name, "group"),
+    "role": partial(_name, "group"),
     "new_name": partial(_name, "user"),
     "creator": lambda text: format_principal(text) if text else "",
     "description": str,
@@ -486,8 +527,10 @@ def grants_to(principal: str, grants: Iterable[tuple[Address, Privilege]]) -> It
     return (Grant(principal, address, privilege) for address, privilege in grants)
 
 
-def ending_of(change: Grant | Join) -> Revoke | Leave:
+def ending_of(change: Grant | Join | Include) -> Revoke | Leave | Exclude:
     """Return the change that ends the grant or the membership."""
+    if isinstance(change, Include):
+        return Exclude(change.group, change.role)
     if isinstance(change, Grant):
         return Revoke(change.principal, change.address, change.privilege)
     return Leave(change.user, change.group)
@@ -500,7 +543,7 @@ def principals_of(change: Change) -> tuple[str, ...]:
     match change:
         case Grant(principal) | Revoke(principal):
             return (principal,)
-        case Join() | Leave():
+        case Join() | Leave() | Include() | Exclude():
             return change.principals
         case Activate(user) | Deactivate(user):
             return (f"user:{user}",)
@@ -515,7 +558,7 @@ def with_current_names(change: Change, current_name: Callable[[str], str]) -> Ch
     """Return the change with the current names of renamed principals."""
 
     def name_in(principal_type: str, name: str) -> str:
-        return current_name(f"{principal_type}:{name}").removeprefix(f"{principal_type}:")
+        return type_and_name(current_name(principal_text(principal_type, name)))[1]
 
     match change:
         case Grant() | Revoke() | RemovePrincipal():

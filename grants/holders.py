@@ -16,6 +16,7 @@ from entities.models import Entity
 from entities.vocabulary import Privilege
 from grants.bulk_rows import chunks
 from grants.models import GROUP, PRINCIPAL_TYPES, GroupGrant, PrincipalType, User, UserGrant
+from grants.policies.principals import principal_text
 
 GrantsByPrivilege = dict[Privilege, UserGrant | GroupGrant]
 
@@ -36,7 +37,7 @@ class Holder:
     grants: GrantsByPrivilege = field(default_factory=dict)
 
     def __str__(self) -> str:
-        return f"{self.kind}:{self.name}"
+        return principal_text(self.kind, self.name)
 
 
 def holders_of(entity: Entity, *, find: str = "", is_latest_first: bool = False) -> "Holders":
@@ -91,7 +92,7 @@ class Holders(Sequence):
             pks = [row["principal"] for row in rows if row["type_order"] == type_order]
             principals = principal_type.principals
             if principal_type is GROUP:
-                principals = principals.annotate(members=Count("user"))
+                principals = principals.annotate(members=Count("belongings__user", distinct=True))
             for pk, principal in principals.in_bulk(pks).items():
                 page[type_order, pk] = Holder(
                     principal,

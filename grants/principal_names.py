@@ -10,6 +10,7 @@ from entities.vocabulary import clip
 from grants.bulk_rows import chunks
 from grants.errors import PrincipalError
 from grants.models import PRINCIPAL_TYPES, User
+from grants.policies.principals import ROLE_PREFIX, principal_text, type_and_name
 
 MAX_NAME_CHARACTERS = 150
 MAX_REASON_CHARACTERS = 2_000
@@ -20,7 +21,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 def name_fault(name: str) -> str:
     """Return why a user or group cannot have this name; empty if it can."""
-    if not name.strip():
+    if not name.removeprefix(ROLE_PREFIX).strip():
         return "the name is empty"
     if len(name) > MAX_NAME_CHARACTERS:
         return f"the name has {len(name):,} characters; {MAX_NAME_CHARACTERS} are allowed"
@@ -42,16 +43,20 @@ def format_principal(principal: str | User | Group) -> str:
     """Return the written form of a principal. Raise PrincipalError for a text that is not a principal."""
     for principal_type in PRINCIPAL_TYPES.values():
         if isinstance(principal, principal_type.model):
-            return f"{principal_type.name}:{getattr(principal, principal_type.name_column)}"
+            return principal_text(principal_type.name, getattr(principal, principal_type.name_column))
     parse_principal(principal)
     return principal
 
 
 def parse_principal(principal: str) -> tuple[str, str]:
     """Return (name of the type, name). Raise PrincipalError if the text is not a principal."""
-    principal_type, colon, name = principal.partition(":") if isinstance(principal, str) else ("", "", "")
-    if not colon or principal_type not in PRINCIPAL_TYPES:
-        raise PrincipalError(f"`{clip(principal)}` is not a principal: write user:NAME or group:NAME")
+    principal_type, name = type_and_name(principal) if isinstance(principal, str) else ("", "")
+    if principal_type not in PRINCIPAL_TYPES:
+        raise PrincipalError(
+            f"`{clip(principal)}` is not a principal: write user:NAME, group:NAME or role:NAME"
+        )
+    if principal != principal_text(principal_type, name):
+        raise PrincipalError(f"`{clip(principal)}` is a role: write {clip(name)}")
     if fault := name_fault(name):
         raise PrincipalError(fault)
     return principal_type, name
@@ -71,5 +76,5 @@ def principals_by_name(written_names: Iterable[str]) -> dict[str, User | Group]:
         column = PRINCIPAL_TYPES[type_name].name_column
         for chunk in chunks(of_type):
             rows = PRINCIPAL_TYPES[type_name].principals.filter(**{f"{column}__in": chunk})
-            principals |= {f"{type_name}:{getattr(row, column)}": row for row in rows}
+            principals |= {principal_text(type_name, getattr(row, column)): row for row in rows}
     return principals

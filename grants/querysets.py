@@ -9,10 +9,15 @@ effective, in the period of their validity
 from collections.abc import Sequence
 from datetime import datetime
 
+from django.apps import apps
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import AbstractUser, Group, UserManager
-from django.db.models import Q, QuerySet
+from django.db.models import Case, CharField, F, OuterRef, Q, QuerySet, Value, When
+from django.db.models.expressions import Combinable
+from django.db.models.functions import Concat
+from django.db.models.lookups import StartsWith
 
+from grants.policies.principals import ROLE_PREFIX
 from grants.validity import in_force
 
 # the columns that are true for an active principal
@@ -54,6 +59,18 @@ class ConsoleUserManager(UserManager.from_queryset(UserQuerySet)):
     use_in_migrations = False
 
 
+def principal_expression(principal_type: str, name: str | OuterRef) -> Combinable:
+    """Return the written form of principals of one type (`grants.policies.principals.principal_text`).
+
+    name: the path to the stored name, or a reference to it.
+    """
+    column = F(name) if isinstance(name, str) else name
+    written = Concat(Value(f"{principal_type}:"), column, output_field=CharField())
+    if principal_type != "group":
+        return written
+    return Case(When(StartsWith(column, Value(ROLE_PREFIX)), then=column), default=written)
+
+
 def memberships() -> QuerySet:
     """Return all stored memberships: rows with `user_id`, `group_id` and their validity."""
     return get_user_model().groups.through.objects.all()
@@ -64,20 +81,26 @@ def memberships_of_principals() -> QuerySet:
     return memberships().filter(principal_condition("user__"))
 
 
-def memberships_in_force(at: datetime | None = None) -> QuerySet:
-    """Return the memberships that count, of active and inactive users. at: by default the time of the
-    question.
+def belongings() -> QuerySet:
+    """Return through which groups and roles the grants of others count for users, at any time: the memberships in
+    groups, and those in roles, also through a group. A pair of user and group can be repeated.
     """
-    return memberships().filter(**in_force(at=at))
+    return apps.get_model("grants", "Belonging").objects.all()
+
+
+def memberships_in_force(at: datetime | None = None) -> QuerySet:
+    """Return the belongings that count, of active and inactive users. at: by default the time of the question."""
+    return belongings().filter(**in_force(at=at))
 
 
 def groups_of(user: AbstractUser) -> QuerySet[Group]:
     """Return the groups through which a user has grants at the time of the question, by name."""
-    return Group.objects.filter(memberships__user=user, **in_force("memberships__")).order_by("name")
+    ids = memberships_in_force().filter(user=user).values("group")
+    return Group.objects.filter(pk__in=ids).order_by("name")
 
 
 def effective_memberships() -> QuerySet:
-    """Return the memberships of active principals that are in force, through which the grants of a group are
+    """Return the belongings of active principals that are in force, through which the grants of a group are
     effective.
     """
     return memberships_in_force().filter(active_principal_condition("user__"))

@@ -28,8 +28,8 @@ from grants.policies.times import TimeError, format_time, parse_time, time_in_wo
 
 Row = TypeVar("Row")
 VALIDITY_COLUMNS = ("valid_from", "valid_until")
-# the models with these columns whose rows evaluators read
-_MODELS = ("UserGrant", "GroupGrant", "Membership")
+# the models with these columns whose rows evaluators read; the periods in roles follow from the last two
+_MODELS = ("UserGrant", "GroupGrant", "Membership", "RoleGroup")
 _OPEN = ".."
 _PERIOD = re.compile(r"valid (\S+)/(\S+?)(?:; |$)")
 # A thread has its own time, like its connection to the database; see also `grants.history.past`.

@@ -9,7 +9,7 @@ from entities.address import address_or_none
 from grants.journal import ACTIONS, DECISION_ACTIONS, GRANT_ACTIONS, SEAL, STATE_ACTIONS
 from grants.models import PRINCIPAL_TYPES, JournalLine, User
 from grants.principal_names import parse_principal, principals_by_name
-from grants.querysets import memberships
+from grants.querysets import belongings
 from grants.validity import period_change_condition
 
 MOST_LINES = 1_000
@@ -105,7 +105,7 @@ def _holders_of(principal: str) -> set[str] | None:
         return None
     if isinstance(found, User):
         return {found.username}
-    return set(memberships().filter(group=found).values_list("user__username", flat=True))
+    return set(belongings().filter(group=found).values_list("user__username", flat=True))
 
 
 def _period_changes(base_at: datetime, at: datetime) -> Iterator[tuple[str, str, str]]:
@@ -116,5 +116,5 @@ def _period_changes(base_at: datetime, at: datetime) -> Iterator[tuple[str, str,
     for row in PRINCIPAL_TYPES.values():
         for principal, address, *_ in row.grants.filter(has_changed).order_by().grant_keys():
             yield "grant", principal, str(address)
-    for name in memberships().filter(has_changed).values_list("user__username", flat=True):
+    for name in belongings().filter(has_changed).values_list("user__username", flat=True):
         yield "member-add", f"user:{name}", ""

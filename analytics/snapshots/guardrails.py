@@ -8,6 +8,7 @@ from django.db.models.functions import Coalesce, Concat
 from analytics.tables import GUARDRAILS, UNEXPECTED, Table
 from grants.guardrails.evaluation import unexpected_decisions
 from grants.models import Form, GuardrailClause
+from grants.querysets import principal_expression
 
 
 def guardrail_rows(privilege: Case) -> Iterator[tuple[Table, tuple[QuerySet, ...]]]:
@@ -36,7 +37,7 @@ def guardrail_rows(privilege: Case) -> Iterator[tuple[Table, tuple[QuerySet, ...
     names = [violation.guardrail for violation in unexpected_decisions()]
     subject = Case(
         When(guardrail__user__isnull=False, then=Concat(Value("user:"), F("guardrail__user__username"))),
-        default=Concat(Value("group:"), F("guardrail__group__name")),
+        default=principal_expression("group", "guardrail__group__name"),
         output_field=CharField(),
     )
     rows = clauses.filter(guardrail__name__among=names).values_list(

@@ -20,6 +20,7 @@ from grants.models.history import (
     HistoryAddress,
     HistoryPosition,
     MembershipPeriod,
+    RoleMembershipPeriod,
     UserPeriod,
 )
 
@@ -58,7 +59,13 @@ def history_rows() -> Iterator[tuple[Table, tuple[QuerySet, ...]]]:
     )
     yield PAST_USERS, (UserPeriod.objects.values_list("user", "name", is_active, *_PERIOD),)
     yield PAST_GROUPS, (GroupPeriod.objects.values_list("group", "name", *_PERIOD),)
-    yield PAST_MEMBERSHIPS, (MembershipPeriod.objects.values_list("user", "group", *_LIMITED_PERIOD),)
+    yield (
+        PAST_MEMBERSHIPS,
+        tuple(
+            model.objects.values_list("user", "group", *_LIMITED_PERIOD)
+            for model in (MembershipPeriod, RoleMembershipPeriod)
+        ),
+    )
     privilege = Case(
         *(When(permission=pk, then=Value(privilege.value)) for privilege, pk in permission_ids().items()),
         output_field=CharField(),

@@ -31,7 +31,8 @@ import pyarrow.parquet as pq
 from django.conf import settings
 from django.contrib.auth.models import Group
 from django.db import connection
-from django.db.models import Case, CharField, Func, QuerySet, Value, When
+from django.db.models import Case, CharField, Exists, Func, OuterRef, Q, QuerySet, Value, When
+from django.db.models.functions import Coalesce
 from pyarrow.fs import FileSelector, FileSystem, FileType
 
 from analytics.arrow import arrow_schema
@@ -86,6 +87,7 @@ from grants.models import (
     PRINCIPAL_TYPES,
     JournalHead,
     JournalLine,
+    RoleGroup,
     User,
     clear_permission_ids,
     permission_ids,
@@ -613,7 +615,19 @@ def _table_rows(*, extra_tables: Collection[Table]) -> Iterator[tuple[Table, tup
     yield INACTIVE_USERS, (principals.filter(is_active=False).values_list("id", "username"),)
     yield GROUPS, (Group.objects.values_list("id", "name"),)
     ends = _TimeText("valid_until")
-    yield MEMBERSHIPS, (effective_memberships().values_list("user_id", "group_id", ends),)
+    # a user may be in a role in several ways, of which the last one that ends counts
+    has_groups = Q(group__in=RoleGroup.objects.values("role"))
+    end = Coalesce("valid_until", Value(datetime.max.replace(tzinfo=UTC)))
+    members = effective_memberships().filter(has_groups).alias(end=end)
+    same = effective_memberships().filter(user=OuterRef("user"), group=OuterRef("group")).alias(end=end)
+    later = same.filter(Q(end__gt=OuterRef("end")) | Q(end=OuterRef("end"), pk__lt=OuterRef("pk")))
+    yield (
+        MEMBERSHIPS,
+        tuple(
+            rows.values_list("user_id", "group_id", ends)
+            for rows in (effective_memberships().exclude(has_groups), members.exclude(Exists(later)))
+        ),
+    )
     if USES in extra_tables:
         yield USES, (days_of_use().values_list("user_id", "entity_id", "first_day", "last_day"),)
     # the database may have been restored since this process read the keys

@@ -1,13 +1,24 @@
 """Frames of a snapshot that several analyses join: addresses, names of principals, and the users of principals."""
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from analytics.spark.schemas import Tables
 from analytics.spark.temporary import release_later
+from grants.policies.principals import ROLE_PREFIX
 
 # the rows of which `with_addresses` sends a copy to every executor: some 20 MB
 BROADCAST_ROWS = 200_000
+
+
+def group_text(name: Column) -> Column:
+    """Return the written form of groups and roles (`grants.policies.principals.group_text`). name: as it is stored."""
+    return F.when(name.startswith(ROLE_PREFIX), name).otherwise(F.concat(F.lit("group:"), name))
+
+
+def principal_text(principal_type: str, name: Column) -> Column:
+    """Return the written form of principals of one type."""
+    return group_text(name) if principal_type == "group" else F.concat(F.lit(f"{principal_type}:"), name)
 
 
 def live_entities(tables: Tables, namespace: str = "") -> DataFrame:
@@ -49,7 +60,7 @@ def with_addresses(tables: Tables, rows: DataFrame, addresses: DataFrame) -> Dat
 
 
 def principal_names(tables: Tables) -> DataFrame:
-    """Return principal_type, principal_id and principal (`user:` or `group:` and the name) of every active user and every
+    """Return principal_type, principal_id and principal (its written form) of every active user and every
     group.
     """
 
@@ -57,7 +68,7 @@ def principal_names(tables: Tables) -> DataFrame:
         return frame.select(
             F.lit(principal_type).alias("principal_type"),
             F.col("id").alias("principal_id"),
-            F.concat(F.lit(f"{principal_type}:"), "name").alias("principal"),
+            principal_text(principal_type, F.col("name")).alias("principal"),
         )
 
     return names_of(tables.users, "user").unionByName(names_of(tables.groups, "group"))

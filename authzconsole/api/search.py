@@ -24,6 +24,7 @@ from grants.evaluation.authzen_search import (
     search_principals,
 )
 from grants.history import NOW, moment_of
+from grants.policies.principals import written_subject
 from grants.policies.question import Question, question_from_json
 
 MAX_RESULTS = 1_000
@@ -131,9 +132,8 @@ def subject_search(caller: Caller, body: dict) -> dict:
             if question.unknown_reason
             else search_principals(question, after=page.after, max_rows=page.max_rows)
         )
-    return page.response(
-        search_page, [{"type": question.subject_type, "id": name} for name in search_page.ids]
-    )
+    subjects = (written_subject(question.subject_type, name) for name in search_page.ids)
+    return page.response(search_page, [{"type": type_, "id": id_} for type_, id_ in subjects])
 
 
 @endpoint(TokenScope.DECIDE)

@@ -147,13 +147,13 @@ class AddressText(ParsedText):
 
 
 class PrincipalText(Text):
-    """A principal, written `user:NAME` or `group:NAME`."""
+    """A principal, written `user:NAME`, `group:NAME` or `role:NAME`."""
 
     def __init__(self, **options):
-        options.setdefault("help_text", "A principal, written `user:NAME` or `group:NAME`.")
+        options.setdefault("help_text", "A principal, written `user:NAME`, `group:NAME` or `role:NAME`.")
         super().__init__(
             max_length=MAX_NAME_CHARACTERS + len("group:"),
-            pattern=f"^(?:user|group):{NAME_CHARACTERS}$",
+            pattern=f"^(?:user|group|role):{NAME_CHARACTERS}$",
             **options,
         )
 

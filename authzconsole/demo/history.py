@@ -39,6 +39,7 @@ from grants.models import AccessRequest, User
 from grants.plans.apply import apply_plan, discard_plan
 from grants.plans.sources.changes import change_set_plan
 from grants.policies.catalogue import generation_by_name
+from grants.policies.principals import group_text
 from grants.principals.services import add_group, add_user
 from grants.requests.create import RequestDraft, WantedAccess, create_request
 from grants.tenant import import_tenant
@@ -167,7 +168,7 @@ CHANGES: dict[str, Callable[[Author, dict], object]] = {
     "add_user": lambda author, line: add_user(author=author, name=line["name"], email=line.get("email", "")),
     "deactivate_user": _makes(lambda line: Deactivate(line["name"])),
     "add_group": lambda author, line: add_group(author=author, name=line["name"]),
-    "remove_group": _makes(lambda line: RemovePrincipal(f"group:{line['name']}")),
+    "remove_group": _makes(lambda line: RemovePrincipal(group_text(line["name"]))),
     "change_members": _change_members,
     "register": _makes(lambda line: Register(**_entity(line))),
     "describe": lambda author, line: describe_entity(author=author, **_entity(line)),

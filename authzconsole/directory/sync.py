@@ -30,6 +30,7 @@ from grants.changes import ChangeSet, apply, changed_members
 from grants.errors import PrincipalError
 from grants.journal import Author
 from grants.models import Role, User
+from grants.policies.principals import group_text
 from grants.principals.services import set_user_role
 from grants.querysets import memberships
 from grants.validity import in_force_condition
@@ -217,7 +218,7 @@ def check_plan(plan: SyncPlan, *, max_removed_percent: int, max_deactivated_perc
     for group in plan.groups:
         if group.removed and not group.directory_count:
             raise SyncRefused(
-                f"group:{group.group} has no members in the directory, but {group.member_count:,} in the console: "
+                f"{group_text(group.group)} has no members in the directory, but {group.member_count:,} in the console: "
                 f"a synchronization never removes all members of a group"
             )
     for name, present, _ in plan.roles:
@@ -332,7 +333,7 @@ def print_plan(plan: SyncPlan, write: Callable[[str], object], *, max_names: int
     for group in plan.groups:
         unknown = f", {group.unknown_count:,} of them unknown in this console" if group.unknown_count else ""
         write(
-            f"group:{group.group}: {group.member_count:,} members here, {group.directory_count:,} in the directory{unknown}; "
+            f"{group_text(group.group)}: {group.member_count:,} members here, {group.directory_count:,} in the directory{unknown}; "
             f"{len(group.added):,} to add, {len(group.removed):,} to remove"
         )
         for sign, ids in (("+", group.added), ("-", group.removed)):

@@ -23,6 +23,7 @@ from entities.vocabulary import Privilege
 from grants.authority.rights import can_see_holders
 from grants.journal_queries import custom_query_plan
 from grants.models import GroupGrant, User, UserGrant, permission_ids
+from grants.policies.principals import group_text
 from grants.principal_names import parse_principal
 from grants.querysets import groups_of, memberships_in_force
 
@@ -30,7 +31,7 @@ PRIVILEGES = list(map(str, Privilege))
 
 
 def _principal(grant: UserGrant | GroupGrant) -> str:
-    return str(grant.user) if isinstance(grant, UserGrant) else f"group:{grant.group.name}"
+    return str(grant.user) if isinstance(grant, UserGrant) else group_text(grant.group.name)
 
 
 class GrantSerializer(output.Output):

@@ -4,13 +4,14 @@ from datetime import timedelta
 
 from django.conf import settings
 from django.contrib.auth.models import Group
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 
 from authzconsole.common import output
 from authzconsole.common.fields import Choice, NameText, QueryBoolean, StrictSerializer, Text
 from authzconsole.common.periods import VALID_FROM, VALID_UNTIL, period_condition_of, period_filter
 from authzconsole.lists.base import List
-from grants.models import JournalLine, Role, User
+from grants.models import JournalLine, Role, RoleGroup, User
+from grants.policies.principals import ROLE_PREFIX
 from grants.principals.services import open_invitations
 from grants.querysets import groups_of
 from grants.roles.capabilities import Capability
@@ -109,10 +110,27 @@ class Groups(List):
     filter_fields = GroupFilters
     order = ("name",)
     reads_past = True
+    is_role = False
 
     def select(self) -> QuerySet[Group]:
         rows = Group.objects.all() if self.account.can_see_all else groups_of(self.account)
-        return rows.filter(**self.equal(q="name__icontains", name="name"))
+        of_type = Q(name__startswith=ROLE_PREFIX)
+        rows = rows.filter(of_type if self.is_role else ~of_type)
+        if name := self.filters.get("name"):
+            rows = rows.filter(name=f"{ROLE_PREFIX}{name}" if self.is_role else name)
+        return rows.filter(**self.equal(q="name__icontains"))
+
+
+class NamedRoleSerializer(output.Output):
+    name = output.Text(get=lambda role: role.name.removeprefix(ROLE_PREFIX), example="stewards")
+
+
+class Roles(Groups):
+    """The roles that the account may read, by name: all, or its own."""
+
+    name = "roles"
+    output = NamedRoleSerializer  # type: ignore[assignment]
+    is_role = True
 
 
 class MemberSerializer(output.Output):
@@ -143,3 +161,32 @@ class Members(List):
         return rows.filter(
             period_condition_of(self.filters), **self.equal(group="group__name", user="user__username")
         )
+
+
+class RoleGroupSerializer(output.Output):
+    role = output.Text(get=lambda row: row.role.name.removeprefix(ROLE_PREFIX), example="stewards")
+    group = output.Text(source="group.name", example="marketing-analytics")
+    valid_from, valid_until = VALID_FROM, VALID_UNTIL
+
+
+class RoleGroupFilters(StrictSerializer):
+    role = NameText(required=False, help_text="Only groups in this role.")
+    group = NameText(required=False, help_text="Only roles of this group.")
+    valid = period_filter()
+
+
+class RoleGroups(List):
+    """The groups in roles."""
+
+    name = "role-groups"
+    output = RoleGroupSerializer
+    filter_fields = RoleGroupFilters
+    order = ("role_id", "group_id")
+    readers = (Capability.READ_ALL,)
+    reads_past = True
+
+    def select(self) -> QuerySet:
+        rows = RoleGroup.objects.select_related("role", "group").filter(period_condition_of(self.filters))
+        if role := self.filters.get("role"):
+            rows = rows.filter(role__name=f"{ROLE_PREFIX}{role}")
+        return rows.filter(**self.equal(group="group__name"))

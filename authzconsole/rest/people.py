@@ -31,6 +31,9 @@ from authzconsole.lists.people import (
     GroupSerializer,
     Invitations,
     Members,
+    NamedRoleSerializer,
+    RoleGroups,
+    Roles,
     Users,
     UserSerializer,
 )
@@ -57,15 +60,27 @@ from authzconsole.rest.grants import MAX_ITEMS, items_of
 from authzconsole.rest.plans import MembershipItemSerializer, NewMembershipSerializer, memberships_of
 from entities.text import storage_fault
 from entities.vocabulary import quantity
-from grants.change_set import Activate, Deactivate, Join, Leave, MakePrincipal, RemovePrincipal, Rename
+from grants.change_set import (
+    Activate,
+    Deactivate,
+    Exclude,
+    Include,
+    Join,
+    Leave,
+    MakePrincipal,
+    RemovePrincipal,
+    Rename,
+)
 from grants.changes import ChangeSet, apply
 from grants.errors import ChangeRefused
 from grants.journal import Author, lock_journal
 from grants.models import Role, User
+from grants.policies.principals import ROLE_PREFIX, group_text
 from grants.principals.services import (
     MAX_EMAIL_CHARACTERS,
     MAX_FULL_NAME_CHARACTERS,
     add_group,
+    add_role,
     add_user,
     cancel_invitation,
     set_full_name,
@@ -479,7 +494,7 @@ class GroupDetail(ChangeEndpoint):
         """
         new_name = self.data["name"]
         self.find_object(self.kwargs)
-        _, members = self.make(ChangeSet.of(Rename(f"group:{self.kwargs['name']}", new_name)))
+        _, members = self.make(ChangeSet.of(Rename(group_text(self.kwargs["name"]), new_name)))
         return Response({"name": new_name} | (members if self.is_dry_run else {}))
 
     @operation(
@@ -494,7 +509,83 @@ class GroupDetail(ChangeEndpoint):
         Removes the group with its memberships. Groups with grants are refused (409) unless
         `revoke_grants` is true. A dry run reports the effect on permissions.
         """
-        principal = f"group:{self.kwargs['name']}"
+        principal = group_text(self.kwargs["name"])
+        return self.outcome(
+            RemovePrincipal(principal, self.query["revoke_grants"]), f"{principal} would be removed"
+        )
+
+
+def _visible_role(request: Request, name: str) -> Group | None:
+    """Return the role; None if it does not exist, or if the caller may not see it."""
+    stored = f"{ROLE_PREFIX}{name}"
+    return None if storage_fault(name) else Roles(request.user).select().filter(name=stored).first()
+
+
+class RoleList(ListEndpoint):
+    """List roles.
+
+    Sorted by name. Accounts with the role `ordinary` find only their roles.
+    """
+
+    route, url_name = "roles", "rest-roles"
+    operation_id = "roles_list"
+    rows = Roles
+
+    @operation("roles_create", check_administrator, {201: NamedRoleSerializer}, body=NewGroupSerializer)
+    def post(self) -> Response:
+        """Add a role.
+
+        Adds an empty role.
+        """
+        data = self.data
+        outcome = add_role(author=self.author, name=data["name"])
+        if not outcome.has_changed:
+            raise Problem(409, outcome.sentence)
+        return self.creation_response(Group(name=f"{ROLE_PREFIX}{data['name']}"), "roles", data["name"])
+
+
+class ChangedRoleSerializer(ResourceForecastSerializer, NamedRoleSerializer):
+    """The changed role."""
+
+
+class RoleDetail(ChangeEndpoint):
+    route, url_name = "roles/<path:name>", "rest-role"
+    resource = Resource(
+        "name",
+        "The name of the role. It is the whole rest of the path. Percent-encode reserved characters.",
+        _visible_role,
+    )
+    found_after_body = ("PATCH",)
+
+    @operation("roles_retrieve", any_account, NamedRoleSerializer, query=PastQuery)
+    @reads_past
+    def get(self) -> object:
+        """Read a role.
+
+        Accounts with the role `ordinary` can only read their roles.
+        """
+        return self.object
+
+    @operation("roles_change", check_administrator, ChangedRoleSerializer, body=GroupChangeSerializer)
+    def patch(self) -> Response:
+        """Rename a role.
+
+        The journal keeps the old name. A dry run returns the role as it would be and the effect, which
+        is always empty.
+        """
+        new_name = self.data["name"]
+        self.find_object(self.kwargs)
+        _, members = self.make(ChangeSet.of(Rename(f"{ROLE_PREFIX}{self.kwargs['name']}", new_name)))
+        return Response({"name": new_name} | (members if self.is_dry_run else {}))
+
+    @operation("roles_remove", check_administrator, ForecastOutcomeSerializer, query=RemovalQuery)
+    def delete(self) -> Response:
+        """Remove a role.
+
+        Removes the role with its memberships. Roles with grants are refused (409) unless `revoke_grants`
+        is true. A dry run reports the effect on permissions.
+        """
+        principal = f"{ROLE_PREFIX}{self.kwargs['name']}"
         return self.outcome(
             RemovePrincipal(principal, self.query["revoke_grants"]), f"{principal} would be removed"
         )
@@ -587,11 +678,55 @@ class MemberList(ChangeEndpoint, ListEndpoint):
 
     def change(self, change: Join | Leave, would: str) -> Response:
         try:
-            return self.outcome(change, f"user:{change.user} {would} group:{change.group}")
+            return self.outcome(change, f"user:{change.user} {would} {group_text(change.group)}")
         except ChangeRefused as refusal:
             (error,) = refusal.errors
             errors = [{"field": error.field, "message": error.message}] if error.field else []
             raise Problem(400, error.message, errors=errors) from None
+
+
+class RoleGroupQuery(ForecastQuery):
+    role = NameText()
+    group = NameText()
+    reason = reason_field()
+
+
+class NewRoleGroupSerializer(ForecastRequestSerializer, PeriodSerializer):
+    """A group that becomes a member of a role, in a period. An existing membership gets this period."""
+
+    role = NameText(help_text="The name of the role.")
+    group = NameText(help_text="The name of the group.")
+    reason = reason_field()
+
+
+class RoleGroupList(ChangeEndpoint, ListEndpoint):
+    """List the groups in roles.
+
+    The users in a role are listed by `/members`, where its name is written `role:NAME`.
+    """
+
+    route, url_name = "role-groups", "rest-role-groups"
+    operation_id = "role_groups_list"
+    rows = RoleGroups
+
+    @operation("role_groups_add", check_administrator, ForecastOutcomeSerializer, body=NewRoleGroupSerializer)
+    def post(self) -> object:
+        """Add a group to a role.
+
+        The members of the group get the grants of the role. A dry run reports the effect on permissions.
+        """
+        role, group = self.data["role"], self.data["group"]
+        change = Include(group, f"{ROLE_PREFIX}{role}", self.data.get("validity", Validity()))
+        return self.outcome(change, f"{change.principals[0]} would be in {change.role}")
+
+    @operation("role_groups_remove", check_administrator, ForecastOutcomeSerializer, query=RoleGroupQuery)
+    def delete(self) -> object:
+        """Remove a group from a role.
+
+        Removing a group that is not in the role changes nothing. A dry run reports the effect on permissions.
+        """
+        change = Exclude(self.query["group"], f"{ROLE_PREFIX}{self.query['role']}")
+        return self.outcome(change, f"{change.principals[0]} would no longer be in {change.role}")
 
 
 class MembershipChangeSet(ChangeEndpoint):

@@ -14,6 +14,7 @@ from analytics.results.export import DOWNLOAD_FORMATS, without_formula
 from authzconsole.common import output
 from grants.models import privilege_of
 from grants.models.reviews import Campaign, ItemSource, Removal, ReviewItem
+from grants.policies.principals import group_text
 from grants.reviews.selection import with_principals
 
 ROWS_PER_READ = 2_000
@@ -21,7 +22,7 @@ ROWS_PER_READ = 2_000
 
 def _group(column: str) -> Callable[[ReviewItem], str | None]:
     """Return a function that reads a column with the name of a group in written form."""
-    return lambda item: f"group:{name}" if (name := getattr(item, column)) else None
+    return lambda item: group_text(name) if (name := getattr(item, column)) else None
 
 
 class ReviewItemSerializer(output.Output):

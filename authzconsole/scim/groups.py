@@ -52,6 +52,7 @@ from authzconsole.scim.rows import (
 from grants.change_set import RemovePrincipal, Rename
 from grants.changes import ChangeSet, apply, changed_members
 from grants.journal import Author
+from grants.policies.principals import group_text
 from grants.principal_names import name_fault
 from grants.principals.services import add_group
 from grants.querysets import memberships
@@ -157,7 +158,7 @@ def patch_group(request: HttpRequest, author: Author, pk: str) -> HttpResponse:
 def delete_group(request: HttpRequest, author: Author, pk: str) -> HttpResponse:
     with write_transaction():
         group = row_or_404(visible_groups(), pk)
-        apply(ChangeSet.of(RemovePrincipal(f"group:{group.name}")), author=author)
+        apply(ChangeSet.of(RemovePrincipal(group_text(group.name))), author=author)
     return scim_response(None, status=204)
 
 
@@ -283,7 +284,7 @@ def _rename(author: Author, group: Group, name: Any) -> None:
         return
     if fault := name_fault(name) if isinstance(name, str) else "a text is required":
         raise InvalidValueException(detail=f"displayName: {fault}")
-    apply(ChangeSet.of(Rename(f"group:{group.name}", name)), author=author)
+    apply(ChangeSet.of(Rename(group_text(group.name), name)), author=author)
     group.name = name
 
 

@@ -25,6 +25,7 @@ from entities.text import storage_fault
 from grants.authority.transactions import administrator_transaction
 from grants.journal import Author, JournalEntry, append_to_journal, lock_journal
 from grants.models import User
+from grants.policies.principals import ROLE_PREFIX, group_text
 
 SEARCH_SCHEMA = "urn:ietf:params:scim:api:messages:2.0:SearchRequest"
 MAX_EXTERNAL_ID_CHARACTERS = ProvisionedUser._meta.get_field("external_id").max_length
@@ -57,7 +58,7 @@ def visible_users() -> QuerySet[User]:
 
 
 def visible_groups() -> QuerySet[Group]:
-    return Group.objects.select_related("provisioned")
+    return Group.objects.exclude(name__startswith=ROLE_PREFIX).select_related("provisioned")
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +136,7 @@ def store_external_id(author: Author, row: User | Group, external_id: str, *, is
     with administrator_transaction(author, allows_provisioner=True) as head:
         if isinstance(row, Group):
             ProvisionedGroup.objects.update_or_create(group=row, defaults={"external_id": external_id})
-            action, principal = "group-change", f"group:{row.name}"
+            action, principal = "group-change", group_text(row.name)
         else:
             ProvisionedUser.objects.update_or_create(user=row, defaults={"external_id": external_id})
             action, principal = "user-change", str(row)

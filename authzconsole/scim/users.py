@@ -48,6 +48,7 @@ from grants.changes import ChangeSet, apply, remove_all_memberships
 from grants.errors import PrincipalError
 from grants.journal import Author, append_to_journal
 from grants.models import JournalLine, Role, User, UserGrant
+from grants.policies.principals import ROLE_PREFIX
 from grants.principal_names import name_fault
 from grants.principals.hooks import end_duties
 from grants.principals.services import add_user, email_fault, set_user_email
@@ -81,7 +82,7 @@ COLUMNS = ColumnMap(
     },
     related={
         "groups": RelatedRows(
-            lambda: memberships().filter(in_force_condition(), user=OuterRef("pk")),
+            lambda: _group_memberships().filter(user=OuterRef("pk")),
             {"value": IdColumn("group_id"), "display": TextColumn("group__name")},
         )
     },
@@ -304,6 +305,11 @@ def _reload(user: User) -> User:
     return User.objects.select_related("provisioned", *RELATED).get(pk=user.pk)
 
 
+def _group_memberships() -> QuerySet:
+    """Return the memberships in force in groups; SCIM knows no roles."""
+    return memberships().filter(in_force_condition()).exclude(group__name__startswith=ROLE_PREFIX)
+
+
 def _as_model(user: User) -> UserResource:
     """Return the stored user as the model that a PATCH request changes."""
     return UserResource.model_validate(_resource(user))
@@ -313,11 +319,7 @@ def _resources(users: list[User], query: Query) -> Iterable[dict]:
     """Yield the resources of users. Runs one query, for the groups of all users."""
     groups = defaultdict(list)
     if users and query.includes("groups"):
-        rows = (
-            memberships()
-            .filter(in_force_condition(), user__pk__among=[user.pk for user in users])
-            .order_by("group_id")
-        )
+        rows = _group_memberships().filter(user__pk__among=[user.pk for user in users]).order_by("group_id")
         for user_id, group_id, name in rows.values_list("user_id", "group_id", "group__name"):
             groups[user_id].append(
                 {"value": str(group_id), "$ref": f"{base_url()}/Groups/{group_id}", "display": name}

@@ -44,12 +44,14 @@ from entities.address import Address
 from entities.models import Entity, State
 from entities.vocabulary import Privilege, quantity
 from grants.administrators import Strandings
-from grants.models import Membership
+from grants.models import Membership, RoleGroup
 from grants.policies.explain import Attempt, Decision
+from grants.policies.principals import group_text
 from grants.principals.administrator_loss import AdministratorLoss
 from grants.validity import Validity
 
 register = template.Library()
+register.filter("group_text", group_text)
 register.filter(action_label)
 register.filter("policy_url", row_url)
 register.filter(tally_phrases)
@@ -178,9 +180,14 @@ def principal_page(principal: object, url_name: str = "person") -> str:
 
 
 @register.simple_tag
-def membership_url(row: Membership, verb: str, page: str) -> str:
+def membership_url(row: Membership | RoleGroup, verb: str, page: str) -> str:
     """Return the URL of the form that adds or removes a member, and then returns to the page of a principal."""
-    names = {"user": row.user.username, "group": row.group.name}
+    is_user = isinstance(row, Membership)
+    names = (
+        {"user": row.user.username, "group": row.group.name}
+        if is_user
+        else {"user": group_text(row.group.name), "group": row.role.name}
+    )
     return reverse("membership", query={"verb": verb, **names, "page": page})
 
 

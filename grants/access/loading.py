@@ -25,6 +25,7 @@ from grants.holders import byte_order
 from grants.models import GRANT_SOURCES, GROUP, PRINCIPAL_TYPES, USER, permission_ids, privilege_of
 from grants.policies.grammar import Expression, FactsRead
 from grants.policies.policy import Generation
+from grants.policies.principals import principal_text
 from grants.policies.question import Question
 from grants.querysets import memberships_in_force
 from grants.validity import at_time, in_force, in_force_sql, question_time
@@ -41,7 +42,7 @@ class HolderKey:
     name: str
 
     def __str__(self) -> str:
-        return f"{self.type}:{self.name}"
+        return principal_text(self.type, self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -404,8 +405,9 @@ def _paths_on(
         # the names of the subjects are known
         holder = [source.holder.name_path] if source.membership else []
         columns = (source.subject, "content_object_id", "permission_id", *holder)
-        for pk, entity_id, permission, *name in rows.values_list(*columns):
-            principal = f"{source.holder.name}:{name[0]}" if name else names[pk]
+        # a user may be in a role in several ways
+        for pk, entity_id, permission, *name in rows.order_by().values_list(*columns).distinct():
+            principal = principal_text(source.holder.name, name[0]) if name else names[pk]
             held[pk, entity_id].append(Path(principal, texts[entity_id], str(privilege_of(permission))))
     return held
 
@@ -419,7 +421,7 @@ def _load_holders(loaded: _Loaded) -> None:
     rows = (
         memberships_in_force().filter(user__pk__among=list(users)) if users else memberships_in_force().none()
     )
-    for user_id, group_id, name in rows.values_list("user_id", "group_id", "group__name"):
+    for user_id, group_id, name in rows.values_list("user_id", "group_id", "group__name").distinct():
         loaded.holders[users[user_id]].append(HolderKey(GROUP.name, group_id, name))
 
 

@@ -257,11 +257,11 @@ class PeopleWithAccess:
         """Return the access with the operations that match the filter of paths; None if there are none."""
         ways = access.ways
         if self.where.path_kind:
-            prefix = "user:" if self.where.path_kind == "direct" else "group:"
+            is_direct = self.where.path_kind == "direct"
             ways = {
                 operation: way
                 for operation, way in ways.items()
-                if any(path.principal.startswith(prefix) for path in way.listed_paths)
+                if any(path.principal.startswith("user:") is is_direct for path in way.listed_paths)
             }
         return UserAccess(access.user, ways) if ways else None
 

@@ -21,7 +21,8 @@ from entities.address import Address
 from entities.models import State
 from entities.vocabulary import Privilege
 from grants.bulk_rows import chunks
-from grants.models import GRANT_SOURCES, USER, Membership, User, permission_ids
+from grants.models import GRANT_SOURCES, USER, Belonging, User, permission_ids
+from grants.policies.principals import group_text
 from grants.roles.capabilities import DELEGATE_ROLES
 
 # in the detail of the journal lines of a delegate
@@ -65,8 +66,8 @@ def own_principals(account: User) -> set[str]:
 
     Runs one query.
     """
-    groups = Membership.objects.filter(user=account).values_list("group__name", flat=True)
-    return {f"user:{account.username}", *(f"group:{name}" for name in groups)}
+    groups = Belonging.objects.filter(user=account).values_list("group__name", flat=True)
+    return {f"user:{account.username}", *(group_text(name) for name in groups)}
 
 
 def _administered_addresses(account: User, addresses: Iterable[Address]) -> QuerySet:

@@ -39,7 +39,7 @@ from grants.authority.persons import (
     with_service_accounts,
     written_names,
 )
-from grants.change_set import Activate, Change, Grant, Join, Leave, Revoke
+from grants.change_set import Activate, Change, Exclude, Grant, Include, Join, Leave, Revoke
 from grants.errors import ReasonMissing, SecondPersonRequired
 from grants.journal import Author
 from grants.models import (
@@ -52,11 +52,13 @@ from grants.models import (
     Plan,
     PlanState,
     PlanVerb,
+    RoleGroup,
     User,
     UserGrant,
     grants_through,
     permission_ids,
 )
+from grants.policies.principals import principal_text, type_and_name
 from grants.policies.times import format_time
 from grants.principal_names import format_principal, parse_principal
 
@@ -99,7 +101,7 @@ def check_direct_change(author: Author, changes: Collection[Change], *, is_writt
     on.
     """
     grants = [change for change in changes if isinstance(change, Grant | Revoke)]
-    members = [change for change in changes if isinstance(change, Join | Leave)]
+    members = [change for change in changes if isinstance(change, Join | Leave | Include | Exclude)]
     activated = [change.user for change in changes if isinstance(change, Activate)]
     if not (grants or members or activated):
         return
@@ -113,12 +115,15 @@ def check_direct_change(author: Author, changes: Collection[Change], *, is_writt
         ),
         namespaces={namespace.key for change in grants if (namespace := change.address.namespace)},
         users={name for change in grants if (name := _name(change, "user"))}
-        | {change.user for change in members}
+        | {change.user for change in members if isinstance(change, Join | Leave)}
         | {*activated},
-        groups={name for change in grants if (name := _name(change, "group"))},
+        groups={name for change in grants if (name := _name(change, "group"))}
+        | {change.group for change in members if isinstance(change, Include | Exclude)},
         receiving_users=activated,
-        receiving_groups={change.group for change in members if isinstance(change, Join)},
-        changed_groups={change.group for change in members},
+        receiving_groups=_groups_with_grants(
+            change for change in members if isinstance(change, Join | Include)
+        ),
+        changed_groups=_groups_with_grants(members),
         counts_hour=_is_person(author),
         is_written=is_written,
     )
@@ -127,6 +132,15 @@ def check_direct_change(author: Author, changes: Collection[Change], *, is_writt
             f"one person cannot make this change, because it {join_words(reasons)}: create a plan, and "
             "let another administrator apply it"
         )
+
+
+def _groups_with_grants(changes: Iterable[Join | Leave | Include | Exclude]) -> set[str]:
+    """Return the groups and roles whose grants begin or end to count for somebody. Runs one query."""
+    changes = list(changes)
+    groups = {change.group for change in changes if isinstance(change, Join | Leave)}
+    roles = {change.role for change in changes if isinstance(change, Include | Exclude)}
+    of_groups = RoleGroup.objects.filter(group__name__in=groups).values_list("role__name", flat=True)
+    return groups | roles | {*of_groups}
 
 
 def check_rename(author: Author, principal: User | Group, new_name: str) -> None:
@@ -152,7 +166,7 @@ def check_rename(author: Author, principal: User | Group, new_name: str) -> None
     if reasons := content.reasons(accounts_of(author)):
         raise SecondPersonRequired(
             f"one person cannot rename {old}: its access would count for another name, which {join_words(reasons)}; "
-            f"add {kind}:{clip(new_name)}, and create a plan that gives it this access and takes it from {old}, "
+            f"add {principal_text(kind, clip(new_name))}, and create a plan that gives it this access and takes it from {old}, "
             "which another administrator applies"
         )
 
@@ -281,7 +295,7 @@ class _Content:
             GroupGrant.objects.filter(group__name__in=self.receiving_groups, permission_id=admin).exists()
             or UserGrant.objects.filter(user__username__in=self.receiving_users, permission_id=admin).exists()
             or GroupGrant.objects.filter(
-                group__user__username__in=self.receiving_users, permission_id=admin
+                group__belongings__user__username__in=self.receiving_users, permission_id=admin
             ).exists()
         )
 
@@ -299,7 +313,7 @@ class _Content:
         for rows in (
             GroupGrant.objects.filter(where, group__name__in=self.changed_groups),
             UserGrant.objects.filter(where, user__username__in=self.receiving_users),
-            GroupGrant.objects.filter(where, group__user__username__in=self.receiving_users),
+            GroupGrant.objects.filter(where, group__belongings__user__username__in=self.receiving_users),
         ):
             if grant := rows.select_related("content_object").first():
                 namespace = grant.content_object.address.namespace
@@ -307,7 +321,7 @@ class _Content:
         return ""
 
     def _appoints(self) -> bool:
-        groups = Q(name__in=self.receiving_groups) | Q(user__username__in=self.receiving_users)
+        groups = Q(name__in=self.receiving_groups) | Q(belongings__user__username__in=self.receiving_users)
         appointed = Q(pk__in=NamespaceApprovers.objects.values("group")) | Q(stewardships__isnull=False)
         return (
             Group.objects.filter(groups, appointed).exists()
@@ -318,7 +332,7 @@ class _Content:
         own = User.objects.filter(pk__in=with_service_accounts(accounts))
         return (
             own.filter(username__in=self.users).exists()
-            or Group.objects.filter(user__in=own, name__in=self.groups).exists()
+            or Group.objects.filter(belongings__user__in=own, name__in=self.groups).exists()
         )
 
 
@@ -358,8 +372,8 @@ def _sameness(accounts: Collection[int], makers: Collection[int]) -> str:
 
 
 def _name(item: Grant | Revoke, kind: str) -> str:
-    prefix = f"{kind}:"
-    return item.principal.removeprefix(prefix) if item.principal.startswith(prefix) else ""
+    type_, name = type_and_name(item.principal)
+    return name if type_ == kind else ""
 
 
 def recent_change_count(accounts: Collection[int]) -> int:

@@ -25,6 +25,7 @@ from grants.models import (
     User,
     permission_ids,
 )
+from grants.policies.principals import group_text
 
 # changes that let their author sign in as the account, or that make it an administrator
 CONTROL_ACTIONS = (
@@ -178,7 +179,7 @@ def _deciding_groups(account: int, lines: QuerySet[JournalLine]) -> set[str]:
         | Q(pk__in=GroupGrant.objects.filter(permission_id=permission_ids()[Privilege.ADMIN]).values("group"))
     )
     rows = Group.objects.filter(decides, user=account).values_list("name", flat=True)
-    names = {f"group:{name}" for name in rows}
+    names = {group_text(name) for name in rows}
     for old, new in _renames(lines, "group-rename"):
         if new in names:
             names.add(old)

@@ -9,7 +9,7 @@ from django.db.models import Q, QuerySet
 
 from entities.address import Address
 from entities.models import Entity
-from grants.models import Membership, NamespaceSteward, User
+from grants.models import Belonging, NamespaceSteward, User
 from grants.validity import in_force_condition
 
 _CACHE = "_stewarded_namespaces"
@@ -21,7 +21,7 @@ def stewarded_namespaces(account: User) -> frozenset[str]:
     Runs one query for each object of an account.
     """
     if _CACHE not in account.__dict__:
-        groups = Membership.objects.filter(in_force_condition(), user=account).values("group")
+        groups = Belonging.objects.filter(in_force_condition(), user=account).values("group")
         rows = NamespaceSteward.objects.filter(Q(user=account) | Q(group__in=groups)).values_list(
             "namespace", flat=True
         )
@@ -64,5 +64,5 @@ def stewards_of(address: Address) -> QuerySet[User]:
     if (namespace := address.namespace) is None:
         return User.objects.none()
     rows = NamespaceSteward.objects.filter(namespace=namespace.key)
-    members = Membership.objects.filter(in_force_condition(), group__in=rows.values("group")).values("user")
+    members = Belonging.objects.filter(in_force_condition(), group__in=rows.values("group")).values("user")
     return User.objects.filter(Q(pk__in=rows.values("user")) | Q(pk__in=members), is_active=True)

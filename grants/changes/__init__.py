@@ -10,7 +10,12 @@ from grants.change_set import Change, ChangeSet
 from grants.changes.entities import describe_entity
 from grants.changes.grants import StoredRow, existing_grants, first_misplaced_grant, insert_grant_rows
 from grants.changes.guardrails import end_exceptions
-from grants.changes.memberships import changed_members, existing_memberships, remove_all_memberships
+from grants.changes.memberships import (
+    changed_members,
+    existing_memberships,
+    remove_all_memberships,
+    write_role_group,
+)
 from grants.changes.own_access import give_back
 from grants.changes.period_lines import EXPIRE_ACTION, write_period_lines
 from grants.changes.services import (
@@ -59,4 +64,5 @@ __all__ = [
     "validated_principals",
     "write_changes",
     "write_period_lines",
+    "write_role_group",
 ]

@@ -32,6 +32,7 @@ from grants.models import (
     permission_ids,
 )
 from grants.outcomes import Outcome
+from grants.policies.principals import type_and_name
 from grants.validity import VALIDITY_COLUMNS, Validity, time_in_words
 
 Principals = Mapping[str, User | Group]
@@ -143,7 +144,7 @@ def existing_grants(
 
 
 def _is_of_type(change: Grant | Revoke, principal_type: PrincipalType) -> bool:
-    return change.principal.startswith(f"{principal_type.name}:")
+    return type_and_name(change.principal)[0] == principal_type.name
 
 
 def _update_periods(

@@ -6,15 +6,17 @@ from django.utils import timezone
 
 from grants.authority.transactions import administrator_transaction
 from grants.bulk_rows import chunks, database_time, insert_rows, update_rows
-from grants.change_set import ChangeSet, Join, Key, Leave
+from grants.change_set import ChangeSet, Exclude, Include, Join, Key, Leave
 from grants.changes.grants import Principals, StoredRow, changes_with_effect, mark_as_principals
 from grants.guardrails.check import make_within_guardrails
 from grants.journal import Author, JournalEntry, append_to_journal
 from grants.journal_details import period_detail
-from grants.models import JournalHead, User
+from grants.models import JournalHead, RoleGroup, RoleMembership, User
 from grants.outcomes import Outcome
+from grants.policies.principals import ROLE_PREFIX, group_text
 from grants.principals.services import group_by_name
 from grants.querysets import memberships
+from grants.role_members import write_role_memberships
 from grants.validity import VALIDITY_COLUMNS, Validity
 
 
@@ -43,6 +45,9 @@ def write_memberships(
             for change in joined
         ],
     )
+    if joined or left or changed:
+        pairs = [[principals[name].pk for name in change.principals] for change in (*joined, *left, *changed)]
+        write_role_memberships({group for _, group in pairs}, {user for user, _ in pairs})
     new_principals = mark_as_principals([change.principals[0] for change in (*joined, *changed)], principals)
     if joined or left or changed:
         append_to_journal(
@@ -71,6 +76,35 @@ def write_memberships(
         principals=new_principals,
     )
     return outcome if outcome.sentence else outcome.with_summary()
+
+
+def role_group_fault(change: Include | Exclude) -> str:
+    """Return why the group cannot be in the role; empty if it can."""
+    if not change.role.startswith(ROLE_PREFIX):
+        return f"{group_text(change.role)} is not a role: only roles contain groups"
+    if change.group.startswith(ROLE_PREFIX):
+        return f"a role cannot contain a role: add the members of {change.group} to {change.role}"
+    return ""
+
+
+def write_role_group(head: JournalHead, author: Author, change: Include | Exclude) -> Outcome:
+    """Write the valid membership of a group in a role, and the memberships of users that follow from it."""
+    group, role = group_by_name(change.group), group_by_name(change.role)
+    row = RoleGroup.objects.filter(group=group, role=role).first()
+    before = row.validity if row else None
+    if before == (change.validity if isinstance(change, Include) else None):
+        sentence = f"{change} {'exists already' if row else 'does not exist'}: nothing changed"
+        return Outcome(False, sentence, head.revision, unchanged=(sentence,))
+    if isinstance(change, Include):
+        RoleGroup.objects.update_or_create(group=group, role=role, defaults=change.validity._asdict())
+        write_role_memberships([group.pk])
+        sentence = f"{change.principals[0]} is in {change.principals[1]} {change.validity.sentence}".rstrip()
+    else:
+        RoleGroup.objects.filter(pk=row.pk).delete()
+        sentence = f"{change.principals[0]} is no longer in {change.principals[1]}"
+    append_to_journal(head, [membership_entry(change, before)], author=author)
+    known = {change.key: before} if before is not None else {}
+    return Outcome(True, sentence, head.revision, (change,), known)
 
 
 def changed_members(group: str, *, added: Collection[int] = (), removed: Collection[int] = ()) -> ChangeSet:
@@ -104,10 +138,11 @@ def remove_all_memberships(*, author: Author, user: User) -> Outcome:
 
         def leave() -> None:
             memberships().filter(user=user).delete()
+            RoleMembership.objects.filter(user=user).delete()
             append_to_journal(
                 head,
                 [
-                    JournalEntry("member-remove", principal=str(user), detail=f"group:{name}")
+                    JournalEntry("member-remove", principal=str(user), detail=group_text(name))
                     for name in groups
                 ],
                 author=author,
@@ -150,10 +185,12 @@ def _sentence(change: Join | Leave, has_changed: bool, before: Mapping[Key, Vali
     return f"{user} is in {group}{words or ' now'}"
 
 
-def membership_entry(change: Join | Leave, before: Validity | None = None) -> JournalEntry:
+def membership_entry(
+    change: Join | Leave | Include | Exclude, before: Validity | None = None
+) -> JournalEntry:
     """Return the content of the journal line of a change. before: the period that it replaces."""
-    user, group = change.principals
-    if isinstance(change, Leave):
-        return JournalEntry("member-remove", principal=user, detail=group)
+    member, group = change.principals
+    if isinstance(change, Leave | Exclude):
+        return JournalEntry("member-remove", principal=member, detail=group)
     detail = period_detail(change.validity, group, before=before)
-    return JournalEntry("member-add", principal=user, detail=detail)
+    return JournalEntry("member-add", principal=member, detail=detail)

@@ -19,7 +19,8 @@ from django.utils import timezone
 from grants.authority.transactions import administrator_transaction
 from grants.journal import Author, JournalEntry, append_to_journal
 from grants.journal_details import period_detail
-from grants.models import PRINCIPAL_TYPES, Membership, PeriodPosition, privilege_of
+from grants.models import PRINCIPAL_TYPES, GrantDetails, Membership, PeriodPosition, RoleGroup, privilege_of
+from grants.policies.principals import group_text, principal_text
 from grants.validity import VALIDITY_COLUMNS, Validity, next_change_of_time
 
 AUTHOR = Author("periods")
@@ -34,7 +35,7 @@ _LAST_ROW = 2**63 - 1
 
 class PeriodColumn(NamedTuple):
     """A column of a table: `valid_from` or `valid_until` of the grants of users, those of groups, or the
-    memberships.
+    memberships of users or groups.
     """
 
     model: type[models.Model]
@@ -50,6 +51,7 @@ _GRANT_COLUMNS = ("content_object__kind", "content_object__key", "permission_id"
 _TABLES = [
     *((row.grant_model, (row.name_path, *_GRANT_COLUMNS)) for row in PRINCIPAL_TYPES.values()),
     (Membership, ("user__username", "group__name")),
+    (RoleGroup, ("group__name", "role__name")),
 ]
 SOURCES = [PeriodColumn(model, column, names) for model, names in _TABLES for column in VALIDITY_COLUMNS]
 
@@ -126,7 +128,7 @@ def _due_rows(
         Q(**{f"{column}__gt": position.at}) | Q(pk__gt=position.row),
         **{f"{column}__gte": position.at, f"{column}__lte": now},
     ).order_by(column, "pk")
-    granted_at = "granted_at" if source.model is not Membership else column
+    granted_at = "granted_at" if issubclass(source.model, GrantDetails) else column
     values = rows.values_list(column, "pk", F(granted_at), *VALIDITY_COLUMNS, *source.names)
     return [
         (at, pk, None if granted_at > at else _change(source, Validity(valid_from, valid_until), names))
@@ -136,13 +138,14 @@ def _due_rows(
 
 def _change(source: PeriodColumn, period: Validity, names: list) -> JournalEntry:
     action = ACTIONS[source.column]
-    if source.model is Membership:
-        user, group = names
-        return JournalEntry(action, principal=f"user:{user}", detail=period_detail(period, f"group:{group}"))
+    if source.model in (Membership, RoleGroup):
+        member, group = names
+        principal = principal_text("user" if source.model is Membership else "group", member)
+        return JournalEntry(action, principal=principal, detail=period_detail(period, group_text(group)))
     name, kind, key, permission = names
     return JournalEntry(
         action,
-        f"{source.model.principal_type}:{name}",
+        principal_text(source.model.principal_type, name),
         f"{kind}:{key}",
         privilege_of(permission).value,
         period_detail(period),

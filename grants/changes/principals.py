@@ -6,17 +6,17 @@ journal keeps the names.
 """
 
 from django.contrib.auth.models import Group
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 
 from entities.vocabulary import clip
 from grants.authority.four_eyes import check_direct_change
-from grants.change_set import Activate, Deactivate, Leave, MakePrincipal, RemovePrincipal, Revoke
+from grants.change_set import Activate, Deactivate, Exclude, Leave, MakePrincipal, RemovePrincipal, Revoke
 from grants.changes.grants import grant_entry
 from grants.changes.guardrails import end_exceptions, naming_guardrail
 from grants.changes.memberships import membership_entry
 from grants.errors import PrincipalError
 from grants.journal import Author, JournalEntry, append_to_journal
-from grants.models import PRINCIPAL_TYPES, GrantQuerySet, JournalHead, User
+from grants.models import PRINCIPAL_TYPES, GrantQuerySet, JournalHead, RoleGroup, User
 from grants.outcomes import Outcome
 from grants.principal_names import parse_principal
 from grants.principals.hooks import end_access, end_duties, name_guard_fault, remove_account_data
@@ -75,12 +75,14 @@ def write_removal(head: JournalHead, author: Author, change: RemovePrincipal) ->
     principal: User | Group = principal_by_name(principal_type, name)
     grants = PRINCIPAL_TYPES[principal_type].grants_to(principal)
     members = memberships().filter(**{principal_type: principal})
+    is_of_role = Q(role=principal) | Q(group=principal) if isinstance(principal, Group) else Q(pk__in=())
+    role_groups = RoleGroup.objects.filter(is_of_role)
     _check_removal(author, principal, change.principal)
     if not change.revokes_grants and grants.exists():
         raise PrincipalError(
             f"{clip(change.principal)} has grants, which would end with the {principal_type}: revoke them first"
         )
-    revoked, left = _revocations(grants), _departures(members)
+    revoked, left = _revocations(grants), [*_departures(members), *_exclusions(role_groups)]
     check_direct_change(author, [*revoked, *left])
     grants.delete()
     members.delete()
@@ -119,6 +121,11 @@ def _revocations(grants: GrantQuerySet) -> list[Revoke]:
 def _departures(members: QuerySet) -> list[Leave]:
     columns = ("user__username", "group__name")
     return [Leave(*names) for names in members.order_by(*columns).values_list(*columns)]
+
+
+def _exclusions(role_groups: QuerySet) -> list[Exclude]:
+    columns = ("group__name", "role__name")
+    return [Exclude(*names) for names in role_groups.order_by(*columns).values_list(*columns)]
 
 
 def _unchanged(head: JournalHead, sentence: str) -> Outcome:

@@ -37,7 +37,9 @@ from grants.change_set import (
     Delete,
     DeleteGuardrail,
     EndException,
+    Exclude,
     Grant,
+    Include,
     Join,
     Key,
     Leave,
@@ -57,7 +59,7 @@ from grants.change_set import (
 from grants.changes.entities import write_live_states, write_states
 from grants.changes.grants import write_grants
 from grants.changes.guardrails import write_guardrail_change
-from grants.changes.memberships import write_memberships
+from grants.changes.memberships import role_group_fault, write_memberships, write_role_group
 from grants.changes.principals import write_activation, write_principal, write_removal
 from grants.effects.changes import EffectChange, evaluable_changes
 from grants.effects.consequences import Consequences, consequences_of
@@ -93,6 +95,7 @@ from grants.models import Job, JournalHead, User
 from grants.outcomes import Outcome, joint_outcome
 from grants.plan_items import with_plan_changes
 from grants.policies.policy import Generation
+from grants.policies.principals import is_group_text, type_and_name
 from grants.principal_names import format_principal, name_fault, principals_by_name
 from grants.principals.renaming import write_rename
 from grants.principals.services import write_new_principal
@@ -259,7 +262,7 @@ def validated_principals(
     for position, change in valid:
         if unknown := next((name for name in principals_of(change) if name not in known), ""):
             message = f"{unknown} does not exist: add it first, or correct the name"
-            errors.append(RefusedChange(*position, message, unknown.partition(":")[0]))
+            errors.append(RefusedChange(*position, message, type_and_name(unknown)[0]))
     if errors:
         # all grants before all revocations, each in the order of the request
         errors.sort(key=lambda error: (error.verb, error.index))
@@ -277,10 +280,13 @@ def _check(change: Change, now: datetime | None) -> None:
         case Join() | Leave():
             if fault := name_fault(change.user) or name_fault(change.group):
                 raise GrantError(fault)
+        case Include() | Exclude():
+            if fault := name_fault(change.group) or name_fault(change.role) or role_group_fault(change):
+                raise GrantError(fault)
         case Activate(name) | Deactivate(name) | AddUser(name) | AddGroup(name):
             if fault := name_fault(name):
                 raise GrantError(fault)
-    if isinstance(change, Grant | Join) and now is not None:
+    if isinstance(change, Grant | Join | Include) and now is not None:
         change.validity.check_not_over(now)
 
 
@@ -289,6 +295,8 @@ def _subject(change: Change) -> Key | str:
     match change:
         case Grant() | Revoke() | Join() | Leave():
             return change.key
+        case Include() | Exclude():
+            return str(change)
         case Activate(user) | Deactivate(user):
             return user
     return as_text(change)
@@ -440,6 +448,8 @@ def _write(
     match change:
         case SetGuardrail() | DeleteGuardrail() | SetException() | EndException():
             return write_guardrail_change(head, author, change, accepted_violations=accepted_violations)
+        case Include() | Exclude():
+            return write_role_group(head, author, change)
         case Activate() | Deactivate():
             return write_activation(head, author, change, detail=detail)
         case MakePrincipal():
@@ -522,7 +532,7 @@ def _is_provisioning(change: Change) -> bool:
         case AddUser() | AddGroup() | Join() | Leave() | Activate() | Deactivate() | Rename():
             return True
         case RemovePrincipal(principal, revokes_grants):
-            return principal.startswith("group:") and not revokes_grants
+            return is_group_text(principal) and not revokes_grants
     return False
 
 

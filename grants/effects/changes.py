@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from django.conf import settings
+from django.db.models import Q
 
 from entities.address import Address
 from entities.models import State
@@ -28,7 +29,9 @@ from grants.change_set import (
     Delete,
     DeleteGuardrail,
     EndException,
+    Exclude,
     Grant,
+    Include,
     Join,
     Leave,
     MakePrincipal,
@@ -42,7 +45,7 @@ from grants.change_set import (
 )
 from grants.errors import EffectTooLarge
 from grants.lifecycle import grants_on, live_subtree
-from grants.models import USER, User
+from grants.models import USER, RoleGroup, User
 from grants.plan_items import with_plan_changes
 from grants.principal_names import parse_principal
 from grants.validity import question_time
@@ -70,6 +73,8 @@ EffectChange = (
     | Revoke
     | Join
     | Leave
+    | Include
+    | Exclude
     | Activate
     | Deactivate
     | MakePrincipal
@@ -139,6 +144,8 @@ def _removal_parts(principal_type: str, name: str) -> Iterator[EffectChange]:
         return
     members = User.objects.filter(groups__name=name).order_by("username")
     yield from (Leave(user, name) for user in members.values_list("username", flat=True))
+    rows = RoleGroup.objects.filter(Q(group__name=name) | Q(role__name=name)).order_by("pk")
+    yield from (Exclude(*names) for names in rows.values_list("group__name", "role__name"))
 
 
 def effect_times(changes: Sequence[EffectChange]) -> list[datetime]:
@@ -149,7 +156,7 @@ def effect_times(changes: Sequence[EffectChange]) -> list[datetime]:
     later = {
         change.validity.valid_from
         for change in changes
-        if isinstance(change, Grant | Join) and change.validity.valid_from
+        if isinstance(change, Grant | Join | Include) and change.validity.valid_from
     }
     return [now, *sorted(beginning for beginning in later if beginning > now)]
 
@@ -158,7 +165,9 @@ def next_limit(changes: Iterable[EffectChange], after: datetime) -> datetime | N
     """Return the first time after `after` at which something that the changes add begins or ends; None if
     there is none.
     """
-    limits = (limit for change in changes if isinstance(change, Grant | Join) for limit in change.validity)
+    limits = (
+        limit for change in changes if isinstance(change, Grant | Join | Include) for limit in change.validity
+    )
     return min((limit for limit in limits if limit is not None and limit > after), default=None)
 
 
@@ -170,7 +179,7 @@ def changes_at(changes: Iterable[EffectChange], at: datetime) -> list[EffectChan
     """
     result: list[EffectChange] = []
     for change in changes:
-        if not isinstance(change, Grant | Join) or change.validity.includes(at):
+        if not isinstance(change, Grant | Join | Include) or change.validity.includes(at):
             result.append(change)
         elif isinstance(change, Grant):
             principal_type, name = parse_principal(change.principal)
@@ -178,6 +187,8 @@ def changes_at(changes: Iterable[EffectChange], at: datetime) -> list[EffectChan
                 Revoke(change.principal, change.address, change.privilege),
                 *([MakePrincipal(name)] if principal_type == USER.name else []),
             ]
+        elif isinstance(change, Include):
+            result.append(Exclude(change.group, change.role))
         else:
             result += [Leave(change.user, change.group), MakePrincipal(change.user)]
     return result

@@ -12,6 +12,7 @@ from grants.change_set import Change, Deactivate, Delete, Grant, Recreate, Regis
 from grants.lifecycle import grants_on, lifecycle_forecast
 from grants.models import PRINCIPAL_TYPES, USER, User, all_grants
 from grants.plan_items import with_plan_changes
+from grants.policies.principals import type_and_name
 from grants.principal_names import parse_principal
 from grants.principals.hooks import count_access
 
@@ -71,9 +72,10 @@ def _leftovers_by_grants(changes: list[Grant | Revoke]) -> tuple[int, int]:
         return 0, 0
     stored = set()
     for grants in all_grants(content_object__in=[row.pk for row in deleted.values()]):
-        prefix = f"{grants.model.principal_type}:"
         names = {
-            change.principal.removeprefix(prefix) for change in changes if change.principal.startswith(prefix)
+            name
+            for type_, name in (type_and_name(change.principal) for change in changes)
+            if type_ == grants.model.principal_type
         }
         stored |= set(
             grants.filter(**{f"{grants.principal_type.name_path}__among": list(names)}).grant_keys()

@@ -1,5 +1,6 @@
 """Number the users that changes affect, and describe the data before and after the changes."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -15,7 +16,9 @@ from grants.change_set import (
     AddGroup,
     AddUser,
     Deactivate,
+    Exclude,
     Grant,
+    Include,
     Join,
     Leave,
     MakePrincipal,
@@ -23,9 +26,10 @@ from grants.change_set import (
     Revoke,
 )
 from grants.effects.changes import EffectChange, StateChange
-from grants.models import USER, User
+from grants.models import USER, RoleGroup, User
 from grants.principal_names import parse_principal
-from grants.querysets import memberships_in_force
+from grants.querysets import memberships, memberships_in_force
+from grants.validity import in_force
 
 # type (`user` or `group`) and primary key
 Principal = tuple[str, int]
@@ -84,7 +88,7 @@ class AffectedUsers:
 
 
 def affected_users(changes: Sequence[EffectChange]) -> AffectedUsers:
-    """Return the users that the changes can affect. Unknown principals are ignored. Runs three queries."""
+    """Return the users that the changes can affect. Unknown principals are ignored. Runs four queries."""
     users, groups, has_all = _load_users(changes)
     user_ids = {user.username: user.pk for user in users}
     new_names = {
@@ -96,13 +100,19 @@ def affected_users(changes: Sequence[EffectChange]) -> AffectedUsers:
     number = {name: 1 << position for position, name in enumerate(names)}
     bit = {pk: number[name] for name, pk in user_ids.items()}
     bit_after = bit | {pk: number[name] for name, pk in new_names.items()}
-    rows = memberships_in_force() if has_all else memberships_in_force().filter(user__pk__among=list(bit))
-    pairs = {pair for pair in rows.values_list("user_id", "group_id") if pair[0] in bit}
-    pairs_after = set(pairs)
+    rows = memberships().filter(**in_force())
+    rows = rows if has_all else rows.filter(user__pk__among=list(bit))
+    members = {pair for pair in rows.values_list("user_id", "group_id") if pair[0] in bit}
+    role_groups = set(RoleGroup.objects.filter(**in_force()).values_list("group_id", "role_id"))
+    members_after, role_groups_after = set(members), set(role_groups)
     for change in changes:
         if isinstance(change, Join | Leave) and change.user in user_ids and change.group in groups:
             pair = user_ids[change.user], groups[change.group]
-            (pairs_after.add if isinstance(change, Join) else pairs_after.discard)(pair)
+            (members_after.add if isinstance(change, Join) else members_after.discard)(pair)
+        elif isinstance(change, Include | Exclude) and change.group in groups and change.role in groups:
+            pair = groups[change.group], groups[change.role]
+            (role_groups_after.add if isinstance(change, Include) else role_groups_after.discard)(pair)
+    pairs, pairs_after = _with_roles(members, role_groups), _with_roles(members_after, role_groups_after)
     active = {user.pk: user.is_active for user in users}
     active_after = active | {
         user_ids[change.user]: isinstance(change, Activate)
@@ -110,7 +120,7 @@ def affected_users(changes: Sequence[EffectChange]) -> AffectedUsers:
         if isinstance(change, Activate | Deactivate) and change.user in user_ids
     }
     principals = {user.pk for user in users if user.is_principal}
-    joined = {user for user, _ in pairs_after - pairs}
+    joined = {user for user, _ in members_after - members}
     joined |= {
         user_ids[change.user]
         for change in changes
@@ -150,6 +160,16 @@ def affected_users(changes: Sequence[EffectChange]) -> AffectedUsers:
     )
 
 
+def _with_roles(members: set[tuple[int, int]], role_groups: set[tuple[int, int]]) -> set[tuple[int, int]]:
+    """Return the pairs of user and group with those of user and role for each group in a role."""
+    roles = defaultdict(list)
+    for group, role in role_groups:
+        roles[group].append(role)
+    if not roles:
+        return members
+    return members | {(user, role) for user, group in members for role in roles.get(group, ())}
+
+
 class _UserRow(NamedTuple):
     pk: int
     username: str
@@ -180,6 +200,9 @@ def _load_users(changes: Sequence[EffectChange]) -> tuple[list[_UserRow], dict[s
             case Join(user, group) | Leave(user, group):
                 users.add(user)
                 group_names.add(group)
+            case Include(group, role) | Exclude(group, role):
+                granted_groups.add(group)
+                group_names.add(role)
             case Activate(user) | Deactivate(user) | MakePrincipal(user):
                 users.add(user)
             case Rename(principal):

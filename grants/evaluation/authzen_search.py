@@ -8,7 +8,7 @@ same requirement.
 from bisect import bisect_right
 from dataclasses import dataclass, replace
 
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 
 from entities.models import Entity
 from entities.vocabulary import ANY
@@ -17,9 +17,11 @@ from grants.evaluation.engine import KnownContainers, hidden_containers
 from grants.evaluation.entity_filters import EntityConditions, candidate_queries
 from grants.evaluation.facts import gather_facts
 from grants.evaluation.principal_filters import permitted_principals
+from grants.models import GROUP
 from grants.policies.catalogue import generation_by_name
 from grants.policies.decide import is_permitted
 from grants.policies.grammar import AllOf, AnyOf, Expression, fold, has
+from grants.policies.principals import ROLE_PREFIX
 from grants.policies.question import Question
 from grants.querysets import union_all
 
@@ -142,7 +144,7 @@ class KeySearch:
 
 
 def search_principals(question: Question, *, after: str, max_rows: int) -> SearchPage:
-    """Return a page of the active principals of `question.subject_type` that are permitted.
+    """Return a page of the active users, groups or roles that are permitted.
 
     after: the page starts after this name, in the sort order of the database. Runs at most three queries.
     """
@@ -150,6 +152,9 @@ def search_principals(question: Question, *, after: str, max_rows: int) -> Searc
     if policy is None or policy.requirement is None:
         return EMPTY_PAGE
     rows, name_column = permitted_principals(policy.requirement, question)
+    if question.subject_type == GROUP.name:
+        is_role = Q(**{f"{name_column}__startswith": ROLE_PREFIX})
+        rows = rows.filter(is_role if question.subject.startswith(ROLE_PREFIX) else ~is_role)
     if not max_rows:
         total = rows.count()
         return SearchPage([], total > 0, total)

@@ -16,9 +16,9 @@ from grants.models import (
     GRANT_SOURCES,
     GROUP,
     USER,
+    Belonging,
     GrantSource,
     GroupGrant,
-    Membership,
     User,
     UserGrant,
     type_of,
@@ -34,7 +34,7 @@ MAX_LISTED_IDS = 20
 # database to run it.
 _USER_WITH_GROUPS = f"""
 SELECT u.id, m.group_id FROM {User._meta.db_table} u
-LEFT JOIN {Membership._meta.db_table} m ON m.user_id = u.id AND {in_force_sql("m", "%s")}
+LEFT JOIN {Belonging._meta.db_table} m ON m.user_id = u.id AND {in_force_sql("m", "%s")}
 WHERE u.username = %s AND {active_principal_sql("u")}"""
 
 
@@ -94,7 +94,7 @@ def grant_tables(subject_type: str, name: str) -> tuple[GrantTable, ...] | None:
         if not rows:
             return None
         own, through_groups = GRANT_SOURCES[USER.name]
-        user_id, group_ids = rows[0][0], [group_id for _, group_id in rows if group_id is not None]
+        user_id, group_ids = rows[0][0], list({group_id for _, group_id in rows if group_id is not None})
         if len(group_ids) > MAX_LISTED_GROUPS:
             return GrantTable(own, (user_id,)), GrantTable(through_groups, (user_id,))
         # the database makes a better query plan for a list of ids than for a join

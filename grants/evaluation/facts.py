@@ -29,13 +29,14 @@ from grants.evaluation.raw_statement import fetch_rows
 from grants.models import (
     GRANT_SOURCES,
     PRINCIPAL_TYPES,
+    Belonging,
     GrantSource,
-    Membership,
     permission_ids,
     privilege_of,
 )
 from grants.policies.decide import EntitiesWithoutPrivilege, Facts, HeldGrant, HolderName
 from grants.policies.grammar import FactsRead
+from grants.policies.principals import principal_sql
 from grants.policies.question import Question
 from grants.validity import in_force_sql, question_time
 
@@ -319,7 +320,7 @@ def _relation_rows(lookups: _Lookups) -> dict[tuple[str, str], list[tuple]]:
     return relations
 
 
-_ENTITY, _MEMBER = Entity._meta.db_table, Membership._meta.db_table
+_ENTITY, _MEMBER = Entity._meta.db_table, Belonging._meta.db_table
 
 # Sorts after the names of all kinds: these begin with letters, and the column sorts by bytes on every
 # database
@@ -393,7 +394,7 @@ class _GrantPath:
         if self.source.membership:
             table = holder.model._meta.db_table
             name = f"(SELECT t.{holder.name_column} FROM {table} t WHERE t.id = g.{holder.id_column})"
-        return f"'{holder.name}:' || {name}"
+        return principal_sql(holder.name, name)
 
     @property
     def membership_end(self) -> str:

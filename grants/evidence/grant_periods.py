@@ -20,9 +20,11 @@ from grants.models.history import (
     GroupPeriod,
     HistoryAddress,
     MembershipPeriod,
+    RoleMembershipPeriod,
     UserGrantPeriod,
     UserPeriod,
 )
+from grants.policies.principals import group_text
 from grants.validity import VALIDITY_COLUMNS, Validity, format_time
 
 MAX_PERIODS = 500_000
@@ -88,7 +90,7 @@ class GrantPeriods:
                     )
                 )
         for group, permission, *validity, start, end in self.through_groups.get(address_id, ()):
-            principal, privilege = f"group:{reader.group_names.get(group, '')}", privilege_of(permission)
+            principal, privilege = group_text(reader.group_names.get(group, "")), privilege_of(permission)
             grant, of_grant = reader.period(validity, start, end), reader.ranges(validity, start, end)
             for user, *member_validity, member_start, member_end in reader.memberships[group]:
                 if ranges := intersection(of_grant, reader.ranges(member_validity, member_start, member_end)):
@@ -182,10 +184,12 @@ class GrantPeriodReader:
         loaded = []
         for chunk in chunks(groups - self.memberships.keys()):
             self.memberships |= {group: [] for group in chunk}
-            rows = MembershipPeriod.objects.filter(periods_in(self.bounds), group__in=chunk)
-            for group, *row in limited_rows(rows.values_list("group", "user", *VALIDITY_COLUMNS, *REVISIONS)):
-                self.memberships[group].append(tuple(row))
-                loaded.append(tuple(row))
+            for model in (MembershipPeriod, RoleMembershipPeriod):
+                rows = model.objects.filter(periods_in(self.bounds), group__in=chunk)
+                columns = ("group", "user", *VALIDITY_COLUMNS, *REVISIONS)
+                for group, *row in limited_rows(rows.values_list(*columns)):
+                    self.memberships[group].append(tuple(row))
+                    loaded.append(tuple(row))
         self._membership_count += len(loaded)
         return loaded
 

@@ -27,7 +27,9 @@ from grants.change_set import (
     Change,
     Deactivate,
     Delete,
+    Exclude,
     Grant,
+    Include,
     Join,
     Leave,
     MakePrincipal,
@@ -59,9 +61,11 @@ from grants.models import (
     Guardrail,
     GuardrailClause,
     JournalHead,
+    RoleGroup,
     User,
     permission_ids,
 )
+from grants.policies.principals import group_text
 from grants.policies.times import format_time
 from grants.principal_names import principals_by_name
 from grants.validity import at_time, question_time
@@ -327,7 +331,7 @@ class _Evaluation:
             expected=_expectations_at_risk(affected) if Form.EXPECT in forms else frozenset(),
             times=_times(changes),
             is_ending=any(isinstance(change, _ENDINGS) for change in changes)
-            and all(isinstance(change, _ENDINGS | Revoke | Leave) for change in changes),
+            and all(isinstance(change, _ENDINGS | Revoke | Leave | Exclude) for change in changes),
         )
 
     @property
@@ -366,13 +370,14 @@ class _Affected:
     """What changes name, as primary keys and addresses.
 
     users, groups: the holders of changed grants. gaining, losing: users who gain or lose access.
-    losing_groups: the groups through which they stop to count. permissions: those of the grants.
+    gaining_groups: groups whose members gain access. losing_groups: the groups and roles through which they stop to count. permissions: those of the grants.
     granted, changed: the addresses of grants, and of grants and revocations. states: those that get another state.
     """
 
     users: set[int] = field(default_factory=set)
     groups: set[int] = field(default_factory=set)
     gaining: set[int] = field(default_factory=set)
+    gaining_groups: set[int] = field(default_factory=set)
     losing: set[int] = field(default_factory=set)
     losing_groups: set[int] = field(default_factory=set)
     granted: set[Address] = field(default_factory=set)
@@ -383,7 +388,7 @@ class _Affected:
 
     @classmethod
     def by(cls, changes: Iterable[Change]) -> "_Affected":
-        """Return what these changes affect. Runs at most two queries."""
+        """Return what these changes affect. Runs at most three queries."""
         affected = cls()
         found: dict[str, list[set[int]]] = {}
 
@@ -405,7 +410,12 @@ class _Affected:
                     add(f"user:{user}", affected.gaining)
                 case Leave(user, group):
                     add(f"user:{user}", affected.losing)
-                    add(f"group:{group}", affected.losing_groups)
+                    add(group_text(group), affected.losing_groups)
+                case Include(group):
+                    add(group_text(group), affected.gaining_groups)
+                case Exclude(group, role):
+                    add(group_text(group), affected.losing_groups)
+                    add(group_text(role), affected.losing_groups)
                 case Deactivate(user):
                     add(f"user:{user}", affected.losing)
                 case RemovePrincipal(principal):
@@ -426,6 +436,9 @@ class _Affected:
             if isinstance(row, User) and not row.is_principal:
                 # the first grant makes the account a principal, and its other grants count from then on
                 affected.gaining.add(row.pk)
+        if affected.losing_groups:
+            roles = RoleGroup.objects.filter(group__in=affected.losing_groups)
+            affected.losing_groups.update(roles.values_list("role_id", flat=True))
         return affected
 
 
@@ -451,8 +464,12 @@ def _forbidding_parts(
             yield form, part, frozenset(affected.granted) if has_place else None
         if ids := states.get(form):
             yield form, Part(frozenset(ids)), frozenset(affected.states) if has_place else None
-        if affected.gaining and form in forms:
-            yield form, Part(users=frozenset(affected.gaining)), None
+        if (affected.gaining or affected.gaining_groups) and form in forms:
+            yield (
+                form,
+                Part(users=frozenset(affected.gaining), groups=frozenset(affected.gaining_groups)),
+                None,
+            )
 
 
 def _guardrails_at(
@@ -498,7 +515,7 @@ def _entities_at_risk(affected: _Affected) -> tuple[frozenset[Address], frozense
 
 
 def _memberships_of(users: Collection[int]) -> Iterable[int]:
-    rows = Group.objects.filter(memberships__user__pk__among=list(users))
+    rows = Group.objects.filter(belongings__user__pk__among=list(users))
     return rows.values_list("pk", flat=True).distinct()
 
 
@@ -507,11 +524,10 @@ def _expectations_at_risk(affected: _Affected) -> frozenset[int]:
     rows = Guardrail.objects.filter(form=Form.EXPECT)
     if affected.has_generation:
         return frozenset(rows.values_list("pk", flat=True))
-    people, groups = affected.gaining | affected.losing, affected.groups | affected.losing_groups
-    if affected.losing_groups:
-        people |= set(
-            memberships_among(affected.losing_groups, is_lasting=True).values_list("user_id", flat=True)
-        )
+    people = affected.gaining | affected.losing
+    groups = affected.groups | affected.gaining_groups | affected.losing_groups
+    if changed_groups := affected.gaining_groups | affected.losing_groups:
+        people |= set(memberships_among(changed_groups, is_lasting=True).values_list("user_id", flat=True))
     subjects = Q(user__pk__in=affected.users | people) | Q(group__pk__in=groups)
     if groups:
         members = memberships_among(groups, is_lasting=True).values("user_id")
@@ -535,7 +551,7 @@ def _times(changes: Iterable[Change]) -> tuple[datetime, ...]:
     begins = {
         change.validity.valid_from
         for change in changes
-        if isinstance(change, Grant | Join) and change.validity.valid_from
+        if isinstance(change, Grant | Join | Include) and change.validity.valid_from
     }
     return (now, *sorted(begin for begin in begins if begin > now)[: MAX_TIMES - 1])
 

@@ -20,7 +20,7 @@ from django.contrib.auth.models import Permission
 from django.core.exceptions import EmptyResultSet
 from django.db import connection
 from django.db.models import DateTimeField, F, Q, QuerySet, Value
-from django.db.models.functions import Cast, Collate, Concat
+from django.db.models.functions import Cast, Collate
 
 from entities.address import Address
 from entities.models import Entity, State
@@ -33,26 +33,27 @@ from grants.holders import byte_order
 from grants.models import (
     GRANT_SOURCES,
     USER,
+    Belonging,
     Form,
     GrantSource,
     Guardrail,
     GuardrailClause,
-    Membership,
     User,
     privilege_of,
 )
 from grants.policies.decide import is_permitted
 from grants.querysets import (
     active_principal_condition,
-    memberships,
+    belongings,
     memberships_in_force,
     principal_condition,
+    principal_expression,
 )
 from grants.validity import in_force_sql, not_over_condition, question_time
 
 QUESTIONS_PER_BATCH = 1_000
 _CLAUSE, _GUARDRAIL, _ENTITY = (model._meta.db_table for model in (GuardrailClause, Guardrail, Entity))
-_USER, _MEMBERSHIP, _PERMISSION = (model._meta.db_table for model in (User, Membership, Permission))
+_USER, _MEMBERSHIP, _PERMISSION = (model._meta.db_table for model in (User, Belonging, Permission))
 # from the columns of a held grant to the place of a clause that contains its entity
 _PLACES = (
     "place.id = held.e",
@@ -421,7 +422,7 @@ def _held_grants(
         u=F(source.subject),
         e=F("content_object_id"),
         p=F("permission_id"),
-        h=Concat(Value(f"{source.holder.name}:"), F(source.holder.name_path)),
+        h=principal_expression(source.holder.name, source.holder.name_path),
         in_namespace=F("namespace_id"),
         in_application=F("application_id"),
         begins=F("valid_from"),
@@ -434,7 +435,7 @@ def _held_grants(
 
 def memberships_among(groups: Collection[int], *, is_lasting: bool) -> QuerySet:
     """Return the memberships of these groups that count."""
-    rows = memberships().filter(not_over_condition(question_time())) if is_lasting else memberships_in_force()
+    rows = belongings().filter(not_over_condition(question_time())) if is_lasting else memberships_in_force()
     return rows.filter(group__pk__among=list(groups))
 
 

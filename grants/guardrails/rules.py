@@ -18,6 +18,7 @@ from entities.text import storage_fault
 from entities.vocabulary import KINDS, Privilege, VocabularyError, clip, privilege_by_name
 from grants.errors import GuardrailError, PrincipalError
 from grants.models import GROUP, USER, Enforcement, Form, Guardrail, GuardrailException, privilege_of
+from grants.policies.principals import is_group_text, principal_text, written_subject
 from grants.policies.question import Question, QuestionError, question_from_json
 from grants.policies.times import format_time
 from grants.principal_names import MAX_REASON_CHARACTERS, parse_principal
@@ -238,7 +239,7 @@ def _read_forbid(value: object, others: dict[str, Any]) -> Rule:
     principal = ""
     if "members_of" in body:
         principal = _principal(body["members_of"], "forbid.members_of")
-        if not principal.startswith(f"{GROUP.name}:"):
+        if not is_group_text(principal):
             raise GuardrailError(f"{clip(principal)} has no members: name a group", field="forbid.members_of")
     listed = body.get("privileges")
     if not isinstance(listed, list) or not listed:
@@ -313,7 +314,7 @@ def _read_expect(value: object, others: dict[str, Any]) -> Rule:
 
 
 def _write_expect(rule: Rule) -> dict[str, Any]:
-    subject_type, subject = parse_principal(rule.principal)
+    subject_type, subject = written_subject(*parse_principal(rule.principal))
     clause = rule.clauses[0]
     return {
         "subject": {"type": subject_type, "id": subject},
@@ -373,7 +374,7 @@ def _principal(value: object, field: str) -> str:
         raise GuardrailError(str(error), field=field) from None
     if principal_type not in (USER.name, GROUP.name):
         raise GuardrailError(f"`{clip(value)}` is neither a user nor a group", field=field)
-    return f"{principal_type}:{name}"
+    return principal_text(principal_type, name)
 
 
 def _address(body: dict[str, Any], path: str) -> Address:

@@ -27,6 +27,7 @@ from grants.models.history import (
     UserPeriod,
 )
 from grants.models.validity_columns import ValidityColumns
+from grants.policies.principals import group_text, principal_text
 from grants.principal_names import parse_principal
 
 GAINED, LOST = "gained", "lost"
@@ -177,7 +178,7 @@ def _content(row: Model, names: Mapping[int, str], addresses: Mapping[int, str])
             account = "" if row.is_principal else ", not a principal"
             return "status", f"user:{row.name}", "", f"{'active' if row.is_active else 'inactive'}{account}"
         case _:
-            return "status", f"group:{row.name}", "", "group"
+            return "status", group_text(row.name), "", "group"
 
 
 def _with_period(text: str, row: ValidityColumns) -> str:
@@ -190,7 +191,7 @@ def _with_period(text: str, row: ValidityColumns) -> str:
 def _names(rows: list[Model]) -> dict[int, str]:
     ids = {getattr(row, column) for row in rows for column in ("user", "group") if hasattr(row, column)}
     principals = HistoryPrincipal.objects.filter(pk__in=ids).values_list("pk", "type", "name")
-    return {pk: f"{kind}:{name or '?'}" for pk, kind, name in principals}
+    return {pk: principal_text(kind, name or "?") for pk, kind, name in principals}
 
 
 def _addresses(rows: list[Model]) -> dict[int, str]:

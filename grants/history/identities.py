@@ -13,6 +13,7 @@ from entities.address import Address, AddressError, parse_address
 from grants.bulk_rows import insert_rows
 from grants.history.keyed_rows import rows_of_keys
 from grants.models.history import FIRST_ID, HistoryAddress, HistoryPrincipal
+from grants.policies.principals import principal_text, type_and_name
 
 _ADDRESS_COLUMNS = ("id", "kind", "key", "parent", "namespace", "application")
 
@@ -31,9 +32,9 @@ def principal_ids(names: Collection[str], *, known_only: Collection[str] = ()) -
 
     Create ids for the unknown `names`, but not for those of `known_only`.
     """
-    wanted = {_type_and_name(name) for name in (*names, *known_only)}
+    wanted = {type_and_name(name) for name in (*names, *known_only)}
     ids = {
-        f"{kind}:{name}": pk
+        principal_text(kind, name): pk
         for kind, name, pk in rows_of_keys(HistoryPrincipal, ("type", "name"), wanted, ("id",))
     }
     new = sorted(set(names) - ids.keys())
@@ -41,7 +42,7 @@ def principal_ids(names: Collection[str], *, known_only: Collection[str] = ()) -
     insert_rows(
         HistoryPrincipal,
         ("id", "type", "name"),
-        [(pk, *_type_and_name(name)) for name, pk in new_ids.items()],
+        [(pk, *type_and_name(name)) for name, pk in new_ids.items()],
     )
     return ids | new_ids
 
@@ -52,7 +53,7 @@ def rename_principal(old: str, new: str) -> int:
     A removed principal that had the name `new` keeps its periods, but can no longer be found by this name.
     """
     pk = principal_ids([old])[old]
-    kind, name = _type_and_name(new)
+    kind, name = type_and_name(new)
     HistoryPrincipal.objects.filter(type=kind, name=name).exclude(pk=pk).update(name=None)
     HistoryPrincipal.objects.filter(pk=pk).update(name=name)
     return pk
@@ -110,11 +111,6 @@ def _next_ids(model: type[HistoryPrincipal | HistoryAddress], count: int) -> ran
         return range(0)
     first = (model.objects.aggregate(last=Max("pk"))["last"] or FIRST_ID - 1) + 1
     return range(first, first + count)
-
-
-def _type_and_name(principal: str) -> tuple[str, str]:
-    kind, _, name = principal.partition(":")
-    return kind, name
 
 
 def _split_address(text: str) -> Address:

@@ -5,6 +5,7 @@ from django.db.models import Q
 from grants.journal import current_revision
 from grants.models import JournalLine
 from grants.models.history import HistoryPosition, HistoryPrincipal, MembershipPeriod
+from grants.policies.principals import group_text
 
 ACTIONS = ("member-add", "member-remove")
 # the lines that are not in the periods yet, which no index finds by group
@@ -29,7 +30,7 @@ def latest_membership_lines(group: str, max_lines: int) -> list[JournalLine]:
     }
     known = HistoryPosition.objects.values_list("revision", flat=True).first() or 0
     new = JournalLine.objects.filter(
-        Q(detail=f"group:{group}") | Q(detail__endswith=f"; group:{group}"),
+        Q(detail=group_text(group)) | Q(detail__endswith=f"; {group_text(group)}"),
         revision__gt=max(known, current_revision() - MAX_NEW_LINES),
         action__in=ACTIONS,
     )

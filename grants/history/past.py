@@ -17,13 +17,23 @@ from entities.models import Entity
 from grants.history.errors import HistoryError
 from grants.history.moments import Moment, check_revision, revision_time
 from grants.history.periods import catch_up_for_read
-from grants.models import PRINCIPAL_TYPES, ActiveGeneration, User
+from grants.models import (
+    BELONGING_SELECT,
+    PRINCIPAL_TYPES,
+    ActiveGeneration,
+    Belonging,
+    RoleGroup,
+    RoleMembership,
+    User,
+)
 from grants.models.history import (
     GRANT_PERIODS,
     EntityPeriod,
     GenerationPeriod,
     GroupPeriod,
     MembershipPeriod,
+    RoleGroupPeriod,
+    RoleMembershipPeriod,
     UserPeriod,
 )
 from grants.validity import at_time
@@ -39,7 +49,7 @@ def as_of(revision: int, at: datetime | None = None) -> Iterator[None]:
     at: the time of the questions inside, by default that of the line (grants.validity). Load all users,
     groups and entities inside: their ids differ from those outside, so rows of the present match nothing.
     Evaluate querysets inside too. Writing inside is an error of the database. Everything inside is rolled
-    back. Runs two queries, and a statement for each table; more if the journal has new lines. Raise AsOfError
+    back. Runs three queries, and a statement for each table; more if the journal has new lines. Raise AsOfError
     for an unknown revision, HistoryNotReady if the periods are far behind, HistoryError if used inside
     itself.
     """
@@ -134,6 +144,8 @@ _SOURCES: tuple[tuple[type[models.Model], type[models.Model], Mapping[str, str]]
     (User, UserPeriod, {"id": "user", "username": "name", "date_joined": "since"}),
     (Group, GroupPeriod, {"id": "group"}),
     (User.groups.through, MembershipPeriod, {}),
+    (RoleGroup, RoleGroupPeriod, {}),
+    (RoleMembership, RoleMembershipPeriod, {"role": "group", "via": "role_group"}),
     *(
         (
             PRINCIPAL_TYPES[model.principal_type].grant_model,
@@ -161,6 +173,11 @@ def view_statements(revision: int) -> Iterator[str]:
             f"FROM {quote(periods._meta.db_table)} WHERE from_revision <= {int(revision)} "
             f"AND (until_revision IS NULL OR until_revision > {int(revision)})"
         )
+    # the view of the present reads the tables of the present
+    has_roles = RoleGroupPeriod.objects.filter(from_revision__lte=revision).exists()
+    # without the join of periods, PostgreSQL reads the memberships of one group by an index
+    select = BELONGING_SELECT if has_roles else BELONGING_SELECT.partition("UNION")[0]
+    yield f"CREATE TEMPORARY VIEW {quote(Belonging._meta.db_table)} AS {select}"
 
 
 def _expression(field: models.Field, source: str | None) -> str:

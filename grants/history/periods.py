@@ -38,8 +38,10 @@ from grants.models.history import (
     HistoryPosition,
     HistoryPrincipal,
     MembershipPeriod,
+    RoleGroupPeriod,
     UserPeriod,
 )
+from grants.policies.principals import is_group_text, type_and_name
 from grants.validity import VALIDITY_COLUMNS
 from grants.verification import period_of_value, previous_generation
 
@@ -242,7 +244,7 @@ def _delete_periods(position: HistoryPosition) -> None:
 def _write_rename(line: tuple, old: str, new: str) -> None:
     """Let the periods of the principal continue under its new name."""
     pk, (revision, at) = rename_principal(old, new), line_position(line)
-    event, name = Event(revision, {}, at, "", ""), new.partition(":")[2]
+    event, name = Event(revision, {}, at, "", ""), type_and_name(new)[1]
     if new.startswith("user:"):
         _user_table({pk: name}).write({(pk,): [event]})
     else:
@@ -257,17 +259,19 @@ def _write_lines(lines: Sequence[tuple]) -> None:
     _GROUP_TABLE.write(
         {
             (ids[name],): [
-                event._replace(value=event.value and (name.partition(":")[2],)) for event in key_events
+                event._replace(value=event.value and (type_and_name(name)[1],)) for event in key_events
             ]
             for (name,), key_events in events["group"].items()
         }
     )
-    _MEMBERSHIP_TABLE.write(
-        {
-            (ids[user], ids[group]): _validities(key_events)
-            for (user, group), key_events in events["member"].items()
-        }
-    )
+    for table, is_of_role in ((_MEMBERSHIP_TABLE, False), (_ROLE_GROUP_TABLE, True)):
+        table.write(
+            {
+                (ids[member], ids[group]): _validities(key_events)
+                for (member, group), key_events in events["member"].items()
+                if is_group_text(member) is is_of_role
+            }
+        )
     _write_entities(events, addresses)
     _write_grants(events, ids, addresses)
     _write_generations(events, lines)
@@ -297,6 +301,7 @@ def _validities(events: Sequence[Event]) -> list[Event]:
 
 _GROUP_TABLE = PeriodTable(GroupPeriod, ("group",), ("name",))
 _MEMBERSHIP_TABLE = PeriodTable(MembershipPeriod, ("user", "group"), VALIDITY_COLUMNS)
+_ROLE_GROUP_TABLE = PeriodTable(RoleGroupPeriod, ("group", "role"), VALIDITY_COLUMNS)
 _GENERATION_TABLE = PeriodTable(GenerationPeriod, (), ("name",))
 
 
@@ -385,7 +390,7 @@ def _write_grants(events: Events, ids: dict[str, int], addresses: dict[str, Plac
             {
                 (ids[principal], addresses[address].id, permissions[privilege]): _validities(key_events)
                 for (principal, address, privilege), key_events in events["grant"].items()
-                if principal.startswith(f"{kind}:") and privilege in permissions
+                if type_and_name(principal)[0] == kind and privilege in permissions
             }
         )
 

@@ -48,7 +48,7 @@ from grants.models.plans import (
     PlanStranding,
     PlanVerb,
 )
-from grants.models.principals import Membership, User
+from grants.models.principals import BELONGING_SELECT, Belonging, Membership, RoleGroup, RoleMembership, User
 from grants.models.requests import (
     AccessRequest,
     AccessRequestEvent,
@@ -63,6 +63,7 @@ from grants.roles.capabilities import Role
 
 __all__ = [
     "ACTIVATION_VERBS",
+    "BELONGING_SELECT",
     "EFFECT_JOBS",
     "GRANT_SOURCES",
     "GRANT_VERBS",
@@ -78,6 +79,7 @@ __all__ = [
     "AccessRequestEvent",
     "AccessRequestPart",
     "ActiveGeneration",
+    "Belonging",
     "BreakGlassUse",
     "EffectRows",
     "Enforcement",
@@ -108,6 +110,8 @@ __all__ = [
     "RequestEventKind",
     "RequestState",
     "Role",
+    "RoleGroup",
+    "RoleMembership",
     "StoredDelegationLimits",
     "User",
     "UserGrant",

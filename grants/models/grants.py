@@ -24,6 +24,7 @@ from entities.vocabulary import Privilege
 from grants.bulk_rows import stream_rows
 from grants.models.principals import User
 from grants.models.validity_columns import ValidityColumns, validity_constraint, validity_indexes
+from grants.policies.principals import principal_text
 from grants.querysets import ACTIVE_PRINCIPAL
 from grants.validity import VALIDITY_COLUMNS, in_force
 
@@ -44,7 +45,7 @@ class GrantQuerySet(models.QuerySet):
         """Yield (principal, address, privilege, *columns) of each grant. They are read in chunks."""
         key = (self.principal_type.name_path, "content_object__kind", "content_object__key", "permission_id")
         for name, kind, address_key, permission, *values in stream_rows(self, *key, *columns):
-            principal = f"{self.model.principal_type}:{name}"
+            principal = principal_text(self.model.principal_type, name)
             yield principal, Address(kind, address_key), privilege_of(permission), *values
 
 
@@ -227,7 +228,7 @@ class GrantSource:
         return self.holder.grants.filter(**where, **self.in_force(at))
 
 
-THROUGH_GROUPS = GrantSource(GROUP, "group__memberships__user", "group__memberships__")
+THROUGH_GROUPS = GrantSource(GROUP, "group__belongings__user", "group__belongings__")
 # by the type of the subject
 GRANT_SOURCES = {
     USER.name: (GrantSource(USER, USER.name), THROUGH_GROUPS),

@@ -7,6 +7,7 @@ from django.contrib.auth.models import Permission
 from django.db import models
 
 from entities.address import MAX_KEY_LENGTH
+from grants.policies.principals import group_text
 
 
 class Form(models.TextChoices):
@@ -61,7 +62,7 @@ class Guardrail(models.Model):
         """The principal that the guardrail is about, in written form; empty for everybody."""
         if self.user:
             return f"user:{self.user.username}"
-        return f"group:{self.group.name}" if self.group else ""
+        return group_text(self.group.name) if self.group else ""
 
 
 class GuardrailClause(models.Model):
@@ -115,7 +116,7 @@ class GuardrailException(models.Model):
         """The principal in written form; empty for everybody."""
         if self.user:
             return f"user:{self.user.username}"
-        return f"group:{self.group.name}" if self.group else ""
+        return group_text(self.group.name) if self.group else ""
 
     @property
     def place(self) -> str:

@@ -161,6 +161,36 @@ class MembershipPeriod(Period, ValidityColumns):
         ]
 
 
+class RoleGroupPeriod(Period, ValidityColumns):
+    """The membership of a group in a role."""
+
+    group = models.BigIntegerField()
+    role = models.BigIntegerField()
+
+    class Meta(Period.Meta):
+        constraints = [
+            models.UniqueConstraint(
+                fields=["group", "role"], condition=IS_OPEN, name="role_group_period_open"
+            )
+        ]
+        indexes = [
+            models.Index(fields=["group", *_RANGE], name="role_group_period_group"),
+            models.Index(fields=["role", *_RANGE], name="role_group_period_role"),
+        ]
+
+
+class RoleMembershipPeriod(Period, ValidityColumns):
+    """The membership of a user in a role through a group: a view that joins their periods."""
+
+    user = models.BigIntegerField()
+    group = models.BigIntegerField()
+    role_group = models.BigIntegerField()
+
+    class Meta(Period.Meta):
+        managed = False
+        db_table = "grants_rolemembershipperiod"
+
+
 class GrantPeriod(Period, ValidityColumns):
     """A period in which a grant existed. granted_by: the author of the journal line; null for commands.
     reason: from the line.
@@ -240,6 +270,7 @@ PERIOD_MODELS = (
     UserPeriod,
     GroupPeriod,
     MembershipPeriod,
+    RoleGroupPeriod,
     *GRANT_PERIODS,
     GenerationPeriod,
 )

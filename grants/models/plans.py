@@ -8,6 +8,7 @@ from entities.address import MAX_KEY_LENGTH, Address
 from entities.vocabulary import Privilege
 from grants.models.grants import privilege_of
 from grants.models.validity_columns import ValidityColumns, validity_constraint
+from grants.policies.principals import group_text, principal_text
 from grants.validity import Validity
 
 
@@ -144,7 +145,7 @@ class PlanItem(ValidityColumns):
 
     @property
     def principal(self) -> str:
-        return f"{self.principal_type}:{self.principal_name}"
+        return principal_text(self.principal_type, self.principal_name)
 
     @property
     def address(self) -> Address:
@@ -166,7 +167,7 @@ class PlanItem(ValidityColumns):
     @property
     def group(self) -> str:
         """The group of a membership, written `group:NAME`; empty for other items."""
-        return f"group:{self.group_name}" if self.group_name else ""
+        return group_text(self.group_name) if self.group_name else ""
 
 
 class PlanStranding(models.Model):

@@ -6,6 +6,7 @@ from django.db.models.functions import Upper
 from django.utils import timezone
 
 from grants.models.validity_columns import ValidityColumns, validity_constraint, validity_indexes
+from grants.policies.principals import group_text
 from grants.querysets import ConsoleUserManager
 from grants.roles.capabilities import Capability, Role, capabilities_of
 
@@ -97,4 +98,61 @@ class Membership(ValidityColumns):
         indexes = validity_indexes("membership")
 
     def __str__(self):
-        return f"{self.user} in group:{self.group.name}"
+        return f"{self.user} in {group_text(self.group.name)}"
+
+
+class RoleGroup(ValidityColumns):
+    """A group that is a member of a role. The users that are members of a role have a Membership."""
+
+    role = models.ForeignKey(Group, models.CASCADE, related_name="role_groups")
+    group = models.ForeignKey(Group, models.CASCADE, related_name="roles")
+
+    class Meta:
+        unique_together = ["role", "group"]
+        default_permissions = ()
+        constraints = [validity_constraint("role_group")]
+        indexes = validity_indexes("role_group")
+
+    def __str__(self):
+        return f"{group_text(self.group.name)} in {group_text(self.role.name)}"
+
+
+class RoleMembership(ValidityColumns):
+    """The membership of a user in a role through one of its groups.
+
+    INVARIANT: there is one for each membership in a group of a role, with the time that both periods have in common
+    (grants.role_members).
+    """
+
+    user = models.ForeignKey("grants.User", models.CASCADE, related_name="role_memberships")
+    role = models.ForeignKey(Group, models.CASCADE, related_name="role_memberships")
+    via = models.ForeignKey(RoleGroup, models.CASCADE, related_name="memberships")
+
+    class Meta:
+        unique_together = ["user", "via"]
+        default_permissions = ()
+        constraints = [validity_constraint("role_membership")]
+        indexes = [
+            models.Index(fields=["user", "role"], name="role_membership_user"),
+            *validity_indexes("role_membership"),
+        ]
+
+
+BELONGING_SELECT = """
+SELECT id, user_id, group_id, valid_from, valid_until FROM grants_user_groups
+UNION ALL SELECT -id, user_id, role_id, valid_from, valid_until FROM grants_rolemembership"""
+
+
+class Belonging(ValidityColumns):
+    """That the grants of a group or role count for a user: a Membership or a RoleMembership.
+
+    Evaluators read this view (BELONGING_SELECT). A user can belong to a role in several ways at once.
+    """
+
+    user = models.ForeignKey("grants.User", models.DO_NOTHING, related_name="belongings")
+    group = models.ForeignKey(Group, models.DO_NOTHING, related_name="belongings")
+
+    class Meta:
+        managed = False
+        db_table = "grants_belonging"
+        default_permissions = ()

@@ -5,6 +5,7 @@ from django.db.models import Q, Value
 from django.utils import timezone
 
 from entities.address import MAX_KEY_LENGTH, Address
+from grants.policies.principals import group_text
 
 
 class RequestState(models.TextChoices):
@@ -162,7 +163,11 @@ class AccessRequestPart(models.Model):
     @property
     def title(self) -> str:
         """A text such as `read dataset:sales.orders` or `membership in group:analysts`."""
-        return f"{self.operation} {self.address}" if self.kind else f"membership in group:{self.group_name}"
+        return (
+            f"{self.operation} {self.address}"
+            if self.kind
+            else f"membership in {group_text(self.group_name)}"
+        )
 
     @property
     def is_pending(self) -> bool:

@@ -12,6 +12,7 @@ from django.utils import timezone
 
 from entities.address import MAX_KEY_LENGTH, Address
 from grants.models.jobs import Job
+from grants.policies.principals import group_text, principal_text
 
 
 class CampaignState(models.TextChoices):
@@ -316,7 +317,7 @@ class ReviewItem(models.Model):
 
     @property
     def principal(self) -> str:
-        return f"{'group' if self.source == ItemSource.GROUP else 'user'}:{self.principal_name}"
+        return principal_text("group" if self.source == ItemSource.GROUP else "user", self.principal_name)
 
     @property
     def address(self) -> Address | None:
@@ -325,7 +326,7 @@ class ReviewItem(models.Model):
     @property
     def target(self) -> str:
         """The reviewed thing in written form: the address of a grant, or the group of a membership."""
-        return str(self.address) if self.kind else f"group:{self.group_name}"
+        return str(self.address) if self.kind else group_text(self.group_name)
 
 
 class UserManagerLink(models.Model):

@@ -7,6 +7,7 @@ from django.db import models
 from django.db.models import Q
 
 from entities.address import MAX_KEY_LENGTH, Address
+from grants.policies.principals import group_text
 
 
 class NamespaceSteward(models.Model):
@@ -42,7 +43,7 @@ class NamespaceSteward(models.Model):
     @property
     def principal(self) -> str:
         """The steward, written `user:NAME` or `group:NAME`."""
-        return f"user:{self.user.username}" if self.user else f"group:{self.group.name}"
+        return f"user:{self.user.username}" if self.user else group_text(self.group.name)
 
 
 class StoredDelegationLimits(models.Model):

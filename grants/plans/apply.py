@@ -43,6 +43,7 @@ from grants.plans.create import PlanDraft, PlanOrigin, plan_source
 from grants.plans.permission_effect import check_effect
 from grants.plans.sources.redundant import has_other_purpose
 from grants.plans.staleness import invalidating_line, line_summary
+from grants.policies.principals import group_text, type_and_name
 from grants.principal_names import principals_by_name
 from grants.principals.hooks import end_duties
 from grants.principals.renaming import names_since
@@ -355,7 +356,7 @@ def _groups_in_use(plan: Plan, groups: Collection[str], current_name: Callable[[
     """
     if not groups:
         return []
-    names = [name.removeprefix("group:") for name in groups]
+    names = [type_and_name(name)[1] for name in groups]
     given = {
         with_current_names(change, current_name).key
         for change in map(change_of_item, changing_items(plan))
@@ -364,8 +365,8 @@ def _groups_in_use(plan: Plan, groups: Collection[str], current_name: Callable[[
     used = set(Group.objects.filter(has_other_purpose(""), name__in=names).values_list("name", flat=True))
     for grant in stored_grants(GroupGrant.objects.filter(group__name__in=names)):
         if grant.key not in given:
-            used.add(grant.principal.removeprefix("group:"))
+            used.add(type_and_name(grant.principal)[1])
     for membership in stored_memberships(memberships().filter(group__name__in=names)):
         if membership.key not in given:
             used.add(membership.group)
-    return [f"group:{name}" for name in sorted(used)]
+    return [group_text(name) for name in sorted(used)]

@@ -27,6 +27,7 @@ from grants.models import (
     PlanVerb,
     privilege_of,
 )
+from grants.policies.principals import principal_text
 
 Tally = dict[tuple[str, Privilege], int]
 # by verb, the name of the count of its changing items in `Plan.effect`
@@ -108,7 +109,7 @@ class PrincipalEffects(Sequence):
     def __getitem__(self, positions: slice) -> list[PrincipalEffect]:
         names = self._names.order_by("-principal_type", "principal_name")[positions]
         members = self._member_counts(names)
-        effects = {name: PrincipalEffect(":".join(name), members=members.get(name)) for name in names}
+        effects = {name: PrincipalEffect(principal_text(*name), members=members.get(name)) for name in names}
         for principal_type, name, verb, kind, permission, total in self._tallies(effects):
             effect = effects[principal_type, name]
             match verb:

@@ -45,6 +45,7 @@ from grants.plans.counts import changing_items, plan_counts, revision_before
 from grants.plans.create import PlanOrigin
 from grants.policies.catalogue import GENERATIONS, generation_by_name
 from grants.policies.policy import Generation
+from grants.policies.principals import type_and_name
 from grants.principals.hooks import count_access
 from grants.principals.renaming import names_since
 from grants.roles.capabilities import Capability
@@ -149,7 +150,7 @@ def purpose_of_plan(plan: Plan) -> Purpose | None:
         case PlanOrigin.POLICY_IMPACT:
             return KeepPermissions(generation_by_name(recipe["generation"]))
         case PlanOrigin.CHANGE_SET if "operation" in recipe:
-            subject_type, _, subject = recipe["subject"].partition(":")
+            subject_type, subject = type_and_name(recipe["subject"])
             return AnswerQuestion(
                 subject if subject_type == "user" else "",
                 recipe["operation"],

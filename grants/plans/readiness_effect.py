@@ -20,6 +20,7 @@ from grants.plans.create import MAX_PLAN_ITEMS
 from grants.plans.sources.readiness import readiness_plan
 from grants.policies.decide import is_permitted
 from grants.policies.policy import Generation
+from grants.policies.principals import group_text
 from grants.policies.question import Question
 
 QUESTIONS_PER_BATCH = 1_000
@@ -43,7 +44,7 @@ def readiness_choices(*, namespace: Address, user: str, generation: Generation) 
     permitted, total = None, 0
     groups = deleter.groups.order_by("name").values_list("name", flat=True)[: MAX_RECEIVERS - 1]
     choices = []
-    for number, principal in enumerate((str(deleter), *(f"group:{name}" for name in groups))):
+    for number, principal in enumerate((str(deleter), *(group_text(name) for name in groups))):
         if number and (number + 1) * len(missing) > MAX_GRANTS_EVALUATED:
             choices.append(PlanChoice(principal, grants=len(missing)))
             continue

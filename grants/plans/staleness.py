@@ -11,11 +11,13 @@ A journal line after the base revision of the plan makes the plan stale in any o
 
 from django.db.models import Case, Exists, F, OuterRef, Q, QuerySet, Value, When
 from django.db.models.functions import Left, Length, StrIndex, Substr
+from django.db.models.lookups import Exact, GreaterThan, LessThan
 
 from entities.address import ancestor_kinds, instance_address
 from entities.vocabulary import KINDS
 from grants.journal_queries import relevant_lines_since
 from grants.models import JournalLine, Plan, PlanBreadth, PlanItem
+from grants.policies.principals import ROLE_PREFIX
 
 
 def invalidating_line(plan: Plan) -> JournalLine | None:
@@ -34,7 +36,12 @@ def line_summary(line: JournalLine) -> str:
 def _invalidating_lines(plan: Plan) -> QuerySet[JournalLine]:
     lines = relevant_lines_since(plan.base_revision)
     lines = _split_at_colon(lines, "entity", "kind", "key")
-    lines = _split_at_colon(lines, "principal", "principal_type", "principal_name")
+    lines = _split_at_colon(lines, "principal", "written_type", "written_name")
+    is_role = Q(principal__startswith=ROLE_PREFIX)
+    lines = lines.annotate(
+        principal_type=Case(When(is_role, then=Value("group")), default="written_type"),
+        principal_name=Case(When(is_role, then="principal"), default="written_name"),
+    )
     changes_entity = _has_item(plan, kind=OuterRef("kind"), key=OuterRef("key"))
     if plan.breadth == PlanBreadth.NAMESPACES:
         lines = lines.annotate(dot=StrIndex("key", Value("."))).annotate(
@@ -51,9 +58,10 @@ def _invalidating_lines(plan: Plan) -> QuerySet[JournalLine]:
     )
     # the groups of memberships: only their removal or new name matters, not their other members
     changes_principal |= Q(principal_type="group") & _has_item(plan, group_name=OuterRef("principal_name"))
-    # in lines about members, `detail` ends in the group, written `group:NAME`; a period before it does not
-    # contain `group:`
-    start = StrIndex(OuterRef("detail"), Value("group:")) + len("group:")
+    # in lines about members, `detail` ends in the group or role; a period before it contains neither prefix
+    group, role = (StrIndex(OuterRef("detail"), Value(prefix)) for prefix in ("group:", ROLE_PREFIX))
+    is_role = GreaterThan(role, 0) & (Exact(group, 0) | LessThan(role, group))
+    start = Case(When(is_role, then=role), default=group + len("group:"))
     changes_group = _has_item(plan, principal_type="group", principal_name=Substr(OuterRef("detail"), start))
     return lines.filter(
         (~Q(entity="") & changes_entity)

@@ -16,9 +16,10 @@ from entities.vocabulary import KINDS, Privilege, clip, with_article
 from grants.policies.catalogue import UnknownGeneration, generation_by_name
 from grants.policies.grammar import FactsRead, Parameter, Scope
 from grants.policies.policy import Policy
+from grants.policies.principals import ROLE_PREFIX, principal_text, stored_subject
 from grants.policies.times import TimeError, parse_time
 
-SUBJECT_TYPES = ("user", "group")
+SUBJECT_TYPES = ("user", "group", "role")
 
 
 class QuestionError(Refusal, ValueError):
@@ -50,7 +51,7 @@ class Question:
 
     @property
     def principal(self) -> str:
-        return f"{self.subject_type}:{self.subject}"
+        return principal_text(self.subject_type, self.subject)
 
     @property
     def known_target(self) -> Address:
@@ -105,7 +106,8 @@ def question_from_json(body: object, *, active_generation: str, is_search: bool 
     """
     if not isinstance(body, dict):
         raise QuestionError("the request must be a JSON object")
-    subject_type, subject = _pair(body, "subject", "type", "id")
+    written_type, subject_id = _pair(body, "subject", "type", "id")
+    subject_type, subject = stored_subject(written_type, subject_id)
     operation = _text(_object(body, "action"), "action", "name")
     resource = _object(body, "resource")
     kind, key = _text(resource, "resource", "type"), None if is_search else _text(resource, "resource", "id")
@@ -116,7 +118,7 @@ def question_from_json(body: object, *, active_generation: str, is_search: bool 
     explain = _flag(context, "explain")
     if "at" in context:
         _check_time(context)
-    target, unknown_reason, is_malformed = _target(subject_type, subject, kind, key, operation)
+    target, unknown_reason, is_malformed = _target(written_type, subject_id, kind, key, operation)
     if target is None:
         return Question(
             subject_type,
@@ -153,7 +155,13 @@ def _target(
             False,
         )
     if subject_type not in SUBJECT_TYPES:
-        return None, f"`{clip(subject_type)}` is not a type of subject; the types are user and group", False
+        return (
+            None,
+            f"`{clip(subject_type)}` is not a type of subject; the types are user, group and role",
+            False,
+        )
+    if subject_type == "group" and subject.startswith(ROLE_PREFIX):
+        return None, f"`{clip(subject)}` is a role: its type is role", False
     known_kind = KINDS.get(kind.lower()) if kind.isascii() else None
     if known_kind is None:
         return None, f"`{clip(kind)}` is not a kind of entity; the kinds are {', '.join(KINDS)}", False

@@ -17,9 +17,9 @@ from entities.models import Entity, State
 from entities.selectors import sorted_by_address
 from entities.vocabulary import MIN_ADMINISTRATORS, Privilege
 from grants.administrators import AdminSource, admin_sources, too_few_administrators
-from grants.models import GroupGrant, User, UserGrant, permission_ids, type_of
+from grants.models import GroupGrant, RoleMembership, User, UserGrant, permission_ids, type_of
 from grants.principals.principal_lists import capped_count_subquery
-from grants.querysets import effective_memberships, memberships_in_force
+from grants.querysets import effective_memberships, memberships, memberships_in_force
 from grants.validity import in_force
 
 MAX_ADMIN_GRANTS_READ = 2_000
@@ -99,7 +99,8 @@ def loss_if_revoked(holder: User | Group, entity: Entity) -> AdministratorLoss:
 
 def loss_if_member_removed(user: User, group: Group) -> AdministratorLoss:
     """Return the loss if the user were removed from the group. Runs at most ten queries."""
-    if group.pk not in _decisive_groups(user):
+    ended = _ended_groups(user, group)
+    if ended.isdisjoint(_decisive_groups(user)):
         return _administrator_loss({})
     live = {
         "permission_id": permission_ids()[Privilege.ADMIN],
@@ -107,14 +108,27 @@ def loss_if_member_removed(user: User, group: Group) -> AdministratorLoss:
         **in_force(),
     }
     entity_ids = list(
-        GroupGrant.objects.filter(group=group, **live)
+        GroupGrant.objects.filter(group__in=ended, **live)
         .order_by()
         .values_list("content_object_id", flat=True)[: MAX_ADMIN_GRANTS_READ + 1]
     )
     remaining = too_few_administrators(
-        set(entity_ids[:MAX_ADMIN_GRANTS_READ]), AdminSource(user.pk, group.pk).__eq__, if_one_leaves=True
+        set(entity_ids[:MAX_ADMIN_GRANTS_READ]),
+        lambda source: source.user == user.pk and source.group in ended,
+        if_one_leaves=True,
     )
     return _administrator_loss(remaining, len(entity_ids) > MAX_ADMIN_GRANTS_READ)
+
+
+def _ended_groups(user: User, group: Group) -> set[int]:
+    """Return the primary keys of the group and its roles, without those that the user is in in another way."""
+    through = set(
+        RoleMembership.objects.filter(user=user, via__group=group).values_list("role_id", flat=True)
+    )
+    others = RoleMembership.objects.filter(user=user, **in_force()).exclude(via__group=group)
+    direct = memberships().filter(user=user, group__in=through, **in_force())
+    remaining = {*others.values_list("role_id", flat=True), *direct.values_list("group_id", flat=True)}
+    return {group.pk, *through} - remaining
 
 
 def capped_admin_count(entity: Entity) -> int:
@@ -175,7 +189,8 @@ def _decisive_groups(principal: User | Group) -> list[int]:
     """
     if isinstance(principal, Group):
         return [principal.pk] if effective_memberships().filter(group=principal).exists() else []
-    others = effective_memberships().filter(group=OuterRef("pk")).exclude(user=principal.pk)
+    members = memberships_in_force().filter(group=OuterRef(OuterRef("pk"))).values("user")
+    others = User.objects.active_principals().filter(pk__in=members).exclude(pk=principal.pk)
     groups = Group.objects.filter(pk__in=memberships_in_force().filter(user=principal).values("group_id"))
     groups = groups.annotate(others=capped_count_subquery(others, MIN_ADMINISTRATORS - 1))
     return list(groups.filter(others__lt=MIN_ADMINISTRATORS).order_by().values_list("pk", flat=True))

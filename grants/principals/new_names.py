@@ -8,7 +8,8 @@ from django.db.models.functions import Upper
 
 from entities.vocabulary import clip
 from grants.author_names import is_reserved_name
-from grants.models import PRINCIPAL_TYPES, USER, PrincipalType
+from grants.models import GROUP, PRINCIPAL_TYPES, USER, PrincipalType
+from grants.policies.principals import ROLE_PREFIX, principal_text
 
 # format characters (zero-width, bidirectional) and private use
 _INVISIBLE_CATEGORIES = ("Cf", "Co")
@@ -61,14 +62,15 @@ def new_name_fault(principal_type: str, name: str, *, replaces: str = "") -> str
     replaces: the current name of the principal that gets the new name. The names of commands are reserved,
     because the journal names a command as an author in the same way as an account.
     """
-    if name != name.strip():
+    own_name = name.removeprefix(ROLE_PREFIX) if principal_type == GROUP.name else name
+    if own_name != own_name.strip():
         return "the name starts or ends with a space"
     if fault := invisible_character_fault(name):
         return fault
     if principal_type == USER.name and any(map(is_reserved_name, (_comparison_key(name), _ascii_key(name)))):
         return f"`{clip(name)}` is reserved for a command of the console"
     if other := _lookalike(PRINCIPAL_TYPES[principal_type], name, replaces):
-        return f"`{clip(name)}` looks like the existing {principal_type}:{clip(other)}"
+        return f"`{clip(name)}` looks like the existing {principal_text(principal_type, clip(other))}"
     return ""
 
 
@@ -90,7 +92,8 @@ def names_that_differ_in_case(max_names: int) -> list[str]:
             .order_by("upper_name", column)
         )
         names += [
-            f"{principal_type.name}:{name}" for name in found.values_list(column, flat=True)[:max_names]
+            principal_text(principal_type.name, name)
+            for name in found.values_list(column, flat=True)[:max_names]
         ]
     return names
 

@@ -25,6 +25,7 @@ from grants.change_set import Rename
 from grants.errors import PrincipalError
 from grants.journal import Author, JournalEntry, append_to_journal
 from grants.models import (
+    GROUP,
     PRINCIPAL_TYPES,
     JournalHead,
     JournalLine,
@@ -33,6 +34,7 @@ from grants.models import (
     permission_ids,
 )
 from grants.outcomes import Outcome
+from grants.policies.principals import ROLE_PREFIX, principal_text
 from grants.principal_names import name_fault, parse_principal
 from grants.principals.hooks import name_guard_fault
 from grants.principals.new_names import new_name_fault
@@ -48,30 +50,40 @@ def write_rename(head: JournalHead, author: Author, change: Rename) -> Outcome:
     """
     kind, name = parse_principal(change.principal)
     principal_type, new_name = PRINCIPAL_TYPES[kind], change.new_name
+    if name.startswith(ROLE_PREFIX):
+        new_name = f"{ROLE_PREFIX}{new_name}"
+    elif kind == GROUP.name and new_name.startswith(ROLE_PREFIX):
+        raise PrincipalError(f"invalid group name: `{clip(new_name)}` is the written form of a role")
     if fault := name_fault(new_name):
         raise PrincipalError(f"invalid {kind} name: {fault}")
     principal = principal_type.find(name)
     if principal is None:
-        raise PrincipalError(f"{kind}:{clip(name)} does not exist: correct the name", field=kind)
+        raise PrincipalError(
+            f"{principal_text(kind, clip(name))} does not exist: correct the name", field=kind
+        )
     if isinstance(principal, User):
         check_can_manage_account(author, principal)
     if name == new_name:
-        return Outcome(False, f"{kind}:{name} has this name already: nothing changed", head.revision)
+        return Outcome(False, f"{change.principal} has this name already: nothing changed", head.revision)
     if fault := name_guard_fault(
         principal, new_name, is_provisioner=author.is_provisioner
     ) or _provisioner_fault(author, principal):
-        raise PrincipalError(f"{kind}:{name} cannot be renamed: {fault}")
+        raise PrincipalError(f"{change.principal} cannot be renamed: {fault}")
     if principal_type.find(new_name):
-        raise PrincipalError(f"{kind}:{clip(new_name)} already exists: choose another name")
+        raise PrincipalError(f"{principal_text(kind, clip(new_name))} already exists: choose another name")
     if fault := new_name_fault(kind, new_name, replaces=name) or reused_name_fault(
-        author, f"{kind}:{new_name}", holder=f"{kind}:{name}"
+        author, principal_text(kind, new_name), holder=change.principal
     ):
         raise PrincipalError(f"invalid {kind} name: {fault}")
     check_rename(author, principal, new_name)
     principal_type.principals.filter(pk=principal.pk).update(**{principal_type.name_column: new_name})
-    entry = JournalEntry(RENAME_ACTIONS[kind], principal=f"{kind}:{name}", detail=f"{kind}:{new_name}")
+    entry = JournalEntry(
+        RENAME_ACTIONS[kind], principal=change.principal, detail=principal_text(kind, new_name)
+    )
     append_to_journal(head, [entry], author=author)
-    return Outcome(True, f"{kind}:{name} is {kind}:{new_name} now", head.revision, (change,))
+    return Outcome(
+        True, f"{change.principal} is {principal_text(kind, new_name)} now", head.revision, (change,)
+    )
 
 
 def _provisioner_fault(author: Author, principal: User | Group) -> str:

@@ -31,6 +31,7 @@ from grants.errors import PrincipalError
 from grants.journal import Author, JournalEntry, append_to_journal
 from grants.models import GROUP, PRINCIPAL_TYPES, USER, JournalHead, JournalLine, Role, User
 from grants.outcomes import Outcome
+from grants.policies.principals import ROLE_PREFIX, principal_text
 from grants.principal_names import control_character_fault, name_fault, parse_principal
 from grants.principals.hooks import end_access
 from grants.principals.new_names import invisible_character_fault, new_name_fault
@@ -283,6 +284,17 @@ def first_password_end() -> datetime:
 
 def add_group(*, author: Author, name: str) -> Outcome:
     """Add an empty group."""
+    if name.startswith(ROLE_PREFIX):
+        raise PrincipalError(f"invalid group name: `{clip(name)}` is the written form of a role")
+    return _add_group(author, name)
+
+
+def add_role(*, author: Author, name: str) -> Outcome:
+    """Add an empty role. name: without `role:`."""
+    return _add_group(author, f"{ROLE_PREFIX}{name}")
+
+
+def _add_group(author: Author, name: str) -> Outcome:
     _check_name("group", name)
     with administrator_transaction(author, allows_provisioner=True) as head:
         return write_new_principal(head, author, AddGroup(name))
@@ -369,7 +381,7 @@ def principal_by_name(principal_type: str, name: str) -> User | Group:
     principal = PRINCIPAL_TYPES[principal_type].find(name)
     if principal is None:
         raise PrincipalError(
-            f"{principal_type}:{clip(name)} does not exist: add it first, or correct the name",
+            f"{principal_text(principal_type, clip(name))} does not exist: add it first, or correct the name",
             field=principal_type,
         )
     return principal
@@ -393,7 +405,7 @@ def _check_name(principal_type: str, name: str) -> None:
 def _check_new_name(author: Author, principal_type: str, name: str) -> None:
     """Raise PrincipalError for a name that cannot be added. The name of a principal that was removed can."""
     if fault := new_name_fault(principal_type, name) or reused_name_fault(
-        author, f"{principal_type}:{name}", allows_removed=True
+        author, principal_text(principal_type, name), allows_removed=True
     ):
         raise PrincipalError(f"invalid {principal_type} name: {fault}")
 

@@ -28,7 +28,7 @@ from grants.models import (
     USER,
     AccessRequest,
     AccessRequestPart,
-    Membership,
+    Belonging,
     NamespaceApprovers,
     RequestState,
     User,
@@ -36,6 +36,7 @@ from grants.models import (
 )
 from grants.outcomes import Outcome
 from grants.policies.explain import MissingGrant
+from grants.policies.principals import group_text
 from grants.roles.capabilities import DELEGATE_ROLES, Capability, roles_with
 from grants.validity import Validity, in_force_condition
 
@@ -128,7 +129,7 @@ def approver_scope(account: User) -> ApproverScope:
     """
     if not account.is_active or account.can(Capability.APPROVE):
         return ApproverScope(account, account.can(Capability.APPROVE), frozenset())
-    groups = Membership.objects.filter(in_force_condition(), user=account).values("group")
+    groups = Belonging.objects.filter(in_force_condition(), user=account).values("group")
     named = frozenset(NamespaceApprovers.objects.filter(group__in=groups).values_list("namespace", flat=True))
     return ApproverScope(account, False, named | stewarded_namespaces(account), named)
 
@@ -270,7 +271,7 @@ def approver_accounts(request: AccessRequest) -> list[User]:
         if part.address is None or part.is_hidden:
             continue
         groups = NamespaceApprovers.objects.filter(namespace=part.namespace).values("group")
-        members = Membership.objects.filter(in_force_condition(), group__in=groups).values("user")
+        members = Belonging.objects.filter(in_force_condition(), group__in=groups).values("user")
         for users in (User.objects.filter(is_active=True, pk__in=members), approvers_of(part.address)):
             accounts |= {user.pk: user for user in users[:MAX_APPROVERS]}
     return sorted(
@@ -294,17 +295,19 @@ def set_namespace_approvers(*, author: Author, namespace: Address, group: str) -
             )
         entry = JournalEntry(
             "approvers-set",
-            principal=f"group:{group}" if group else "",
+            principal=group_text(group) if group else "",
             entity=str(namespace),
-            detail=f"instead of group:{before.group.name}" if before else "",
+            detail=f"instead of {group_text(before.group.name)}" if before else "",
         )
         if not group:
             before.delete()
         else:
             row = Group.objects.filter(name=group).first()
             if row is None:
-                raise RequestError(f"group:{clip(group)} does not exist: add it first, or correct the name")
-            title = f"group:{group} as the approvers of {namespace}"
+                raise RequestError(
+                    f"{group_text(clip(group))} does not exist: add it first, or correct the name"
+                )
+            title = f"{group_text(group)} as the approvers of {namespace}"
             if proposed := propose_first(head, author, entry, "approvers-propose", title):
                 return proposed
             NamespaceApprovers.objects.update_or_create(namespace=namespace.key, defaults={"group": row})

@@ -15,11 +15,12 @@ from grants.errors import RequestError
 from grants.evaluation.effective_grants import grant_tables_of_principal
 from grants.evaluation.entity_filters import EntityConditions
 from grants.evaluation.facts import gather_facts
-from grants.models import AccessRequest, AccessRequestPart, Membership, RequestState, User
+from grants.models import AccessRequest, AccessRequestPart, Belonging, RequestState, User
 from grants.plans.minimal_grants import Denial, NewGrants
 from grants.policies.decide import is_permitted
 from grants.policies.explain import NOT_REGISTERED
 from grants.policies.grammar import fold, has
+from grants.policies.principals import group_text
 from grants.policies.question import Question
 from grants.requests.approvers import ApproverScope
 from grants.requests.proposals import Proposal, proposals_of
@@ -88,7 +89,9 @@ def part_background(request: AccessRequest, part: AccessRequestPart, scope: Appr
     except RequestError as error:
         proposals, fault = [], str(error)
     if not proposals and not fault:
-        fault = f"group:{part.group_name} does not exist" if part.group_name else "no grant permits this"
+        fault = (
+            f"{group_text(part.group_name)} does not exist" if part.group_name else "no grant permits this"
+        )
     visible = [proposal for proposal in proposals if scope.can_see_effect(proposal.grants)]
     shown = (
         *visible,
@@ -180,7 +183,7 @@ def _held_privileges(subject: User, address: Address) -> Mapping[Privilege, str]
 
 def _colleagues(subject: User, proposal: Proposal) -> ColleagueAccess:
     """Count the colleagues, and those who hold the grants of the proposal. Runs two queries."""
-    in_force = Membership.objects.filter(in_force_condition())
+    in_force = Belonging.objects.filter(in_force_condition())
     groups = in_force.filter(user=subject).values("group")
     names = list(
         User.objects.active_principals()

@@ -24,6 +24,7 @@ from grants.models import (
 )
 from grants.plans.apply import write_plan
 from grants.plans.create import PlanDraft, PlanOrigin, store_plan, stored_periods
+from grants.policies.principals import group_text
 from grants.principal_names import MAX_REASON_CHARACTERS, principals_by_name
 from grants.requests.approvers import ApproverScope, approver_scope, is_own
 from grants.requests.proposals import Proposal, changes_of, proposals_of, wanted_pairs
@@ -241,7 +242,7 @@ def _check_shortens_nothing(
     entities = entities_at(change.address for change in changes if isinstance(change, Grant))
     stored = stored_periods(changes, principals, entities)
     later = {
-        f"a membership in group:{change.group}"
+        f"a membership in {group_text(change.group)}"
         if isinstance(change, Join)
         else f"{change.privilege} on {change.address}": period
         for change in changes

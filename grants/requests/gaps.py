@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from django.utils import timezone
 
 from grants.evaluation.engine import check_many
-from grants.models import GroupGrant, Membership, User, UserGrant
+from grants.models import Belonging, GroupGrant, User, UserGrant
 from grants.policies.question import Question
 from grants.validity import at_time, question_time
 
@@ -63,12 +63,12 @@ def _ends(subject: User, after: datetime, until: datetime) -> list[datetime]:
 
     Returns at most one more than MAX_TIMES. Runs one query.
     """
-    groups = Membership.objects.filter(user=subject).values("group")
+    groups = Belonging.objects.filter(user=subject).values("group")
     ends = (
         rows.filter(valid_until__gt=after, valid_until__lte=until).order_by().values_list("valid_until")
         for rows in (
             UserGrant.objects.filter(user=subject),
-            Membership.objects.filter(user=subject),
+            Belonging.objects.filter(user=subject),
             GroupGrant.objects.filter(group__in=groups),
         )
     )

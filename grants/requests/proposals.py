@@ -19,6 +19,7 @@ from grants.models import AccessRequestPart, User
 from grants.plans.sources.answer import MAX_GRANTS_TO_COMPARE, narrowness, shortest_ways
 from grants.policies.explain import MissingGrant
 from grants.policies.policy import Generation
+from grants.policies.principals import group_text
 from grants.policies.question import Question, question_from_json
 from grants.querysets import memberships
 from grants.requests.gaps import first_denials, last_moment
@@ -55,7 +56,7 @@ class Proposal:
     @property
     def words(self) -> str:
         if self.group:
-            return f"membership in group:{self.group}"
+            return f"membership in {group_text(self.group)}"
         return (
             " and ".join(f"{privilege} on {address}" for address, privilege in self.grants)
             or "nothing is missing any more"

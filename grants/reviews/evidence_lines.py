@@ -9,6 +9,7 @@ from django.utils.timezone import localtime
 from entities.models import State
 from entities.vocabulary import quantity
 from grants.models.reviews import Answer, ItemSource, ReviewItem
+from grants.policies.principals import group_text
 from grants.validity import time_in_words
 
 PLAIN, NOTABLE = "", "warning"
@@ -42,7 +43,7 @@ def evidence_lines(
     if item.entity_state in (State.DELETED, State.PLANNED):
         yield EvidenceLine(f"the entity is {item.entity_state}", NOTABLE)
     if item.redundant_through:
-        yield EvidenceLine(f"also through group:{item.redundant_through}", NOTABLE)
+        yield EvidenceLine(f"also through {group_text(item.redundant_through)}", NOTABLE)
     if item.last_used_on:
         yield EvidenceLine(f"last used {item.last_used_on.day} {item.last_used_on:%B %Y}")
     else:
@@ -52,7 +53,7 @@ def evidence_lines(
         yield EvidenceLine(f"signed in {signed_in.day} {signed_in:%B %Y}")
     if item.peers:
         yield EvidenceLine(
-            f"{item.peer_holders:,} of {item.peers:,} others in group:{item.peer_group} hold it"
+            f"{item.peer_holders:,} of {item.peers:,} others in {group_text(item.peer_group)} hold it"
         )
     if item.is_new:
         yield EvidenceLine("new since the last review", NOTABLE)

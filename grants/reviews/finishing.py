@@ -27,6 +27,7 @@ from grants.models.reviews import (
     UnansweredRule,
 )
 from grants.plans.create import MAX_PLAN_ITEMS, PlanDraft, PlanOrigin, store_plan
+from grants.policies.principals import group_text
 from grants.reviews.answers import sign_off
 from grants.reviews.campaigns import add_makers, locked_campaign
 from grants.reviews.errors import ReviewError
@@ -175,7 +176,7 @@ def _change(item: ReviewItem, row, validity: Validity | None) -> Change:
         change = Join(row.user.username, row.group.name, given)
     else:
         principal = (
-            f"group:{row.group.name}" if item.source == ItemSource.GROUP else f"user:{row.user.username}"
+            group_text(row.group.name) if item.source == ItemSource.GROUP else f"user:{row.user.username}"
         )
         change = Grant(principal, row.content_object.address, row.privilege, given)
     return ending_of(change) if validity is None else change

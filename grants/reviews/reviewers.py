@@ -11,6 +11,7 @@ from grants.journal import Author, JournalEntry, append_to_journal
 from grants.models import User
 from grants.models.reviews import ItemSource, UserManagerLink
 from grants.outcomes import Outcome
+from grants.policies.principals import group_text
 from grants.principal_names import principals_by_name
 from grants.querysets import memberships
 from grants.reviews.errors import ReviewError
@@ -30,7 +31,7 @@ def reviewers_of_group(name: str, *, field: str) -> list[int]:
     Raise ReviewError if there are none, or more than MAX_REVIEWERS.
     """
     if not Group.objects.filter(name=name).exists():
-        raise ReviewError(f"group:{name} does not exist: correct the name", field=field)
+        raise ReviewError(f"{group_text(name)} does not exist: correct the name", field=field)
     members = (
         memberships()
         .filter(reviewer_condition("user__"), in_force_condition(), group__name=name)
@@ -39,11 +40,11 @@ def reviewers_of_group(name: str, *, field: str) -> list[int]:
     users = list(members.values_list("user_id", flat=True)[: MAX_REVIEWERS + 1])
     if not users:
         raise ReviewError(
-            f"group:{name} has no active members who could review: name another group", field=field
+            f"{group_text(name)} has no active members who could review: name another group", field=field
         )
     if len(users) > MAX_REVIEWERS:
         raise ReviewError(
-            f"group:{name} has more than {MAX_REVIEWERS} members: name a smaller group", field=field
+            f"{group_text(name)} has more than {MAX_REVIEWERS} members: name a smaller group", field=field
         )
     return users
 

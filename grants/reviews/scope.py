@@ -12,6 +12,7 @@ from entities.selectors import entity_at
 from entities.vocabulary import KINDS, Privilege, privilege_by_name
 from grants.models import GroupGrant, Membership, User, UserGrant, permission_ids
 from grants.models.reviews import ItemSource, UsageDay
+from grants.policies.principals import group_text
 from grants.reviews.errors import ReviewError
 
 MAX_UNUSED_DAYS = 3_650
@@ -83,7 +84,7 @@ class ReviewScope:
         text += f" on {', '.join(KINDS[kind].plural for kind in self.kinds)}" if self.kinds else ""
         text += f" in namespace:{self.namespace}" if self.namespace else ""
         text += f" of user:{self.user}" if self.user else ""
-        text += f" of group:{self.group}" if self.group else ""
+        text += f" of {group_text(self.group)}" if self.group else ""
         return text + (f", not used in {self.unused_days:,} days" if self.unused_days else "")
 
 
@@ -134,7 +135,7 @@ def check_scope_names(scope: ReviewScope) -> None:
     if scope.user and not User.objects.filter(username=scope.user).exists():
         raise ReviewError(f"user:{scope.user} does not exist: correct the name", field="user")
     if scope.group and not Group.objects.filter(name=scope.group).exists():
-        raise ReviewError(f"group:{scope.group} does not exist: correct the name", field="group")
+        raise ReviewError(f"{group_text(scope.group)} does not exist: correct the name", field="group")
 
 
 def reviewed_rows(scope: ReviewScope, source: ItemSource, at: datetime) -> QuerySet:

@@ -9,6 +9,7 @@ from django.db.models.functions import Abs
 from entities.vocabulary import KINDS, Privilege
 from grants.models import User, permission_ids
 from grants.models.reviews import Answer, Campaign, CampaignState, ItemSource, ReviewItem, ReviewShare
+from grants.policies.principals import type_and_name
 from grants.principal_names import PRINCIPAL_TYPES
 from grants.reviews.errors import ReviewError
 from grants.roles.capabilities import Capability
@@ -161,8 +162,8 @@ def _principal_condition(text: str) -> Q:
 
     The name itself may look like `user:NAME`.
     """
-    type_, colon, name = text.partition(":")
-    if not colon or type_ not in PRINCIPAL_TYPES:
+    type_, name = type_and_name(text)
+    if type_ not in PRINCIPAL_TYPES:
         return Q(principal_name=text)
     is_of_type = Q(source=ItemSource.GROUP) if type_ == "group" else ~Q(source=ItemSource.GROUP)
     return Q(principal_name__in=(text, name)) & (Q(principal_name=text) | is_of_type)

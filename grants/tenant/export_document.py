@@ -5,6 +5,7 @@ an empty console and exporting again gives the same bytes.
 """
 
 import json
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 from itertools import groupby
@@ -12,7 +13,7 @@ from operator import itemgetter
 
 from django.contrib.auth.models import Group
 from django.db import connection
-from django.db.models import CharField, F, Value
+from django.db.models import CharField, F, Q, QuerySet, Value
 from django.db.models.functions import Collate, Concat
 
 from entities.models import Entity
@@ -21,7 +22,17 @@ from grants.bulk_rows import ROWS_PER_FETCH, stream_rows
 from grants.consistent_read import consistent_read
 from grants.grant_attributes import GrantAttributes
 from grants.guardrails.rules import rule_of, with_rules
-from grants.models import GROUP, USER, GrantQuerySet, Guardrail, GuardrailException, User, privilege_of
+from grants.models import (
+    GROUP,
+    USER,
+    GrantQuerySet,
+    Guardrail,
+    GuardrailException,
+    RoleGroup,
+    User,
+    privilege_of,
+)
+from grants.policies.principals import ROLE_PREFIX, group_text, principal_text
 from grants.querysets import memberships_of_principals, principal_condition
 from grants.validity import VALIDITY_COLUMNS, format_time
 
@@ -63,22 +74,41 @@ def _users() -> Iterator[dict]:
 
 
 def _groups() -> Iterator[dict]:
+    for name, members in _with_members(~_is_role(), memberships_of_principals().filter(~_is_role("group__"))):
+        yield {"type": "group", "name": name, "members": [_member(*row) for row in members]}
+
+
+def _roles() -> Iterator[dict]:
+    rows = RoleGroup.objects.order_by(_in_byte_order(F("group__name")))
+    groups_of = defaultdict(list)
+    for role, *member in rows.values_list("role__name", "group__name", *VALIDITY_COLUMNS):
+        groups_of[role].append(member)
+    for name, members in _with_members(_is_role(), memberships_of_principals().filter(_is_role("group__"))):
+        users = [_member(principal_text("user", user), *period) for user, *period in members]
+        groups = [_member(group_text(group), *period) for group, *period in groups_of.get(name, ())]
+        yield {"type": "role", "name": name.removeprefix(ROLE_PREFIX), "members": [*users, *groups]}
+
+
+def _is_role(path: str = "") -> Q:
+    return Q(**{f"{path}name__startswith": ROLE_PREFIX})
+
+
+def _with_members(condition: Q, memberships: QuerySet) -> Iterator[tuple[str, Iterable[list]]]:
+    """Yield the name of each group with its members, each a name and the columns of the period."""
     members = stream_rows(
-        memberships_of_principals().order_by(
-            _in_byte_order(F("group__name")), _in_byte_order(F("user__username"))
-        ),
+        memberships.order_by(_in_byte_order(F("group__name")), _in_byte_order(F("user__username"))),
         "group__name",
         "user__username",
         *VALIDITY_COLUMNS,
     )
     members_by_group = groupby(members, key=itemgetter(0))
     name, names = next(members_by_group, (None, ()))
-    for group in stream_rows(Group.objects.order_by(_in_byte_order(F("name"))), "name"):
-        if group[0] == name:
-            yield {"type": "group", "name": name, "members": [_member(*row) for _, *row in names]}
+    for (group,) in stream_rows(Group.objects.filter(condition).order_by(_in_byte_order(F("name"))), "name"):
+        if group == name:
+            yield group, [row for _, *row in names]
             name, names = next(members_by_group, (None, ()))
         else:
-            yield {"type": "group", "name": group[0], "members": []}
+            yield group, ()
 
 
 def _member(name: str, *period: datetime | None) -> str | dict:
@@ -125,7 +155,7 @@ def _grants(grants: GrantQuerySet) -> Iterator[dict]:
         }
         yield {
             "type": "grant",
-            "principal": f"{holder.name}:{name}",
+            "principal": principal_text(holder.name, name),
             "entity": address,
             "privileges": privileges,
             **_times((valid_from, valid_until)),
@@ -146,7 +176,7 @@ def _exception(row: GuardrailException) -> dict[str, str]:
     return {**who, "owner": row.owner, "valid_until": format_time(row.valid_until), "reason": row.reason}
 
 
-_LINE_TYPES = (_entities, _users, _groups, _group_grants, _user_grants, _guardrails)
+_LINE_TYPES = (_entities, _users, _groups, _roles, _group_grants, _user_grants, _guardrails)
 
 
 def _address_of(path: str = "") -> Concat:

@@ -20,6 +20,7 @@ from grants.guardrails.exceptions import open_violations
 from grants.journal import Author, JournalEntry
 from grants.journal_details import period_detail
 from grants.models import PRINCIPAL_TYPES, GroupGrant, Guardrail, User, UserGrant, permission_ids
+from grants.policies.principals import principal_text
 from grants.roles.capabilities import Capability
 from grants.tenant.entities import write_entities
 from grants.tenant.guardrails import write_guardrails
@@ -30,6 +31,7 @@ from grants.tenant.principals import (
     unknown_principals,
     write_groups,
     write_members,
+    write_role_groups,
     write_users,
 )
 from grants.tenant.reading import Document, read_document
@@ -100,6 +102,7 @@ def _write(run: ImportRun) -> None:
     entities = write_entities(run)
     principals = {"user": write_users(run), "group": write_groups(run)}
     write_members(run, principals["user"], principals["group"])
+    write_role_groups(run)
     for chunk in chunks(run.document.grants.items()):
         for kind in PRINCIPAL_TYPES:
             _write_grants(run, kind, chunk, principals[kind], entities)
@@ -191,7 +194,7 @@ def _listed_rows(
                     continue
                 report.warnings.append(
                     f"line {line.line} grants {privilege} on `{address}` to "
-                    f"`{principal_type}:{name}` again, as line {first.line} does"
+                    f"`{principal_text(principal_type, name)}` again, as line {first.line} does"
                 )
                 if _rank(line) < _rank(first):
                     listed[row] = line, privilege
@@ -206,7 +209,7 @@ def _rank(line: GrantLine) -> tuple:
 def _grant_change(line: GrantLine, privilege: str, before: StoredRow | None = None) -> JournalEntry:
     return JournalEntry(
         "grant",
-        principal=":".join(line.principal),
+        principal=principal_text(*line.principal),
         entity=line.address,
         privilege=str(privilege),
         reason=line.attributes.reason or (before.reason if before else ""),

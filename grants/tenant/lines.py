@@ -18,6 +18,7 @@ from entities.vocabulary import Privilege, VocabularyError, clip, privilege_by_n
 from grants.errors import GuardrailError, PrincipalError
 from grants.grant_attributes import GrantAttributes
 from grants.guardrails.rules import Rule, check_guardrail_name, rule_from_members
+from grants.policies.principals import ROLE_PREFIX, principal_text
 from grants.policies.times import TimeError, parse_time
 from grants.principal_names import name_fault, parse_principal
 from grants.validity import VALIDITY_COLUMNS, Validity, ValidityError
@@ -50,13 +51,15 @@ class UserLine(NamedTuple):
 
 
 class GroupLine(NamedTuple):
-    """A line of type `group`. members: the periods of the members by name; None if the line does not list
+    """A line of type `group` or `role`. name: as it is stored. groups: the periods of the groups in a role, as
+    `members` those of users. members: the periods of the members by name; None if the line does not list
     them.
     """
 
     line: int
     name: str
     members: dict[str, Validity] | None
+    groups: dict[str, Validity] | None = None
 
 
 class GrantLine(NamedTuple):
@@ -173,6 +176,25 @@ class MemberReader:
             periods[intern(name)] = validity
         return periods
 
+    def role_members(self, field: str) -> tuple[dict[str, Validity], dict[str, Validity]] | None:
+        """Return the periods of users and of groups by name, like `group_members`. The names are written
+        `user:NAME` and `group:NAME`.
+        """
+        written = self.group_members(field)
+        if written is None:
+            return None
+        users: dict[str, Validity] = {}
+        groups: dict[str, Validity] = {}
+        for position, (member, validity) in enumerate(written.items(), start=1):
+            try:
+                kind, name = parse_principal(member)
+            except PrincipalError as error:
+                return self.invalid(field, f"entry {position}: {error}")
+            if name.startswith(ROLE_PREFIX) and kind == "group":
+                return self.invalid(field, f"entry {position}: a role cannot contain a role")
+            (users if kind == "user" else groups)[intern(name)] = validity
+        return users, groups
+
     def validity(self, *, has_to_last: bool = False) -> Validity | None:
         """Return the period in the members `valid_from` and `valid_until`. has_to_last: the end must not be
         in the past.
@@ -277,7 +299,17 @@ def _user(number: int, members: MemberReader) -> UserLine | None:
 def _group(number: int, members: MemberReader) -> GroupLine | None:
     members.allow_only("type", "name", "members")
     name, periods = members.name("name"), members.group_members("members")
+    if name and name.startswith(ROLE_PREFIX):
+        return members.invalid("name", f"`{clip(name)}` is a role: write a line of the type role")
     return name and GroupLine(number, intern(name), periods)
+
+
+def _role(number: int, members: MemberReader) -> GroupLine | None:
+    members.allow_only("type", "name", "members")
+    name, periods = members.name("name"), members.role_members("members")
+    if name and (fault := name_fault(ROLE_PREFIX + name)):
+        return members.invalid("name", fault)
+    return name and GroupLine(number, intern(ROLE_PREFIX + name), *(periods or (None, None)))
 
 
 def _grant(number: int, members: MemberReader) -> GrantLine | None:
@@ -308,7 +340,14 @@ def _guardrail(number: int, members: MemberReader) -> GuardrailLine | None:
 ATTRIBUTE_READERS = {"reason": lambda members, name: members.text(name, default="")}
 
 
-_READERS = {"entity": _entity, "user": _user, "group": _group, "grant": _grant, "guardrail": _guardrail}
+_READERS = {
+    "entity": _entity,
+    "user": _user,
+    "group": _group,
+    "role": _role,
+    "grant": _grant,
+    "guardrail": _guardrail,
+}
 
 
 @lru_cache(maxsize=1_000)
@@ -357,7 +396,7 @@ def _parse_exception(body: object) -> tuple[ExceptionEntry | None, str]:
         faults.append(f"`valid_until`: {error}")
     if faults or principal is None or within is None or owner is None or reason is None:
         return None, faults[0]
-    return ExceptionEntry(":".join(principal), within, owner, valid_until, reason), ""
+    return ExceptionEntry(principal and principal_text(*principal), within, owner, valid_until, reason), ""
 
 
 def _privilege(value: object) -> Privilege:

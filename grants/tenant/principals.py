@@ -12,11 +12,15 @@ from django.contrib.auth.models import Group
 
 from entities.vocabulary import clip
 from grants.bulk_rows import chunks, database_time, insert_rows, update_rows
+from grants.change_set import Exclude, Include
+from grants.changes import write_role_group
 from grants.journal import JournalEntry
 from grants.journal_details import period_detail
-from grants.models import PRINCIPAL_TYPES, JournalLine, Role, User
+from grants.models import PRINCIPAL_TYPES, JournalLine, Role, RoleGroup, User
+from grants.policies.principals import group_text, principal_text
 from grants.principals.hooks import end_access
 from grants.principals.new_names import invisible_character_fault
+from grants.role_members import write_role_memberships
 from grants.tenant.lines import GroupLine, UserLine
 from grants.tenant.reading import Document, Fault
 from grants.tenant.report import Counted, ImportRun
@@ -31,13 +35,14 @@ def unknown_principals(document: Document) -> Iterable[Fault]:
         ("user", name) for name in _unknown_names("user", _user_names(document) - document.users.keys())
     }
     unknown |= {
-        ("group", name)
-        for name in _unknown_names("group", _grantee_names(document, "group") - document.groups.keys())
+        ("group", name) for name in _unknown_names("group", _group_names(document) - document.groups.keys())
     }
     if not unknown:
         return
     for group in document.groups.values():
-        if missing := [name for name in group.members or () if ("user", name) in unknown]:
+        missing = [name for name in group.members or () if ("user", name) in unknown]
+        missing += [name for name in group.groups or () if ("group", name) in unknown]
+        if missing:
             yield Fault(
                 group.line, "members", f"{_name_list(missing)} is neither in this document nor in the console"
             )
@@ -46,7 +51,7 @@ def unknown_principals(document: Document) -> Iterable[Fault]:
             yield Fault(
                 grant.line,
                 "principal",
-                f"`{clip(':'.join(grant.principal))}` is neither in this document nor in the console",
+                f"`{clip(principal_text(*grant.principal))}` is neither in this document nor in the console",
             )
 
 
@@ -97,6 +102,11 @@ def _grantee_names(document: Document, kind: str) -> set[str]:
         for _, (principal_type, name), *_ in lines
         if principal_type == kind
     }
+
+
+def _group_names(document: Document) -> set[str]:
+    in_roles = chain.from_iterable(group.groups or () for group in document.groups.values())
+    return {*in_roles, *_grantee_names(document, "group")}
 
 
 def _unknown_names(kind: str, names: set[str]) -> set[str]:
@@ -154,7 +164,7 @@ def _warnings_of_old_names(kind: str, names: list[str]) -> list[str]:
     document, and the other one keeps its own. Runs one query for every ROWS_PER_STATEMENT names.
     """
     renames: dict[str, str] = {}
-    for chunk in chunks([f"{kind}:{name}" for name in names]):
+    for chunk in chunks([principal_text(kind, name) for name in names]):
         lines = JournalLine.objects.filter(action=f"{kind}-rename", principal__in=chunk)
         renames |= dict(lines.order_by("revision").values_list("principal", "detail"))
     return [
@@ -192,12 +202,12 @@ def write_groups(run: ImportRun) -> dict[str, int]:
     """Add the groups of the document. Return the primary key of each group in it, by name."""
     ids: dict[str, int] = {}
     listed = run.document.groups
-    for chunk in chunks(dict.fromkeys([*listed, *sorted(_grantee_names(run.document, "group"))])):
+    for chunk in chunks(dict.fromkeys([*listed, *sorted(_group_names(run.document))])):
         stored = dict(Group.objects.filter(name__in=chunk).values_list("name", "pk"))
         new = Group.objects.bulk_create(Group(name=name) for name in chunk if name not in stored)
         ids.update(stored | {group.name: group.pk for group in new})
         run.report.warnings += _warnings_of_old_names("group", [group.name for group in new])
-        run.record([JournalEntry("group-add", f"group:{group.name}") for group in new])
+        run.record([JournalEntry("group-add", group_text(group.name)) for group in new])
         run.report.changes[Counted.GROUPS_ADDED, ""] += len(new)
         run.report.unchanged["groups"] += len(stored.keys() & listed.keys())
     return ids
@@ -232,6 +242,8 @@ def write_members(run: ImportRun, users: dict[str, int], groups: dict[str, int])
         )
         for pairs in chunks(removed):
             membership.objects.filter(pk__in=[existing[pair][0] for pair in pairs]).delete()
+        if changed_groups := {groups[group] for group, _ in (*added, *changed, *removed)}:
+            write_role_memberships(changed_groups)
         run.record(
             [
                 *(_member_change("member-add", *pair, listed[pair]) for pair in added),
@@ -246,16 +258,36 @@ def write_members(run: ImportRun, users: dict[str, int], groups: dict[str, int])
             if not is_limited:
                 report.warn_of_removed_period(
                     run.document.groups[group].line,
-                    f"`user:{user}` in `group:{group}`",
+                    f"`user:{user}` in `{group_text(group)}`",
                     existing[group, user][1],
                 )
         report.changes[Counted.MEMBERS_REMOVED, ""] += len(removed)
         report.unchanged["members"] += len(listed) - len(added) - len(changed)
 
 
+def write_role_groups(run: ImportRun) -> None:
+    """Replace the groups of each role that lists its members."""
+    report = run.report
+    for line in run.document.groups.values():
+        if line.groups is None:
+            continue
+        rows = RoleGroup.objects.filter(role__name=line.name).values_list("group__name", *VALIDITY_COLUMNS)
+        stored = {group: Validity(*period) for group, *period in rows}
+        for group in sorted(stored.keys() - line.groups.keys()):
+            write_role_group(run.head, run.author, Exclude(group, line.name))
+            report.changes[Counted.MEMBERS_REMOVED, ""] += 1
+        for group, period in line.groups.items():
+            if stored.get(group) == period:
+                report.unchanged["members"] += 1
+                continue
+            write_role_group(run.head, run.author, Include(group, line.name, period))
+            counted = Counted.MEMBERS_CHANGED if group in stored else Counted.MEMBERS_ADDED
+            report.changes[counted, ""] += 1
+
+
 def _member_change(
     action: str, group: str, user: str, period: Validity = NO_LIMITS, before: Validity | None = None
 ) -> JournalEntry:
     return JournalEntry(
-        action, principal=f"user:{user}", detail=period_detail(period, f"group:{group}", before=before)
+        action, principal=f"user:{user}", detail=period_detail(period, group_text(group), before=before)
     )

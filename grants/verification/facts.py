@@ -28,10 +28,12 @@ from grants.models import (
     Plan,
     PublishedItem,
     Role,
+    RoleGroup,
     User,
     all_grants,
     permission_ids,
 )
+from grants.policies.principals import group_text
 from grants.validity import VALIDITY_COLUMNS, Validity, format_period, parse_period
 
 SEPARATOR = "\x1f"
@@ -296,11 +298,15 @@ def facts_of_tables() -> Iterator[Fact]:
             yield fact_key("grant", principal, str(address), privilege), held_value(Validity(*period))
     members = User.groups.through.objects.all()
     for user, group, *period in stream_rows(members, "user__username", "group__name", *VALIDITY_COLUMNS):
-        yield fact_key("member", f"user:{user}", f"group:{group}"), held_value(Validity(*period))
+        yield fact_key("member", f"user:{user}", group_text(group)), held_value(Validity(*period))
+    for group, role, *period in stream_rows(
+        RoleGroup.objects.all(), "group__name", "role__name", *VALIDITY_COLUMNS
+    ):
+        yield fact_key("member", group_text(group), group_text(role)), held_value(Validity(*period))
     for entity_kind, key, state in stream_rows(Entity.objects.all(), "kind", "key", "state"):
         yield fact_key("entity", f"{entity_kind}:{key}"), state
     for (name,) in stream_rows(Group.objects.all(), "name"):
-        yield fact_key("group", f"group:{name}"), "known"
+        yield fact_key("group", group_text(name)), "known"
     users = stream_rows(User.objects.all(), "username", "is_active", "role", "is_service")
     for name, is_active, role, is_service in users:
         yield fact_key("active", f"user:{name}"), "active" if is_active else "inactive"
@@ -310,7 +316,7 @@ def facts_of_tables() -> Iterator[Fact]:
     for steward in NamespaceSteward.objects.select_related("user", "group"):
         yield fact_key("steward", steward.principal, steward.address), HELD
     for approvers in NamespaceApprovers.objects.select_related("group"):
-        yield fact_key("approvers", approvers.address), f"group:{approvers.group.name}"
+        yield fact_key("approvers", approvers.address), group_text(approvers.group.name)
     for item in PublishedItem.objects.select_related("entity"):
         yield fact_key("published", item.entity), item.text
     for limits in stored_limits():

@@ -25,8 +25,10 @@ from grants.models.history import (
     HistoryPrincipal,
     MembershipPeriod,
     Period,
+    RoleGroupPeriod,
     UserPeriod,
 )
+from grants.policies.principals import principal_text
 from grants.validity import Validity
 from grants.verification.facts import fact_key, held_value, title_of
 
@@ -79,7 +81,8 @@ def stored_periods(names: Names, *, is_current: bool) -> Iterator[StoredPeriod]:
     _check_addresses()
     yield from _users(principals, is_current)
     yield from _name_periods(GroupPeriod, principals, "group")
-    yield from _memberships(principals)
+    yield from _memberships(principals, MembershipPeriod, "user", "group")
+    yield from _memberships(principals, RoleGroupPeriod, "group", "role")
     yield from _entities()
     for model in GRANT_PERIODS:
         yield from _grants(model, principals)
@@ -100,12 +103,12 @@ class _Principals:
             nameless = HistoryPrincipal.objects.filter(name=None, type=type_).values("pk")
             rows = model._default_manager.filter(**{f"{type_}__in": nameless}).order_by("from_revision")
             for pk, name, revision in rows.values_list(type_, "name", "from_revision"):
-                self._of_nameless[pk] = names.first_name_at(f"{type_}:{name}", revision)
+                self._of_nameless[pk] = names.first_name_at(principal_text(type_, name), revision)
 
     def first_name(self, type_: str, pk: int, name: str | None) -> str:
         """Return the first name of a principal. name: in HistoryPrincipal."""
         if name is not None:
-            return self._names.first_name(f"{type_}:{name}")
+            return self._names.first_name(principal_text(type_, name))
         if pk not in self._of_nameless:
             raise HistoryFault(f"a period is about the {type_} with the unknown id {pk}")
         return self._of_nameless[pk]
@@ -157,18 +160,20 @@ def _name_periods(model: type[Period], principals: _Principals, type_: str) -> I
     for known_name, pk, name, start, end, differs in _rows(rows):
         key = fact_key("name", principals.first_name(type_, pk, known_name))
         _check_line(differs, key, start)
-        yield StoredPeriod(key, start, end, f"{type_}:{name}")
+        yield StoredPeriod(key, start, end, principal_text(type_, name))
 
 
-def _memberships(principals: _Principals) -> Iterator[StoredPeriod]:
+def _memberships(
+    principals: _Principals, model: type[Period], member_type: str, group_column: str
+) -> Iterator[StoredPeriod]:
     rows = _rows(
-        f"""SELECT h.name, p."user", g.name, p."group", p.valid_from, p.valid_until, {_RANGE}
-        FROM {_table(MembershipPeriod)} p {_JOURNAL} {_principal("user")} {_principal("group", "g")}"""
+        f"""SELECT h.name, p."{member_type}", g.name, p."{group_column}", p.valid_from, p.valid_until, {_RANGE}
+        FROM {_table(model)} p {_JOURNAL} {_principal(member_type)} {_principal("group", "g", group_column)}"""
     )
-    for user_name, user, group_name, group, valid_from, valid_until, start, end, differs in rows:
+    for member_name, member, group_name, group, valid_from, valid_until, start, end, differs in rows:
         key = fact_key(
             "member",
-            principals.first_name("user", user, user_name),
+            principals.first_name(member_type, member, member_name),
             principals.first_name("group", group, group_name),
         )
         _check_line(differs, key, start)
@@ -273,8 +278,10 @@ def _table(model: type[models.Model]) -> str:
     return connection.ops.quote_name(model._meta.db_table)
 
 
-def _principal(type_: str, alias: str = "h") -> str:
-    return f"""LEFT JOIN {_table(HistoryPrincipal)} {alias} ON {alias}.id = p."{type_}" AND {alias}.type = '{type_}'"""
+def _principal(type_: str, alias: str = "h", column: str = "") -> str:
+    """Return the join with the principal in a column; by default, the column has the name of the type."""
+    return f"""LEFT JOIN {_table(HistoryPrincipal)} {alias}
+    ON {alias}.id = p."{column or type_}" AND {alias}.type = '{type_}'"""
 
 
 _ADDRESS = f"LEFT JOIN {HistoryAddress._meta.db_table} a ON a.id = p.entity"

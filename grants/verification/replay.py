@@ -19,6 +19,7 @@ from grants.consistent_read import consistent_read
 from grants.journal import ChainBreak, current_head, first_break
 from grants.journal_details import parse_detail, period_detail
 from grants.models import JournalLine
+from grants.role_members import role_membership_fault
 from grants.verification.anchor import AnchorCheck
 from grants.verification.facts import (
     ALLOWED_TYPES,
@@ -166,7 +167,9 @@ def first_fault(more_facts: Callable[[], Iterable[Fact]] = tuple) -> ChainBreak 
         store.execute(_LAST_EVENTS)
         _store_facts(store, renames.translate_facts(facts_of_tables()))
         _store_facts(store, renames.translate_facts(more_facts()))
-        return _first_difference(store) or _history_difference(store, renames)
+        return (
+            _first_difference(store) or role_membership_fault() or _history_difference(store, renames) or None
+        )
 
 
 def first_history_fault() -> ChainBreak | str | None:

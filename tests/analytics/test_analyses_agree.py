@@ -12,6 +12,7 @@ from analytics.tables import IMPACT_DETAIL
 from entities.models import State
 from entities.vocabulary import KINDS
 from grants.policies.catalogue import GENERATIONS
+from grants.policies.principals import group_text
 from grants.policies.question import Question
 from tests.support.analyses import (
     LARGE,
@@ -136,10 +137,10 @@ def test_policy_impact_counts_the_decisions_that_change(spark, own_kinds, folder
 
 @pytest.mark.parametrize(("seed", "size"), SEEDS_AND_SIZES, indirect=["size"])
 def test_ghost_grants_are_the_grants_on_addresses_that_are_not_live(spark, folder, seed, size):
-    tenant = random_tenant(seed)
+    tenant = random_tenant(seed, has_roles=True)
     store_tenant(tenant)
     listed_principals = {f"user:{name}" for name in active_users(tenant)} | {
-        f"group:{name}" for name in tenant.groups
+        group_text(name) for name in tenant.groups
     }
     ghosts = [
         (principal, str(address), privilege.value, tenant.entities[address], "")

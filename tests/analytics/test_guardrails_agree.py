@@ -8,6 +8,7 @@ import pytest
 from grants.evaluation.engine import check
 from grants.guardrails.evaluation import violations
 from grants.guardrails.rules import rule_from_members
+from grants.policies.principals import type_and_name
 from grants.policies.question import Question
 from tests.grants.guardrails.test_evaluation import random_rules
 from tests.support.analyses import SEEDS_AND_SIZES, SPARSE, sparse_tenant, tables_of
@@ -36,7 +37,7 @@ def add_rules(tenant, seed):
 
 
 def permits(principal, action, address):
-    subject_type, _, name = principal.partition(":")
+    subject_type, name = type_and_name(principal)
     return check(Question(subject_type, name, action, address, "core")).is_permitted
 
 

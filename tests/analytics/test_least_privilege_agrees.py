@@ -17,6 +17,7 @@ from entities.models import State
 from entities.vocabulary import Privilege
 from grants.models import UserGrant
 from grants.plans.sources.redundant import redundant_grants
+from grants.policies.principals import group_text
 from grants.validity import Validity
 from tests.support.analyses import (
     SEEDS_AND_SIZES,
@@ -97,11 +98,11 @@ def redundancies(timed, at):
             if principal != f"user:{user}" or tenant.entities[address] != State.LIVE:
                 continue
             through = [
-                f"group:{group}"
+                group_text(group)
                 for group, members in tenant.groups.items()
                 if user in members
-                and (f"group:{group}", address, privilege) in tenant.grants
-                and min(end((user, group)), end((f"group:{group}", address, privilege)))
+                and (group_text(group), address, privilege) in tenant.grants
+                and min(end((user, group)), end((group_text(group), address, privilege)))
                 >= end((principal, address, privilege))
             ]
             if through:
@@ -116,7 +117,7 @@ def expected_memberships(timed, at):
         group: {
             (address, privilege): timed.periods[principal, address, privilege].valid_until or NEVER
             for principal, address, privilege in tenant.grants
-            if principal == f"group:{group}" and tenant.entities[address] != State.DELETED
+            if principal == group_text(group) and tenant.entities[address] != State.DELETED
         }
         for group in tenant.groups
     }
@@ -145,7 +146,7 @@ def expected_memberships(timed, at):
             if not given[group]:
                 rows.append((user, group, ""))
             elif others:
-                rows.append((user, group, f"group:{min(others)}"))
+                rows.append((user, group, group_text(min(others))))
     return sort_rows(rows, 2)
 
 
@@ -225,7 +226,7 @@ def group_tenant(seed):
         f"group {number}": [user for user in users if dice.random() < share]
         for number, share in enumerate((0.9, 0.7, 0.5, 0.5, 0.2, 0))
     }
-    principals = [f"user:{name}" for name in users] + [f"group:{name}" for name in groups]
+    principals = [f"user:{name}" for name in users] + [group_text(name) for name in groups]
     grants = {
         (principal, address, privilege)
         for principal in principals
@@ -246,7 +247,7 @@ def expected_outliers(tenant, share):
             holders = sum((member, address, privilege) in held for member in active)
             if (
                 user in active
-                and (f"group:{group}", address, privilege) not in tenant.grants
+                and (group_text(group), address, privilege) not in tenant.grants
                 and holders <= share * len(active) + 1e-9
             ):
                 rows.append((user, group, str(address), privilege, holders, len(active)))

@@ -4,6 +4,7 @@ import json
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from django.contrib.auth.models import Group
 from django.test import Client
 from django.urls import resolve
 
@@ -33,6 +34,9 @@ READS = [
     "/invitations",
     "/groups",
     "/groups/operators",
+    "/roles",
+    "/roles/stewards",
+    "/role-groups",
     "/members",
     "/grants",
     "/policies",
@@ -77,6 +81,9 @@ WRITES = [
     ("POST", "/users", {"name": "new"}),
     ("PATCH", "/users/ned", {"email": "n@example.com"}),
     ("POST", "/groups", {"name": "new"}),
+    ("POST", "/roles", {"name": "new"}),
+    ("POST", "/role-groups", {"group": "operators", "role": "stewards"}),
+    ("DELETE", "/role-groups?group=operators&role=stewards", None),
     ("POST", "/members", {"group": "operators", "user": "ned"}),
     ("DELETE", "/members?group=operators&user=grp", None),
     ("POST", "/memberships", {"join": [{"group": "operators", "user": "ned"}]}),
@@ -136,6 +143,8 @@ WRITES = [
     ("POST", "/reviews", {"title": "Review", "deadline": "2100-01-01T00:00:00Z"}),
     ("PATCH", "/groups/operators", {"name": "operations"}),
     ("DELETE", "/groups/operations?revoke_grants=true", None),
+    ("PATCH", "/roles/stewards", {"name": "owners"}),
+    ("DELETE", "/roles/owners", None),
     ("DELETE", "/users/ned?revoke_grants=true", None),
     ("POST", "/findings/1/accept", {"until": "2127-03-01T00:00:00Z", "reason": "x"}),
     ("POST", "/findings/1/reopen", {}),
@@ -185,6 +194,7 @@ FOR_ADMINISTRATORS_AND_AUDITORS = {
     "/figures.jsonl",
     "/journal",
     "/journal/proof",
+    "/role-groups",
     "/security-events",
     "/evidence",
     "/findings",
@@ -216,6 +226,7 @@ def shared_cast(django_db_setup, django_db_blocker):
 
 @pytest.fixture
 def cast(shared_cast, db):
+    Group.objects.create(name="role:stewards")
     return shared_cast
 
 
@@ -325,7 +336,13 @@ def test_ordinary_accounts_read_their_own_data(by_session, path):
     principals.
     """
     answer = by_session("ned").get(path)
-    expected = 403 if path in FOR_ADMINISTRATORS_AND_AUDITORS else 404 if path == "/groups/operators" else 200
+    expected = (
+        403
+        if path in FOR_ADMINISTRATORS_AND_AUDITORS
+        else 404
+        if path in ("/groups/operators", "/roles/stewards")
+        else 200
+    )
     assert answer.status_code == expected, answer.content
 
 

@@ -17,7 +17,9 @@ from authzconsole.api.urls import urlpatterns as api_urls
 from authzconsole.management.commands.bootstrap import DEMO_TENANT
 from authzconsole.rest.grants import MAX_ITEMS
 from grants.policies.catalogue import GENERATIONS
+from grants.principals.services import add_role
 from tests.rest.conftest import Rest
+from tests.support.authors import COMMAND
 from tests.support.cast import create_sample_tenant
 from tests.support.changes import add_user, bearer
 
@@ -219,6 +221,7 @@ def test_the_examples_of_the_document_succeed_in_the_demo_tenant(document):
         # than a minute.
         cursor.execute("ANALYZE")
     add_user("admin", role="administrator", is_principal=False)
+    add_role(author=COMMAND, name="data-owners")
     client, tried = Client(headers=bearer("admin", "decide", "read", "administer")), 0
     for path, method, operation in operations(document):
         if "{" in path or operation["operationId"] in NOT_TRIED:

@@ -15,6 +15,7 @@ from analytics.spark.engine import pairs as engine_pairs
 from entities.address import instance_address, parse_address
 from entities.models import State
 from entities.vocabulary import Privilege
+from grants.policies.principals import group_text
 from grants.policies.question import Question
 from tests.support.random_tenants import Tenant, random_tenant, reference_is_permitted, store_tenant
 
@@ -44,7 +45,7 @@ def tenant_with_custom_kinds(seed):
     tenant, dice = random_tenant(seed), random.Random(seed)
     for address in ("namespace:bare", "application:ns0.shop", *CUSTOM_ADDRESSES):
         tenant.entities[parse_address(address)] = State.LIVE
-    principals = [f"user:{name}" for name in tenant.users] + [f"group:{name}" for name in tenant.groups]
+    principals = [f"user:{name}" for name in tenant.users] + [group_text(name) for name in tenant.groups]
     for address in map(parse_address, CUSTOM_ADDRESSES):
         tenant.grants |= {
             (principal, address, privilege)

@@ -11,6 +11,7 @@ from grants.changes import Shown, apply
 from grants.guardrails.rules import Rule, rule_from_members
 from grants.journal import Author
 from grants.models import Form
+from grants.policies.principals import type_and_name
 from grants.policies.times import format_time
 from tests.support.authors import COMMAND
 from tests.support.random_tenants import Tenant
@@ -72,7 +73,7 @@ def _rows(tenant: Tenant, name: str, rule: Rule, permits) -> Iterator[tuple[str,
 
 
 def _people(tenant: Tenant, rule: Rule) -> list[str]:
-    group = rule.principal.removeprefix("group:")
+    group = type_and_name(rule.principal)[1]
     return [user for user in tenant.users if not rule.principal or user in tenant.groups[group]]
 
 

@@ -14,6 +14,7 @@ from grants.errors import GrantError
 from grants.journal import current_revision
 from grants.models import Role, User
 from grants.policies.catalogue import GENERATIONS
+from grants.policies.principals import group_text
 from grants.principals.services import set_user_role
 from grants.validity import Validity
 from tests.support.authors import COMMAND, all_grants
@@ -89,7 +90,7 @@ def change_at_random(dice: random.Random) -> None:
 
 
 def _principal(dice: random.Random) -> str:
-    return dice.choice([f"user:{name}" for name in USERS] + [f"group:{name}" for name in GROUPS])
+    return dice.choice([f"user:{name}" for name in USERS] + [group_text(name) for name in GROUPS])
 
 
 def _items(dice: random.Random) -> list:
@@ -199,5 +200,5 @@ def _import(dice):
         *(user(each, active=dice.random() < 0.7) for each in names),
         *(entity(address, dice.choice(State.values)) for address in dice.sample(ADDRESSES, 2)),
         group(name, *names),
-        grant(f"group:{name}", dice.choice(ADDRESSES), "READ"),
+        grant(group_text(name), dice.choice(ADDRESSES), "READ"),
     )

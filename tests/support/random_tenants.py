@@ -18,10 +18,10 @@ from django.utils import timezone
 from entities.address import Address, instance_address, parse_address
 from entities.models import Entity, State
 from entities.vocabulary import ANY, KINDS, PROGRAM_TYPES, Privilege, child_kinds
-from grants.change_set import Activate, Deactivate, Grant, Join, Leave, Revoke
+from grants.change_set import Activate, Deactivate, Exclude, Grant, Include, Join, Leave, Revoke
 from grants.effects.changes import StateChange
 from grants.evaluation.engine import check_many
-from grants.models import GroupGrant, Membership, User, UserGrant, permission_ids
+from grants.models import GroupGrant, Membership, RoleGroup, User, UserGrant, permission_ids
 from grants.policies.catalogue import GENERATIONS
 from grants.policies.grammar import (
     AllOf,
@@ -32,7 +32,9 @@ from grants.policies.grammar import (
     HasAtOrBelow,
     HasOnAllLive,
 )
+from grants.policies.principals import group_text, type_and_name
 from grants.policies.question import Question, context_members
+from grants.role_members import write_role_memberships
 from grants.validity import Validity, at_time
 from tests.support.cast import created_for_several_tests
 
@@ -44,26 +46,39 @@ KINDS_OF_LEAVES = [kind.name for kind in child_kinds("namespace") if not child_k
 class Tenant:
     """A tenant in memory.
 
-    entities: state by address. users: (is active, is a principal) by name. groups: members by name.
-    grants: (principal, address, privilege).
+    entities: state by address. users: (is active, is a principal) by name. groups: members by name, also of roles.
+    grants: (principal, address, privilege). role_groups: the groups in each role. role_users: the users in each role
+    with groups that are its members themselves.
     """
 
     entities: dict[Address, str] = field(default_factory=dict)
     users: dict[str, tuple[bool, bool]] = field(default_factory=dict)
     groups: dict[str, list[str]] = field(default_factory=dict)
     grants: set[tuple[str, Address, Privilege]] = field(default_factory=set)
+    role_groups: dict[str, list[str]] = field(default_factory=dict)
+    role_users: dict[str, list[str]] = field(default_factory=dict)
+
+    def expand_roles(self) -> None:
+        """Set the members of the roles with groups."""
+        for role, groups in self.role_groups.items():
+            members = [*self.role_users[role], *(user for group in groups for user in self.groups[group])]
+            self.groups[role] = sorted(set(members))
+
+    def own_members(self, group: str) -> list[str]:
+        """Return the members without those through a group."""
+        return self.role_users.get(group, self.groups[group])
 
     def holders(self, subject_type: str, subject: str) -> list[str] | None:
         """Return the principals whose grants are effective for the subject; None if it is unknown or
         inactive.
         """
         if subject_type == "group":
-            return [f"group:{subject}"] if subject in self.groups else None
+            return [group_text(subject)] if subject in self.groups else None
         if self.users.get(subject) != (True, True):
             return None
         return [
             f"user:{subject}",
-            *(f"group:{name}" for name, members in self.groups.items() if subject in members),
+            *(group_text(name) for name, members in self.groups.items() if subject in members),
         ]
 
 
@@ -75,8 +90,11 @@ def seeds(values: Sequence[int]) -> Sequence[int]:
     return values[1::2] or values if connection.vendor == "postgresql" else values[::2]
 
 
-def random_tenant(seed: int) -> Tenant:
-    """Return a tenant with every kind and state, and so many grants that questions are permitted and denied."""
+def random_tenant(seed: int, *, has_roles: bool = False) -> Tenant:
+    """Return a tenant with every kind and state, and so many grants that questions are permitted and denied.
+
+    has_roles: most tenants have a role with users and groups.
+    """
     dice = random.Random(seed)
     tenant = Tenant({instance_address(): State.LIVE})
     for number in range(dice.randint(2, 4)):
@@ -91,7 +109,11 @@ def random_tenant(seed: int) -> Tenant:
     tenant.groups = {
         f"group {n}": [u for u in tenant.users if dice.random() < 0.4] for n in range(dice.randint(1, 4))
     }
-    principals = [f"user:{name}" for name in tenant.users] + [f"group:{name}" for name in tenant.groups]
+    if has_roles and dice.random() < 0.7:
+        tenant.role_groups = {"role:role": [group for group in tenant.groups if dice.random() < 0.5]}
+        tenant.role_users = {"role:role": [u for u in tenant.users if dice.random() < 0.2]}
+        tenant.expand_roles()
+    principals = _principals(tenant)
     density = dice.choice([0.03, 0.1, 0.3])
     for address in tenant.entities:
         for principal in principals:
@@ -103,6 +125,10 @@ def random_tenant(seed: int) -> Tenant:
     for address in [a for a in tenant.entities if a.kind == "namespace"]:
         _make_administrator(dice, tenant, address, principals)
     return tenant
+
+
+def _principals(tenant: Tenant) -> list[str]:
+    return [*(f"user:{name}" for name in tenant.users), *map(group_text, tenant.groups)]
 
 
 def _make_administrator(
@@ -207,14 +233,20 @@ def store_tenant(
     Group.objects.bulk_create(groups.values())
     Membership.objects.bulk_create(
         Membership(user=user, group=groups[name], **validity((user.username, name), user.username in members))
-        for name, members in tenant.groups.items()
+        for name, members in ((name, tenant.own_members(name)) for name in tenant.groups)
         for user in users.values()
         if user.username in members or dice.random() < extra_members
     )
+    RoleGroup.objects.bulk_create(
+        RoleGroup(role=groups[role], group=groups[name], **validity((name, role), True))
+        for role, names in tenant.role_groups.items()
+        for name in names
+    )
+    write_role_memberships([group.pk for group in groups.values()])
     ids, now = permission_ids(), timezone.now()
     user_grants, group_grants = [], []
     for principal, address, privilege in sorted(tenant.grants | extra_grants, key=str):
-        kind, _, name = principal.partition(":")
+        kind, name = type_and_name(principal)
         entity = rows[address]
         columns = {
             "content_object": entity,
@@ -235,7 +267,7 @@ def store_tenant(
 
 def _grants_out_of_force(tenant: Tenant, dice: random.Random) -> set[tuple[str, Address, Privilege]]:
     """Return random grants that the tenant does not have, some of them on every address."""
-    principals = [f"user:{name}" for name in tenant.users] + [f"group:{name}" for name in tenant.groups]
+    principals = _principals(tenant)
     grants = {
         (dice.choice(principals), address, dice.choice(ANY))
         for address in sorted(tenant.entities, key=str)
@@ -377,21 +409,28 @@ def changed_tenant(tenant: Tenant, changes: Iterable) -> Tenant:
             case Revoke(principal, address, privilege):
                 after.grants.discard((principal, address, privilege))
             case Join(user, group):
-                after.groups[group] = [*{*after.groups[group], user}]
+                members = after.role_users if group in after.role_groups else after.groups
+                members[group] = [*{*members[group], user}]
                 _make_principal(after, f"user:{user}")
             case Leave(user, group):
-                after.groups[group] = [member for member in after.groups[group] if member != user]
+                members = after.role_users if group in after.role_groups else after.groups
+                members[group] = [member for member in members[group] if member != user]
+            case Include(group, role):
+                after.role_groups[role] = [*{*after.role_groups[role], group}]
+            case Exclude(group, role):
+                after.role_groups[role] = [name for name in after.role_groups[role] if name != group]
             case Activate(user) | Deactivate(user):
                 after.users[user] = (isinstance(change, Activate), after.users[user][1])
             case StateChange(address, state):
                 after.entities[address] = state
             case _:
                 raise TypeError(change)
+    after.expand_roles()
     return after
 
 
 def _make_principal(tenant: Tenant, principal: str) -> None:
-    principal_type, _, name = principal.partition(":")
+    principal_type, name = type_and_name(principal)
     if principal_type == "user":
         tenant.users[name] = (tenant.users[name][0], True)
 

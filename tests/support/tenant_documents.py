@@ -17,6 +17,8 @@ from grants.models import (
     GuardrailException,
     JournalHead,
     JournalLine,
+    RoleGroup,
+    RoleMembership,
     User,
     UserGrant,
 )
@@ -93,6 +95,10 @@ def group(name, *members) -> dict:
     return {"type": "group", "name": name, "members": list(members)}
 
 
+def role(name, *members) -> dict:
+    return {"type": "role", "name": name, "members": list(members)}
+
+
 def grant(principal, address, *privileges, **members) -> dict:
     return {
         "type": "grant",
@@ -117,7 +123,7 @@ def empty_database() -> None:
     services.
     """
     guardrails = GuardrailException, GuardrailClause, Guardrail
-    grants = UserGrant, GroupGrant, User.groups.through
+    grants = UserGrant, GroupGrant, RoleMembership, RoleGroup, User.groups.through
     for model in (*guardrails, *grants, Group, User, Entity, JournalLine, JournalHead):
         model.objects.all()._raw_delete("default")
 
@@ -143,7 +149,10 @@ def random_lines(seed: int) -> list[dict]:
         for name in users
     ]
     lines += [group(name, *dice.sample(users, dice.randint(0, len(users)))) for name in groups]
-    principals = [f"user:{name}" for name in users] + [f"group:{name}" for name in groups]
+    roles = dice.sample(ODD_NAMES, dice.randint(0, 3))
+    members = [f"user:{name}" for name in users] + [f"group:{name}" for name in groups]
+    lines += [role(name, *dice.sample(members, dice.randint(0, len(members)))) for name in roles]
+    principals = members + [f"role:{name}" for name in roles]
     lines += [
         grant(
             dice.choice(principals),

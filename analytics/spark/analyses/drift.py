@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 
 from analytics.analyses import DRIFT_DAYS, AnalysisError
 from analytics.spark.analysis_input import AnalysisInput
+from analytics.spark.joins import principal_text
 from analytics.spark.past import PRINCIPAL, Moment, State, lasting, past_addresses, state_at, time_text
 from analytics.spark.schemas import Tables
 
@@ -201,7 +202,7 @@ def _names_of_principals(tables: Tables) -> DataFrame:
         return (
             tables.extra[f"past_{principal_type}s"]
             .groupBy(F.col(f"{principal_type}_id").alias("principal_id"))
-            .agg(F.concat(F.lit(f"{principal_type}:"), last).alias("through"))
+            .agg(principal_text(principal_type, last).alias("through"))
             .select(F.lit(principal_type).alias("principal_type"), "principal_id", "through")
         )
 

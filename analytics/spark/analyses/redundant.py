@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from analytics.spark.analysis_input import AnalysisInput
 from analytics.spark.engine.rules import PRIVILEGES
-from analytics.spark.joins import live_addresses, user_names, with_addresses
+from analytics.spark.joins import group_text, live_addresses, user_names, with_addresses
 from analytics.spark.schemas import Tables
 
 # later than the end of every period
@@ -32,7 +32,7 @@ def rows(analysis_input: AnalysisInput) -> DataFrame:
             tables.groups.select(F.col("id").alias("group_id"), F.col("name").alias("group")), on="group_id"
         )
         .groupBy("user_id", "permission")
-        .agg(F.concat(F.lit("group:"), F.min("group")).alias("through"))
+        .agg(F.min(group_text(F.col("group"))).alias("through"))
         .select(
             "user_id",
             F.expr(f"permission div {len(PRIVILEGES)}").alias("entity_id"),
@@ -74,7 +74,7 @@ def memberships(analysis_input: AnalysisInput) -> DataFrame:
         .join(others, on=["user_id", "other_id"])
         .where((F.col("other_ends") >= F.col("member_ends")) & (~F.col("is_same") | is_later))
         .groupBy("user", "group")
-        .agg(F.concat(F.lit("group:"), F.min("other")).alias("through"))
+        .agg(F.min(group_text(F.col("other"))).alias("through"))
     )
     empty = members.join(
         gives.select(F.col("principal_id").alias("group_id")).distinct(), on="group_id", how="left_anti"

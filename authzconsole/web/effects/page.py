@@ -53,7 +53,9 @@ from grants.change_set import (
     Delete,
     DeleteGuardrail,
     EndException,
+    Exclude,
     Grant,
+    Include,
     Join,
     Leave,
     MakePrincipal,
@@ -83,6 +85,7 @@ from grants.models import Job
 from grants.plan_items import proposed_plan
 from grants.policies.catalogue import GENERATIONS
 from grants.policies.policy import Generation
+from grants.policies.principals import group_text
 from grants.policies.times import format_time
 from grants.roles.capabilities import Capability
 
@@ -375,9 +378,13 @@ def change_sentence(change: Change) -> str:
         case Revoke(principal, address, privilege):
             return f"Revoke {privilege} on {address} from {principal}"
         case Join(user, group, validity):
-            return f"Add user:{user} to group:{group} {validity.sentence}".strip()
+            return f"Add user:{user} to {group_text(group)} {validity.sentence}".strip()
         case Leave(user, group):
-            return f"Remove user:{user} from group:{group}"
+            return f"Remove user:{user} from {group_text(group)}"
+        case Include(group, role, validity):
+            return f"Add {group_text(group)} to {group_text(role)} {validity.sentence}".strip()
+        case Exclude(group, role):
+            return f"Remove {group_text(group)} from {group_text(role)}"
         case AddUser() | AddGroup():
             return f"Add {change}"
         case Activate(user):

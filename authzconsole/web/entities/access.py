@@ -131,7 +131,11 @@ def _summary(request: HttpRequest, people: PeopleWithAccess, entity: Entity, gen
         ],
         "totals": _totals(counts.by_operation, entity, generation),
         # the first groups that give their members access
-        "groups": list(people.groups().order_by("name").annotate(members=Count("user"))[: MAX_GROUPS + 1]),
+        "groups": list(
+            people.groups()
+            .order_by("name")
+            .annotate(members=Count("belongings__user", distinct=True))[: MAX_GROUPS + 1]
+        ),
         "max_groups": MAX_GROUPS,
         "is_plain": not request.user.can_see_all,
     }

@@ -34,6 +34,7 @@ from grants.changes import ChangeSet, Outcome
 from grants.errors import ChangeRefused, PrincipalError
 from grants.grant_attributes import GrantAttributes
 from grants.models import PRINCIPAL_TYPES, User, permission_ids
+from grants.policies.principals import type_and_name
 from grants.principal_names import format_principal, principals_by_name
 from grants.principals.administrator_loss import AdministratorLoss, loss_if_revoked
 from grants.validity import Validity
@@ -98,7 +99,7 @@ class GrantForm(RevocationForm):
 
         Runs at most one query.
         """
-        principal, _, name = principal_from_input(self["principal"].value() or "").partition(":")
+        principal, name = type_and_name(principal_from_input(self["principal"].value() or ""))
         privileges = self["privilege"].value() or ()
         if principal not in PRINCIPAL_TYPES or len(privileges) != 1 or privileges[0] not in list(Privilege):
             return None

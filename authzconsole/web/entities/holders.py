@@ -23,6 +23,7 @@ from grants.authority.stewards import sees_everything_in
 from grants.holders import Holder, holders_of
 from grants.plans.sources.expired import PeriodScope
 from grants.policies.policy import Generation
+from grants.policies.principals import group_text
 from grants.principals.administrator_loss import capped_admin_count
 
 ROWS_PER_PAGE = 20
@@ -81,5 +82,5 @@ def _own_privileges(user, entity: Entity) -> dict:
     return {
         "cells": cells,
         "has_any": any(cell.status != "none" for cell in cells),
-        "groups": sorted({f"group:{name}" for names in groups.values() for name in names}),
+        "groups": sorted({group_text(name) for names in groups.values() for name in names}),
     }

@@ -25,6 +25,7 @@ from grants.lifecycle import (
 from grants.models import User
 from grants.policies.catalogue import GENERATIONS
 from grants.policies.policy import Generation
+from grants.policies.principals import group_text
 from grants.querysets import groups_of
 from grants.roles.capabilities import Capability
 
@@ -86,7 +87,7 @@ def _forecast_context(request: HttpRequest, entity: Entity, name: str, generatio
 
 def _receivers(user: User) -> list[str]:
     """Return the principals to which the missing grants can be granted: the user and its groups."""
-    return [str(user), *(f"group:{name}" for name in groups_of(user).values_list("name", flat=True))]
+    return [str(user), *(group_text(name) for name in groups_of(user).values_list("name", flat=True))]
 
 
 def _step_row(step: DeletionStep) -> dict:

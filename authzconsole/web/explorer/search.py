@@ -28,7 +28,8 @@ from authzconsole.web.shared.parameters import text_parameter
 from authzconsole.web.shared.rendering import render_page, requested_section
 from entities.vocabulary import KINDS
 from grants.authority.rights import can_change_some_grants
-from grants.models import Plan, User
+from grants.models import PRINCIPAL_TYPES, Plan, User
+from grants.policies.principals import group_text, principal_text, type_and_name
 from grants.roles.capabilities import Capability
 
 # shorter texts match too much to be useful
@@ -65,8 +66,9 @@ def console_hits(user: User, text: str, max_hits: int) -> list[HitGroup]:
 
     Runs at most four queries for an account that sees everything, otherwise none.
     """
-    prefix, colon, name = text.partition(":")
-    only = prefix if colon and prefix in ("user", "group") else ""
+    prefix, colon, _ = text.partition(":")
+    only, name = type_and_name(text)
+    only = only if only in PRINCIPAL_TYPES else ""
     if len(text) < MIN_CHARACTERS or (colon and prefix.lower() in KINDS):
         return []
     groups = []
@@ -167,7 +169,7 @@ def _groups(text: str, max_hits: int) -> HitGroup:
         "groups",
         "Groups",
         Group.objects.filter(name__icontains=text).order_by("name"),
-        lambda row: SearchHit(row.name, principal_url("person", f"group:{row.name}"), "group"),
+        lambda row: SearchHit(row.name, principal_url("person", group_text(row.name)), "group"),
         max_hits,
         url_with_query("people", {"type": "group", "find": text}),
     )
@@ -332,13 +334,12 @@ def suggest_principals(request: HttpRequest) -> HttpResponse:
         kept, _, text = text.rpartition(",")
         kept, text = f"{kept}, ", text.lstrip()
     text = text[:150]
-    type_, colon, name = text.partition(":")
-    has_type, only_type = bool(colon) and type_ in ("user", "group"), NAME_FIELDS.get(field)
+    type_, name = type_and_name(text)
+    has_type, only_type = type_ in PRINCIPAL_TYPES, NAME_FIELDS.get(field)
     types = {only_type} if only_type else {type_} if has_type else {"user", "group"}
-    names = _matching_principals(types, name if has_type else f"{type_}{colon}{name}")
     options = [
-        {"type": name.partition(":")[0], "value": name.partition(":")[2] if only_type else f"{kept}{name}"}
-        for name in names
+        {"type": type_, "value": name if only_type else f"{kept}{principal_text(type_, name)}"}
+        for type_, name in map(type_and_name, _matching_principals(types, name if has_type else text))
     ]
     return render_page(
         request,
@@ -364,4 +365,4 @@ def _matching_principals(types: set[str], text: str) -> list[str]:
         else Group.objects.none()
     )
     result = [f"user:{name}" for name in users.values_list("username", flat=True)[:MAX_OPTIONS]]
-    return result + [f"group:{name}" for name in groups.values_list("name", flat=True)[:MAX_OPTIONS]]
+    return result + [group_text(name) for name in groups.values_list("name", flat=True)[:MAX_OPTIONS]]

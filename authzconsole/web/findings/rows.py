@@ -17,6 +17,7 @@ from entities.models import State
 from entities.vocabulary import Privilege
 from grants.models import PRINCIPAL_TYPES
 from grants.models.grants import privilege_of
+from grants.policies.principals import principal_text
 
 MAX_ROWS = 20
 GHOST_STATES = {
@@ -107,5 +108,7 @@ def _ghost_rows(state: State, namespace: str) -> Iterator[ProblemRow]:
             :left
         ]:
             privilege = str(privilege_of(permission))
-            yield _grant_row(Address(kind, key), f"{principal_type.name}:{name}", privilege, privilege)
+            yield _grant_row(
+                Address(kind, key), principal_text(principal_type.name, name), privilege, privilege
+            )
             left -= 1

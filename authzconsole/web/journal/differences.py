@@ -22,7 +22,8 @@ from entities.address import Address, AddressError, parse_address
 from grants.errors import PrincipalError
 from grants.history import HistoryError, Span, as_differences, known_since, revision_time
 from grants.journal import current_revision
-from grants.principal_names import parse_principal
+from grants.policies.principals import is_principal_text
+from grants.principal_names import format_principal
 from grants.roles.capabilities import Capability
 
 ROWS_PER_PAGE = 50
@@ -36,8 +37,7 @@ class SubjectField(TextField):
         if not text:
             raise ValidationError("Enter an entity, a user or a group.")
         try:
-            is_principal = text.startswith(("user:", "group:"))
-            return ":".join(parse_principal(text)) if is_principal else parse_address(text)
+            return format_principal(text) if is_principal_text(text) else parse_address(text)
         except (PrincipalError, AddressError) as error:
             raise ValidationError(as_sentence(error)) from None
 

@@ -32,6 +32,7 @@ from grants.plans.sources.members import (
     members_plan,
     read_names,
 )
+from grants.policies.principals import group_text
 
 # the page shows the names of an uploaded list again, so that they can be corrected
 MAX_LIST_BYTES = 512 * 1024
@@ -121,7 +122,7 @@ class ChangeGroupMembers(ForAdministrators, FormPage):
         return self.render_to_response(self.get_context_data(form=form, **context), status=400)
 
     def get_context_data(self, **context) -> dict:
-        address = f"group:{self.group.name}"
+        address = group_text(self.group.name)
         return super().get_context_data(**context) | {
             "group": principal_link(self.group),
             "back": f"{principal_url('person', address)}#members",

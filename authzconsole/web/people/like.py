@@ -44,6 +44,7 @@ from grants.plans.sources.like import (
     like_plan,
     replaced_memberships,
 )
+from grants.policies.principals import group_text
 from grants.principals.principal_lists import MAX_COUNTED, groups_with_counts
 from grants.querysets import union_all
 from grants.validity import in_force_condition
@@ -237,7 +238,7 @@ def _reach_warnings(rows: Sequence[AccessDifference], chosen: Collection[str]) -
     reached = _reached_namespaces(joined) if excluded and joined else {}
     for group, namespaces in reached.items():
         if also := sorted(excluded.intersection(namespaces)):
-            yield f"group:{group}, which this plan joins, gives access in {', '.join(also)}, of which no grant is selected."
+            yield f"{group_text(group)}, which this plan joins, gives access in {', '.join(also)}, of which no grant is selected."
 
 
 def _choices(form: LikeForm, rows: list[AccessDifference], chosen: Collection[str]) -> dict:
@@ -266,7 +267,7 @@ def _choices(form: LikeForm, rows: list[AccessDifference], chosen: Collection[st
         "target": principal_link(users["target"]),
         "listed": form.question,
         "replaced": [
-            principal_link(f"group:{join.group}")
+            principal_link(group_text(join.group))
             for join in replaced_memberships(users["source"], users["target"], form.namespaces)
         ],
         "parts": [part for part in parts if part["rows"]],

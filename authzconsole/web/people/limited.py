@@ -22,6 +22,7 @@ from authzconsole.web.shared.times import fields_of_period
 from grants.errors import GrantError
 from grants.models import Membership
 from grants.plans.sources.expired import PeriodScope, expired_plan
+from grants.policies.principals import group_text
 from grants.roles.capabilities import Capability
 
 ROWS_PER_PAGE = 25
@@ -121,7 +122,7 @@ def _with_url(row):
         query = {"verb": "add", "user": row.user.username, "group": row.group.name, "page": str(row.user)}
         row.url = reverse("membership", query=query)
         return row
-    row.holder = str(row.user) if hasattr(row, "user_id") else f"group:{row.group.name}"
+    row.holder = str(row.user) if hasattr(row, "user_id") else group_text(row.group.name)
     query = {"principal": row.holder, "privilege": row.privilege.value, **fields_of_period(row.validity)}
     row.url = reverse("grant", args=[str(row.content_object)], query=query)
     return row

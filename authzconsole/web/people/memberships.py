@@ -1,4 +1,4 @@
-"""The form that adds a user to a group or removes one from it. Removing requires confirmation."""
+"""The form that adds a user to a group or role, or a group to a role, or removes one from it. Removing requires confirmation."""
 
 from django import forms
 from django.http import HttpResponse
@@ -17,9 +17,16 @@ from authzconsole.web.shared.links import principal_link_from_text, principal_ur
 from authzconsole.web.shared.principal_input import name_from_input
 from authzconsole.web.shared.rendering import requested_section, see_other, show_outcome
 from authzconsole.web.shared.times import fields_of_period
-from grants.change_set import Join, Leave
+from grants.change_set import Exclude, Include, Join, Leave
 from grants.changes import ChangeSet, Outcome
-from grants.models import GroupGrant
+from grants.models import GROUP, GroupGrant, RoleGroup
+from grants.policies.principals import (
+    ROLE_PREFIX,
+    group_text,
+    is_principal_text,
+    principal_text,
+    type_and_name,
+)
 from grants.principal_names import principals_by_name
 from grants.principals.administrator_loss import AdministratorLoss, loss_if_member_removed
 from grants.principals.principal_lists import MAX_COUNTED, capped_count
@@ -53,10 +60,20 @@ class MembershipForm(PeriodForm):
     def has_period(self) -> bool:
         return self.cleaned_data["verb"] == "add"
 
+    def member(self) -> tuple[str, str, str]:
+        """Return the type and the name of the member, and the group. Only a role has groups as members."""
+        user, group = (name_from_input(self[name].value() or "", name) for name in ("user", "group"))
+        type_, name = type_and_name(user)
+        return (
+            *((type_, name) if type_ == GROUP.name and group.startswith(ROLE_PREFIX) else ("user", user)),
+            group,
+        )
+
     def page_url(self) -> str:
         page, group = self["page"].value() or "", self["group"].value() or ""
-        is_principal = page.startswith(("user:", "group:"))
-        return principal_url("person", page if is_principal else f"group:{name_from_input(group, 'group')}")
+        return principal_url(
+            "person", page if is_principal_text(page) else group_text(name_from_input(group, "group"))
+        )
 
 
 class ChangeMembership(ForAdministrators, EffectPage):
@@ -69,15 +86,16 @@ class ChangeMembership(ForAdministrators, EffectPage):
         is_dialog = requested_section(self.request) == "dialog"
         return ["people/_member_form.html"] if is_dialog else super().get_template_names()
 
-    def change_set(self, form: ConsoleForm) -> ChangeSet:
+    def change_set(self, form: MembershipForm) -> ChangeSet:  # type: ignore[override]
         values = form.cleaned_data
-        user, group = values["user"], values["group"]
+        type_, name, group = form.member()
+        add, remove = (Join, Leave) if type_ == "user" else (Include, Exclude)
         is_join = values["verb"] == "add"
-        return ChangeSet.of(Join(user, group, values["validity"]) if is_join else Leave(user, group))
+        return ChangeSet.of(add(name, group, values["validity"]) if is_join else remove(name, group))
 
     def stranding(self, form: ConsoleForm) -> AdministratorLoss | None:
         values = form.cleaned_data
-        names = f"user:{values['user']}", f"group:{values['group']}"
+        names = f"user:{values['user']}", group_text(values["group"])
         found = principals_by_name(names) if values["verb"] == "remove" else {}
         return loss_if_member_removed(*map(found.get, names)) if len(found) == len(names) else None
 
@@ -89,8 +107,12 @@ class ChangeMembership(ForAdministrators, EffectPage):
         """Return the context of the page, of the dialog, and of the part with the effect and the buttons."""
         form = context["form"]
         verb = form["verb"].value() if form["verb"].value() in VERBS else "add"
-        user, group = (name_from_input(form[name].value() or "", name) for name in ("user", "group"))
-        members = memberships().filter(user__username=user, group__name=group)
+        type_, name, group = form.member()
+        members = (
+            memberships().filter(user__username=name, group__name=group)
+            if type_ == "user"
+            else RoleGroup.objects.filter(group__name=name, role__name=group)
+        )
         stored = members.first() if verb == "add" else None
         if stored is not None and self.request.method != "POST" and form.is_period_empty:
             form.initial |= fields_of_period(stored.validity)
@@ -99,8 +121,8 @@ class ChangeMembership(ForAdministrators, EffectPage):
             "max_counted": MAX_COUNTED,
             "is_danger": verb == "remove",
             "button": BUTTONS["period" if stored else verb],
-            "user_link": principal_link_from_text(f"user:{user}"),
-            "group_link": principal_link_from_text(f"group:{group}"),
+            "user_link": principal_link_from_text(principal_text(type_, name)),
+            "group_link": principal_link_from_text(group_text(group)),
             "grants": capped_count(GroupGrant.objects.filter(group__name=group)),
             "back": form.page_url(),
             "title": TITLES["period" if stored else verb],

@@ -25,6 +25,7 @@ from entities.models import State
 from grants.change_set import RemovePrincipal, Rename
 from grants.changes import ChangeSet, Outcome, Preview
 from grants.models import PlanItem, PlanState, User
+from grants.principal_names import parse_principal
 from grants.principals.administrator_loss import AdministratorLoss, loss_if_removed
 from grants.principals.hooks import name_guard_fault
 from grants.principals.principal_lists import MAX_COUNTED, capped_count
@@ -112,7 +113,8 @@ class RemovalPage(ForAdministrators, EffectPage):
 
     def done(self, form: ConsoleForm, outcome: Outcome) -> HttpResponse:
         show_outcome(self.request, outcome)
-        return see_other(reverse("people") + ("" if isinstance(self.subject, User) else "?type=group"))
+        link = principal_link(self.subject)
+        return see_other(reverse("people") + ("" if link.type == "user" else f"?type={link.type}"))
 
     def get_context_data(self, **context) -> dict:
         link = principal_link(self.subject)
@@ -147,9 +149,8 @@ def _page_context(request: HttpRequest, subject: User | Group, *, is_removal: bo
     """Return the principal, why it cannot be changed, and the numbers of what the change affects."""
     link, is_user = principal_link(subject), isinstance(subject, User)
     fault = "" if request.method == "POST" else name_guard_fault(subject, "" if is_removal else link.name)
-    items = PlanItem.objects.filter(
-        plan__state=PlanState.PROPOSED, principal_type=link.type, principal_name=link.name
-    )
+    type_, name = parse_principal(link.address)
+    items = PlanItem.objects.filter(plan__state=PlanState.PROPOSED, principal_type=type_, principal_name=name)
     return {
         "principal": link,
         "is_user": is_user,

@@ -31,14 +31,15 @@ from authzconsole.web.shared.rendering import render_page, requested_section, se
 from grants.journal import Author
 from grants.models import Role, User, UserGrant
 from grants.outcomes import Outcome
+from grants.policies.principals import ROLE_PREFIX
 from grants.principal_names import principals_by_name
 from grants.principals.principal_lists import MAX_COUNTED, groups_with_counts, users_with_counts
-from grants.principals.services import add_group, add_user, set_full_name
+from grants.principals.services import add_group, add_role, add_user, set_full_name
 from grants.querysets import memberships
 from grants.roles.capabilities import Capability, role_includes
 
 ROWS_PER_PAGE = 25
-TYPES = {"user": "Users", "group": "Groups"}
+TYPES = {"user": "Users", "group": "Groups", "role": "Roles"}
 # (parameter, label, (value, label) of each choice)
 FILTER_CHOICES = (
     ("activity", "Any status", (("active", "Active"), ("inactive", "Inactive"))),
@@ -70,7 +71,9 @@ def principal_list(request: HttpRequest) -> HttpResponse:
     if type_ == "user":
         page = keyset_page(request, _users(find, filters), "username", max_rows=ROWS_PER_PAGE)
     else:
-        groups = groups_with_counts(Group.objects.filter(name__icontains=find))
+        is_role = Q(name__startswith=ROLE_PREFIX)
+        groups = Group.objects.filter(is_role if type_ == "role" else ~is_role, name__icontains=find)
+        groups = groups_with_counts(groups)
         page = keyset_page(request, groups, "name", max_rows=ROWS_PER_PAGE)
     template = "people/_list.html" if requested_section(request) == "people" else "people/list.html"
     return render_page(
@@ -190,14 +193,16 @@ class AddPrincipal(FormPage):
             return see_other(url_with_query("people-like", {"source": values["like"], "target": name}))
         if type_ == "account":
             return see_other(principal_url("account", f"user:{name}"))
-        return see_other(principal_url("person", f"{'group' if type_ == 'group' else 'user'}:{name}"))
+        return see_other(principal_url("person", f"{type_}:{name}"))
 
     def get_context_data(self, **context) -> dict:
         context = super().get_context_data(**context)
         type_ = context["form"]["type"].value()
         return context | {
             "type": type_,
-            "title": {"group": "Add group", "account": "Add account"}.get(type_, "Add user"),
+            "title": {"group": "Add group", "role": "Add role", "account": "Add account"}.get(
+                type_, "Add user"
+            ),
             "back": ("people", "Users and groups"),
             "sees_grants": self.request.user.can_see_all,
         }
@@ -205,8 +210,9 @@ class AddPrincipal(FormPage):
 
 def _add_from_form(author: Author, values: dict) -> Outcome:
     name, full_name = values["name"], values["full_name"]
-    if values["type"] == "group":
-        return add_group(author=author, name=name)
+    if values["type"] in ("group", "role"):
+        add = add_group if values["type"] == "group" else add_role
+        return add(author=author, name=name)
     with transaction.atomic():
         outcome = add_user(
             author=author,

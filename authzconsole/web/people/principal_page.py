@@ -46,14 +46,15 @@ from grants.evaluation.granted_levels import levels_of_groups
 from grants.history import latest_membership_lines
 from grants.journal_details import parse_detail
 from grants.journal_queries import journal_lines
-from grants.models import JournalLine, User, UserGrant, type_of
+from grants.models import JournalLine, RoleGroup, RoleMembership, User, UserGrant, type_of
 from grants.plans.sources.expired import PeriodScope
 from grants.plans.sources.unused import UnusedAccess
 from grants.policies.levels import LEVEL_OF_PRIVILEGE, Level
-from grants.principal_names import parse_principal
+from grants.policies.principals import group_text
+from grants.principal_names import format_principal
 from grants.principals.principal_lists import MAX_COUNTED, capped_count, directly_granted_entities
 from grants.principals.renaming import current_name
-from grants.querysets import memberships
+from grants.querysets import belongings, memberships
 from grants.roles.capabilities import Capability
 from grants.usage import days_with_use
 
@@ -70,7 +71,7 @@ PRIVILEGE_OF_LEVEL = {level: privilege for privilege, level in LEVEL_OF_PRIVILEG
 
 def _past_subject(principal: str) -> str | None:
     try:
-        return ":".join(parse_principal(principal))
+        return format_principal(principal)
     except PrincipalError:
         return None
 
@@ -177,7 +178,7 @@ def _unused_days(request: HttpRequest, profile: Profile) -> int:
 
 def _groups(request: HttpRequest, profile: Profile) -> dict | None:
     """Return the groups of a user by name, with what their grants give, and the journal line with which the user joined; None
-    for a group. Runs four queries.
+    for a group. Runs five queries.
     """
     if not profile.is_user:
         return None
@@ -195,11 +196,16 @@ def _groups(request: HttpRequest, profile: Profile) -> dict | None:
             {
                 "membership": row,
                 "levels": _level_links(row.group.name, (levels or {}).get(row.group_id, {})),
-                "join": joins.get(f"group:{row.group.name}"),
+                "join": joins.get(group_text(row.group.name)),
             }
             for row in rows
         ],
         "is_counted": levels is not None,
+        "roles": list(
+            RoleMembership.objects.filter(user=profile.principal)
+            .select_related("role", "via__group")
+            .order_by("role__name", "via__group__name")[:MAX_GROUPS]
+        ),
         "is_cut": len(found) > MAX_GROUPS,
         "max_groups": MAX_GROUPS,
         "form": PeriodForm(auto_id="join-%s"),
@@ -208,7 +214,7 @@ def _groups(request: HttpRequest, profile: Profile) -> dict | None:
 
 def _level_links(group: str, levels: Mapping[Level, int]) -> list[dict]:
     """Return the levels with the number of entities and the URL that lists these, where one privilege gives the level."""
-    url = principal_url("person", f"group:{group}")
+    url = principal_url("person", group_text(group))
     return [
         {
             "level": level,
@@ -252,6 +258,12 @@ def _members(request: HttpRequest, profile: Profile) -> dict | None:
         "page": page,
         "find": find,
         "total": capped_count(members),
+        # the groups in a role, or the roles of a group
+        "role_groups": list(
+            RoleGroup.objects.filter(Q(role=profile.principal) | Q(group=profile.principal))
+            .select_related("role", "group")
+            .order_by("role__name", "group__name")[:MAX_GROUPS]
+        ),
         "lines": _membership_lines(request, profile),
         "form": PeriodForm(auto_id="join-%s"),
     }
@@ -268,7 +280,8 @@ def _grants(request: HttpRequest, profile: Profile) -> dict:
     """Return the direct grants of the principal, or those of its group in the URL parameter `through`, sorted
     by address.
     """
-    groups = profile.principal.groups if profile.is_user else Group.objects.none()
+    ids = belongings().filter(user=profile.principal).values("group") if profile.is_user else ()
+    groups = Group.objects.filter(pk__in=ids)
     group_name = name_parameter(request, "through")
     find = text_parameter(request, "holds", max_characters=200)
     group = groups.filter(name=group_name).first() if group_name else None
@@ -295,7 +308,6 @@ def _grant_rows(profile: Profile, holder: User | Group, entities: list[Entity]) 
     if profile.is_own:
         return _own_rows(profile, entities)
     holder_type = type_of(holder)
-    kind, name = holder_type.name, getattr(holder, holder_type.name_column)
     grants: dict[int, dict] = {}
     direct = holder_type.grants_to(holder).filter(content_object__in=entities)
     for grant in direct.select_related("granted_by"):
@@ -309,13 +321,13 @@ def _grant_rows(profile: Profile, holder: User | Group, entities: list[Entity]) 
             "latest": max(grants[entity.pk].values(), key=lambda grant: grant.granted_at),
             "cells": holder_cells(
                 entity,
-                f"{kind}:{name}",
+                format_principal(holder),
                 grants[entity.pk],
                 groups.get(entity.pk, {}),
                 can_change=profile.can_change,
             ),
             "periods": period_rows(
-                entity, f"{kind}:{name}", grants[entity.pk], can_change=profile.can_change
+                entity, format_principal(holder), grants[entity.pk], can_change=profile.can_change
             ),
         }
         for entity in entities

@@ -42,6 +42,7 @@ from grants.guardrails.evaluation import Violation
 from grants.guardrails.exceptions import draft_violations, open_violations
 from grants.guardrails.rules import Rule, rule_from_members, rule_of, with_rules
 from grants.models import Enforcement, Form, Guardrail
+from grants.policies.principals import group_text, type_and_name, written_subject
 from grants.policies.times import format_time
 from grants.roles.capabilities import Capability
 
@@ -192,7 +193,7 @@ class GuardrailForm(_RuleForm):
     def _value(self, values: dict[str, Any]) -> object:
         match self.form:
             case Form.FORBID:
-                group = {"members_of": f"group:{values['group']}"} if values["group"] else {}
+                group = {"members_of": group_text(values["group"])} if values["group"] else {}
                 return {**group, "privileges": values["privileges"], "within": _text(values["within"])}
             case Form.FORBID_BOTH:
                 return [
@@ -205,7 +206,7 @@ class GuardrailForm(_RuleForm):
                     "on": f"kind:{values['kind']}",
                     "at_least": values["at_least"],
                 }
-        subject_type, _, subject = with_default_type(values["subject"]).partition(":")
+        subject_type, subject = written_subject(*type_and_name(with_default_type(values["subject"])))
         resource = values["resource"]
         return {
             "subject": {"type": subject_type, "id": subject},
@@ -227,7 +228,7 @@ def initial_of(name: str, rule: Rule) -> dict[str, Any]:
         "policy": rule.reason,
         "privilege": str(first.privileges[0]) if first.privileges else "",
         "privileges": list(map(str, first.privileges)),
-        "group": rule.principal.removeprefix("group:"),
+        "group": type_and_name(rule.principal)[1],
         "within": first.place,
         "kind": first.kind,
         "at_least": rule.at_least,

@@ -47,6 +47,7 @@ from grants.models import (
     User,
     permission_ids,
 )
+from grants.policies.principals import principal_text
 from grants.requests.approvers import requests_to_decide, visible_requests
 from grants.requests.background import PartBackground, can_see_effect, part_background
 from grants.requests.decide import Approval, approve_request, ask_back, deny_request
@@ -317,7 +318,7 @@ def _people_of(part: AccessRequestPart, account: User) -> dict:
         return {}
     is_admin = {"permission_id": permission_ids()[Privilege.ADMIN], "content_object": entity}
     admins = [
-        f"{principal_type.name}:{name}"
+        principal_text(principal_type.name, name)
         for principal_type in PRINCIPAL_TYPES.values()
         for name in principal_type.grants.effective()
         .filter(**is_admin)

@@ -12,6 +12,7 @@ from entities.vocabulary import Privilege, quantity
 from grants.access import Path, Ways
 from grants.policies.levels import LEVELS, operations_by_level
 from grants.policies.policy import Generation
+from grants.policies.principals import is_group_text
 
 # Grants on other entities that an item lists; the downloads have all.
 MAX_LISTED = 10
@@ -62,14 +63,12 @@ def _holder_items(
     by_holder: dict[str, dict[str, list[Path]]] = defaultdict(lambda: defaultdict(list))
     for path in paths:
         by_holder[path.principal][path.entity].append(path)
-    for principal, by_entity in sorted(
-        by_holder.items(), key=lambda item: (item[0].startswith("group:"), item[0])
-    ):
+    for principal, by_entity in sorted(by_holder.items(), key=lambda item: (is_group_text(item[0]), item[0])):
         own = by_entity.pop(entity, [])
         count = sum(map(len, by_entity.values()))
         total = f"{quantity(count, 'grant', 'grants')}{'' if is_complete else ' or more'} inside"
         yield {
-            "group": principal if principal.startswith("group:") else "",
+            "group": principal if is_group_text(principal) else "",
             "privileges": _privileges(own),
             "is_only": not only.isdisjoint(own),
             "elsewhere": [

@@ -10,6 +10,7 @@ from entities.address import Address, AddressError, parse_address
 from entities.models import Entity
 from grants.holders import Holder
 from grants.models import User
+from grants.policies.principals import written_subject
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,9 @@ class AddressLink:
 
 @dataclass(frozen=True, slots=True)
 class PrincipalLink:
-    """A user or group.
+    """A user, group or role.
+
+    type, name: as they are written.
 
     `members` is the number of members of a group; None hides it. is_linked: with a link to its page.
     """
@@ -98,9 +101,11 @@ def principal_link(principal: User | Group | Holder | PrincipalLink | str) -> Pr
         case str():
             return principal_link_from_text(principal)
         case Holder():
-            return PrincipalLink(principal.kind, principal.name, not principal.is_active, principal.members)
+            written = written_subject(principal.kind, principal.name)
+            return PrincipalLink(*written, not principal.is_active, principal.members)
         case Group():
-            return PrincipalLink("group", principal.name, members=getattr(principal, "members", None))
+            written = written_subject("group", principal.name)
+            return PrincipalLink(*written, members=getattr(principal, "members", None))
     return PrincipalLink("user", principal.username, not principal.is_active)
 
 

@@ -13,6 +13,7 @@ from authzconsole.web.shared.paging import url_with
 from entities.text import storage_fault
 from grants.errors import PrincipalError
 from grants.models import GROUP, USER, User
+from grants.policies.principals import principal_text, type_and_name
 from grants.principal_names import PRINCIPAL_TYPES, parse_principal, principals_by_name
 
 MAX_SUGGESTIONS = 3
@@ -44,9 +45,9 @@ def principal_from_input(text: str) -> str:
 
     Surrounding spaces are removed if they are not part of its name.
     """
-    type_, colon, name = text.lstrip().partition(":")
-    if colon and type_ in PRINCIPAL_TYPES:
-        return f"{type_}:{_exact_or_stripped(name, name.strip(), type_)}"
+    type_, name = type_and_name(text.lstrip())
+    if type_ in PRINCIPAL_TYPES:
+        return principal_text(type_, _exact_or_stripped(name, name.strip(), type_))
     return _exact_or_stripped(text, text.strip(), "user")
 
 
@@ -90,7 +91,7 @@ def similar_principals(name: str) -> list[str]:
     """Return at most MAX_SUGGESTIONS principals with a similar name, the most similar first. Runs two queries."""
     rows = {USER: User.objects.principals(), GROUP: GROUP.principals}
     scored = [
-        (_similarity(name, candidate), f"{principal_type.name}:{candidate}")
+        (_similarity(name, candidate), principal_text(principal_type.name, candidate))
         for principal_type, principals in rows.items()
         for candidate in _candidates(principals, principal_type.name_column, name)
     ]

@@ -14,6 +14,7 @@ from authzconsole.web.shared.times import fields_of_period, period_badge, privil
 from entities.models import Entity, State
 from entities.vocabulary import Privilege
 from grants.models import THROUGH_GROUPS, GroupGrant, User, UserGrant, privilege_of, type_of
+from grants.policies.principals import group_text
 from grants.validity import in_force
 
 LETTERS = {Privilege.READ: "R", Privilege.WRITE: "W", Privilege.EXECUTE: "X", Privilege.ADMIN: "A"}
@@ -156,7 +157,7 @@ def period_rows(
 
 def _group_text(privilege: Privilege, groups: Sequence[str]) -> str:
     return (
-        f"{privilege} held through {', '.join(f'group:{name}' for name in groups)}"
+        f"{privilege} held through {', '.join(f'{group_text(name)}' for name in groups)}"
         if groups
         else f"{privilege} not held"
     )

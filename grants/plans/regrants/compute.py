@@ -53,6 +53,7 @@ from grants.plans.regrants.stages import (
 from grants.policies.explain import GrantSet, MissingGrant, grant_order, minimal_grant_sets
 from grants.policies.grammar import FactsRead, Scope
 from grants.policies.policy import Generation
+from grants.policies.principals import group_text
 from grants.policies.question import Question
 from grants.validity import Validity, at_time
 
@@ -143,7 +144,7 @@ def regrant_scope(user: str = "", group: str = "", namespace: str = "") -> Regra
         return RegrantScope(frozenset({user}) if user else None, namespace)
     row = Group.objects.filter(name=group).first()
     if row is None:
-        raise PlanError(f"group:{group} does not exist: add it first, or correct the name")
+        raise PlanError(f"{group_text(group)} does not exist: add it first, or correct the name")
     members = frozenset(row.user_set.values_list("username", flat=True))
     return RegrantScope(members & {user} if user else members, namespace)
 

@@ -18,6 +18,7 @@ from grants.change_set import Grant, Key, Revoke
 from grants.errors import GrantError, PlanError
 from grants.models import GRANT_VERBS, PlanVerb
 from grants.plans.create import MAX_PLAN_ITEMS, PlanDraft, PlanOrigin, plan_source
+from grants.policies.principals import principal_text
 from grants.principal_names import principals_by_name
 from grants.tenant import UNREADABLE, Fault, Faults, MemberReader, parse_line_json
 from grants.validity import VALIDITY_COLUMNS
@@ -235,7 +236,7 @@ def _add_change(file: ChangeFile, number: int, body: dict, report_fault: ReportF
             next(name for name, time in validity._asdict().items() if time), "only a grant has a period"
         )
         return
-    key = ":".join(principal), parse_address(address), Privilege[privilege]
+    key = principal_text(*principal), parse_address(address), Privilege[privilege]
     change = Grant(*key, validity) if verb == PlanVerb.GRANT else Revoke(*key)
     earlier = file.by_key.setdefault(key, change)
     earlier_line = file.changes.setdefault(earlier, number)

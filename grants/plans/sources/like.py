@@ -14,13 +14,14 @@ from django.utils import timezone
 from entities.address import Address, parse_address
 from grants.change_set import Grant, Join, Leave, Revoke
 from grants.errors import PlanError
-from grants.models import GroupGrant, User
+from grants.models import GroupGrant, RoleGroup, User
 from grants.plans.create import MAX_PLAN_ITEMS, PlanDraft, PlanOrigin, plan_source
 from grants.plans.sources.copy import grants_only_of
 from grants.plans.sources.recipes import read_period
+from grants.policies.principals import group_text
 from grants.querysets import memberships
 from grants.stored_changes import stored_memberships
-from grants.validity import Validity, not_over_condition
+from grants.validity import VALIDITY_COLUMNS, Validity, not_over_condition
 
 AccessDifference = Join | Leave | Grant | Revoke
 
@@ -31,7 +32,7 @@ def difference_key(change: AccessDifference) -> str:
     """
     match change:
         case Join(_, group) | Leave(_, group):
-            return f"{change.verb} group:{group}"
+            return f"{change.verb} {group_text(group)}"
     return f"{change.verb} {change.privilege} {change.address}"
 
 
@@ -83,8 +84,9 @@ def replaced_memberships(source: User, target: User, without: Collection[Address
         return []
     is_current = not_over_condition(timezone.now())
     grants = GroupGrant.objects.filter(is_current, namespace__key__in=[each.key for each in without])
-    groups = grants.filter(group__user=source).values("group")
-    return list(stored_memberships(_memberships_only_of(source, target, is_current).filter(group__in=groups)))
+    groups = grants.filter(group__belongings__user=source).values("group")
+    of_groups = Q(group__in=groups) | Q(group__in=RoleGroup.objects.filter(role__in=groups).values("group"))
+    return list(stored_memberships(_memberships_only_of(source, target, is_current).filter(of_groups)))
 
 
 def _grants_outside(
@@ -107,12 +109,22 @@ def _grants_outside(
 
     for grant in grants:
         add(grant, grant.validity)
-    for join in joins:
-        for grant in grants_only_of(f"group:{join.group}", target):
-            add(grant, grant.validity.within(join.validity))
+    for group, period in _with_roles(joins):
+        for grant in grants_only_of(group_text(group), target):
+            add(grant, grant.validity.within(period))
             if len(found) > MAX_PLAN_ITEMS:
                 return found
     return found
+
+
+def _with_roles(joins: Collection[Join]) -> Iterator[tuple[str, Validity]]:
+    """Yield the groups, and the roles that they are in, with the periods of the user in them. Runs one query."""
+    periods = {join.group: join.validity for join in joins}
+    yield from periods.items()
+    rows = RoleGroup.objects.filter(group__name__in=periods).order_by("role__name", "group__name")
+    for role, group, *period in rows.values_list("role__name", "group__name", *VALIDITY_COLUMNS):
+        if (common := periods[group].within(Validity(*period))) is not None:
+            yield role, common
 
 
 @plan_source(PlanOrigin.LIKE)
@@ -146,7 +158,7 @@ def like_plan(
     selection = DifferenceSelection(None if items is None else frozenset(items), remove)
     limit = f" without {', '.join(map(str, namespaces))}" if namespaces else ""
     groups = (
-        [f"group:{name}" for name in from_user.groups.values_list("name", flat=True)] if namespaces else []
+        [group_text(name) for name in from_user.groups.values_list("name", flat=True)] if namespaces else []
     )
     return PlanDraft(
         title=f"{'Make' if remove else 'Give'} user:{target} {'' if remove else 'access '}like user:{source}{limit}",

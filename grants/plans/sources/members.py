@@ -11,6 +11,7 @@ from grants.change_set import ChangeSet, Join, Leave
 from grants.errors import PlanError
 from grants.models import User
 from grants.plans.create import PlanDraft, PlanOrigin, plan_source
+from grants.policies.principals import group_text
 from grants.principal_names import name_fault
 from grants.querysets import memberships
 from grants.validity import Validity
@@ -61,7 +62,7 @@ class MembersChange:
             f"remove {quantity(len(self.leave), 'member', 'members')} from" if self.leave else "",
         ]
         text = " and ".join(filter(None, parts))
-        return f"{text[:1].upper()}{text[1:]} group:{self.group}"
+        return f"{text[:1].upper()}{text[1:]} {group_text(self.group)}"
 
 
 def read_names(raw: bytes) -> list[str]:
@@ -112,7 +113,7 @@ def members_change(
     members = set(stored.order_by().values_list("user__username", flat=True)[: 2 * MAX_NAMES + 1])
     if len(members) > 2 * MAX_NAMES:
         raise PlanError(
-            f"group:{group.name} has more than {2 * MAX_NAMES:,} members: remove members by name instead"
+            f"{group_text(group.name)} has more than {2 * MAX_NAMES:,} members: remove members by name instead"
         )
     named = set(names)
     joining = named - members if verb != "remove" else set()
@@ -139,5 +140,5 @@ def members_plan(
     return PlanDraft(
         title=change.title,
         changes=change.change_set,
-        empty_message=f"this changes no member of group:{group.name}",
+        empty_message=f"this changes no member of {group_text(group.name)}",
     )

@@ -35,6 +35,7 @@ from grants.models import (
 )
 from grants.plans.create import MAX_PLAN_ITEMS, PlanDraft, PlanOrigin, plan_source
 from grants.plans.stranding import stranded_entities
+from grants.policies.principals import principal_text
 from grants.principal_names import format_principal, principals_by_name
 from grants.principals.administrator_loss import stranded_if_removed
 from grants.stored_changes import stored_grants
@@ -243,7 +244,7 @@ def _admin_counts(pks: Collection[int], user: User) -> _AdminCounts:
             .order_by("-total", principal_type.name_path)
         )
         for name, namespace, total in totals[:MAX_HOLDERS_READ]:
-            principal = f"{principal_type.name}:{name}"
+            principal = principal_text(principal_type.name, name)
             counts.total[principal] += total
             counts.by_namespace[namespace][principal] += total
     return counts

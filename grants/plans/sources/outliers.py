@@ -17,10 +17,11 @@ from grants.errors import PlanError
 from grants.models import GroupGrant
 from grants.plans.create import PlanDraft, PlanOrigin, plan_source
 from grants.plans.sources.redundant import has_other_purpose
+from grants.policies.principals import group_text, type_and_name
 from grants.principal_names import principals_by_name
-from grants.querysets import effective_memberships
+from grants.querysets import active_principal_condition, memberships
 from grants.stored_changes import ENTITY_COLUMNS
-from grants.validity import not_over_condition, question_time
+from grants.validity import in_force, not_over_condition, question_time
 
 MAX_GROUPS_NAMED = 5
 
@@ -63,7 +64,7 @@ def outlier_plan(privileges: Sequence[Revoke]) -> PlanDraft:
             *(Leave(row.user, row.group) for row in left),
         ],
         recipe={"note": note} if note else {},
-        watches=sorted({f"group:{row.group}" for row in left}),
+        watches=sorted({group_text(row.group) for row in left}),
         empty_message=note or "the users hold none of these privileges any more: run the analysis again",
     )
 
@@ -72,7 +73,9 @@ def _memberships(selected: Collection[Revoke], addresses: Collection[Address]) -
     """Yield the memberships in force that give selected privileges, by user and group. Runs three queries."""
     wanted = {row.key: row for row in selected}
     users = {row.principal.removeprefix("user:") for row in selected}
-    members = effective_memberships().filter(user__username__among=list(users))
+    members = memberships().filter(
+        active_principal_condition("user__"), user__username__among=list(users), **in_force()
+    )
     grants = GroupGrant.objects.filter(not_over_condition(question_time()))
     on_selected = grants.filter(
         group__in=members.values("group"),
@@ -80,7 +83,7 @@ def _memberships(selected: Collection[Revoke], addresses: Collection[Address]) -
         content_object__key__among=list({address.key for address in addresses}),
     ).order_by("group__name", *ENTITY_COLUMNS, "permission_id")
     given: dict[str, set[tuple[Address, Privilege]]] = {
-        group.removeprefix("group:"): {(address, privilege) for _, address, privilege in rows}
+        type_and_name(group)[1]: {(address, privilege) for _, address, privilege in rows}
         for group, rows in groupby(on_selected.grant_keys(), key=itemgetter(0))
     }
     of_groups = {"group__name__among": list(given)}
@@ -102,7 +105,7 @@ def _note(kept: Sequence[_Membership]) -> str:
         return ""
     total = len({privilege for row in kept for privilege in row.given})
     groups = sorted({row.group for row in kept})
-    names = ", ".join(f"group:{clip(name)}" for name in groups[:MAX_GROUPS_NAMED])
+    names = ", ".join(group_text(clip(name)) for name in groups[:MAX_GROUPS_NAMED])
     more = f" and {len(groups) - MAX_GROUPS_NAMED:,} more" if len(groups) > MAX_GROUPS_NAMED else ""
     return (
         f"{quantity(total, 'privilege remains', 'privileges remain')} through groups that give or are for something else too: "

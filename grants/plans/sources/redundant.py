@@ -19,9 +19,16 @@ from grants.models.requests import NamespaceApprovers
 from grants.plans.create import PlanDraft, PlanOrigin, plan_source
 from grants.plans.sources.ghosts import namespace_condition
 from grants.plans.sources.recipes import read_address
-from grants.querysets import effective_memberships, memberships_of_principals, principal_condition
+from grants.policies.principals import group_text
+from grants.querysets import (
+    active_principal_condition,
+    effective_memberships,
+    memberships,
+    memberships_of_principals,
+    principal_condition,
+)
 from grants.stored_changes import ENTITY_COLUMNS
-from grants.validity import not_over_condition, question_time
+from grants.validity import in_force, not_over_condition, question_time
 
 MAX_WATCHED_GROUPS = 10_000
 # later than the end of every period
@@ -114,7 +121,7 @@ def _groups_of_leaving_users() -> list[str]:
         raise PlanError(
             f"the plan would depend on more than {MAX_WATCHED_GROUPS:,} groups: end memberships on the page of each group"
         )
-    return [f"group:{name}" for name in names]
+    return [group_text(name) for name in names]
 
 
 def redundant_grants(**where) -> GrantQuerySet:
@@ -145,7 +152,8 @@ def redundant_memberships() -> QuerySet:
 
     If several groups give the same, the membership that ends last remains; of several that end last, that in the
     first group by name. Grants on addresses in any state count. Memberships in groups that have another purpose
-    remain: groups that are stewards or approvers, or that a guardrail or an exception names.
+    remain: groups that are stewards or approvers, that a guardrail or an exception names, or that
+    are in a role.
     """
     own, other = OuterRef(OuterRef("group")), OuterRef("group")
     # the order of the memberships that give the same
@@ -161,17 +169,19 @@ def redundant_memberships() -> QuerySet:
         )
     )
     gives_nothing = ~Exists(_grants_not_over().filter(group=OuterRef("group")))
-    return effective_memberships().filter(gives_nothing | Exists(others)).exclude(has_other_purpose())
+    own_memberships = memberships().filter(active_principal_condition("user__"), **in_force())
+    return own_memberships.filter(gives_nothing | Exists(others)).exclude(has_other_purpose())
 
 
 def has_other_purpose(group: str = "group__") -> Q:
-    """Return the condition on memberships that their group is a steward or approver, or that a guardrail or an exception
-    names it. group: the path to the group; empty for groups themselves.
+    """Return the condition on memberships that their group is a steward or approver, that a guardrail or an exception
+    names it, or that it is in a role. group: the path to the group; empty for groups themselves.
     """
     return (
         Q((f"{group}stewardships__isnull", False))
         | Q((f"{group}guardrails__isnull", False))
         | Q((f"{group}guardrail_exceptions__isnull", False))
+        | Q((f"{group}roles__isnull", False))
         | Q((f"{group}pk__in", NamespaceApprovers.objects.values("group")))
     )
 

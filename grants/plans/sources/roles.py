@@ -15,6 +15,7 @@ from grants.change_set import AddGroup, Change, Grant, Join, Revoke
 from grants.errors import PlanError
 from grants.models import UserGrant, privilege_of
 from grants.plans.create import PlanDraft, PlanOrigin, plan_source
+from grants.policies.principals import group_text
 from grants.querysets import memberships, principal_condition
 from grants.stored_changes import ENTITY_COLUMNS
 from grants.validity import in_force
@@ -74,7 +75,7 @@ def _check_names(roles: Iterable[ProposedRole]) -> None:
         group = Group.objects.filter(name=role.group).first()
         if group is not None and not _has_exactly(group, role.users):
             raise PlanError(
-                f"group:{clip(role.group)} exists, and its members are not exactly the users of role {role.number} without an "
+                f"{group_text(clip(role.group))} exists, and its members are not exactly the users of role {role.number} without an "
                 "end: choose another name"
             )
 
@@ -113,7 +114,7 @@ def _changes(roles: Iterable[ProposedRole]) -> Iterator[Change]:
             yield AddGroup(role.group)
             yield from (Join(user, role.group) for user in sorted(role.users))
         for address, privilege in permissions:
-            yield Grant(f"group:{role.group}", address, privilege)
+            yield Grant(group_text(role.group), address, privilege)
         for user in sorted(role.users):
             for address, privilege in permissions:
                 revocation = Revoke(f"user:{user}", address, privilege)

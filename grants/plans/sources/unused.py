@@ -4,8 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import date, timedelta
 
-from django.db.models import Case, Exists, OuterRef, Q, QuerySet, Subquery, Value, When
-from django.db.models.functions import Concat
+from django.db.models import Case, Exists, OuterRef, Q, QuerySet, Subquery, When
 from django.utils import timezone
 
 from entities.address import Address
@@ -19,8 +18,14 @@ from grants.plans.create import PlanDraft, PlanOrigin, plan_source
 from grants.plans.sources.ghosts import namespace_condition
 from grants.plans.sources.recipes import read_address
 from grants.plans.sources.redundant import has_other_purpose
+from grants.policies.principals import group_text
 from grants.principals.services import user_by_name
-from grants.querysets import effective_memberships
+from grants.querysets import (
+    active_principal_condition,
+    effective_memberships,
+    memberships,
+    principal_expression,
+)
 from grants.stored_changes import ENTITY_COLUMNS
 from grants.usage import first_day_of_use
 from grants.validity import in_force
@@ -60,7 +65,7 @@ def unused_plan(*, since: int, namespace: Address | str | None = None, user: str
                 *(Leave(user, group) for group in groups),
             ),
             recipe=recipe | {"user": user},
-            watches=[f"group:{group}" for group in groups],
+            watches=[group_text(group) for group in groups],
             empty_message=f"there is nothing to revoke: user:{user} has used everything{where} since {window_since}, or has "
             "it for a shorter time",
         )
@@ -106,10 +111,11 @@ class UnusedAccess:
         joined = JournalLine.objects.filter(
             action="member-add",
             principal=f"user:{self.user.username}",
-            detail=Concat(Value("group:"), OuterRef("group__name")),
+            detail=principal_expression("group", OuterRef("group__name")),
         ).order_by("-revision")
         return (
-            effective_memberships()
+            memberships()
+            .filter(active_principal_condition("user__"), **in_force())
             .alias(joined=Subquery(joined.values("at")[:1]))
             .filter(
                 Exists(given),
@@ -134,7 +140,7 @@ def unused_grants(since: date, **where) -> list[GrantQuerySet]:
     containers. Grants on the instance are kept for the same reason.
     """
     uses = UsageDay.objects.filter(day__gte=since)
-    of_members = {"user__memberships__group": OuterRef("group"), **in_force("user__memberships__")}
+    of_members = {"user__belongings__group": OuterRef("group"), **in_force("user__belongings__")}
     has_members = Exists(effective_memberships().filter(group=OuterRef("group")))
     return [
         _grants_without_use("user", uses.filter(user=OuterRef("user")), since, **where),

@@ -97,7 +97,7 @@ def test_what_can_lists_live_entities_only():
         (["who_can", "dataset:sales.orders", "--at", "2026-13-01T00:00:00Z"], "there is no such day"),
         (["who_can", "dataset:sales.orders", "--as-of", "7"], "revision 7 does not exist"),
         (["what_can", "user:bob", "--as-of", "yesterday"], "neither a revision"),
-        (["what_can", "bob"], "write user:NAME or group:NAME"),
+        (["what_can", "bob"], "write user:NAME, group:NAME or role:NAME"),
         (["what_can", "user:nobody"], "there is no user:nobody"),
         (["what_can", "user:bob", "--kind", "table"], "`table` is not a kind"),
     ],

@@ -8,13 +8,24 @@ import pytest
 from entities.address import parse_address
 from entities.models import State
 from entities.vocabulary import ANY, KINDS, MIN_ADMINISTRATORS
-from grants.change_set import Activate, ActivateGeneration, Deactivate, Grant, Join, Leave, Revoke
+from grants.change_set import (
+    Activate,
+    ActivateGeneration,
+    Deactivate,
+    Exclude,
+    Grant,
+    Include,
+    Join,
+    Leave,
+    Revoke,
+)
 from grants.effects.changes import StateChange
 from grants.effects.effect import effect_of
 from grants.effects.evaluate import evaluate_changes
 from grants.effects.masks import bits_of
 from grants.errors import EffectTooLarge
 from grants.policies.catalogue import GENERATIONS
+from grants.policies.principals import group_text
 from tests.support.cast import create_sample_tenant
 from tests.support.random_tenants import (
     administrator_counts,
@@ -44,7 +55,7 @@ def changed_decisions(evaluation):
 
 def random_changes(dice, tenant, number):
     """Return changes of all types. number: decides which types occur."""
-    principals = [f"user:{name}" for name in tenant.users] + [f"group:{name}" for name in tenant.groups]
+    principals = [f"user:{name}" for name in tenant.users] + [group_text(name) for name in tenant.groups]
     addresses = [
         *tenant.entities,
         parse_address("dataset:ns0.new"),
@@ -62,6 +73,9 @@ def random_changes(dice, tenant, number):
         for _ in range(dice.randint(1, 3)):
             pair = dice.choice(list(tenant.users)), dice.choice(list(tenant.groups))
             changes[pair] = (Join if dice.random() < 0.6 else Leave)(*pair)
+        for role in tenant.role_groups:
+            group = dice.choice([name for name in tenant.groups if name not in tenant.role_groups])
+            changes[group, role] = (Include if dice.random() < 0.6 else Exclude)(group, role)
         if dice.random() < 0.6:
             user = dice.choice(list(tenant.users))
             changes[user] = (Activate if dice.random() < 0.5 else Deactivate)(user)
@@ -90,7 +104,7 @@ def test_above_the_limits_the_effect_is_an_error(settings, setting, counted):
 
 @pytest.mark.parametrize("seed", seeds(range(12)))
 def test_the_effect_is_the_difference_of_all_decisions(seed):
-    tenant = random_tenant(seed)
+    tenant = random_tenant(seed, has_roles=True)
     store_tenant(tenant)
     changes = random_changes(random.Random(seed), tenant, seed)
     strandings = effect_of(changes, GENERATIONS["final"]).strandings
@@ -110,7 +124,7 @@ def test_the_effect_is_the_difference_of_all_decisions(seed):
 
 @pytest.mark.parametrize("seed", seeds(range(2)))
 def test_the_effect_of_another_generation_is_the_difference_of_all_decisions_with_a_rule_in_both(seed):
-    tenant = random_tenant(seed)
+    tenant = random_tenant(seed, has_roles=True)
     store_tenant(tenant)
     of_generations = {name: permitted_decisions(tenant, name) for name in GENERATIONS}
     for before, after in itertools.permutations(GENERATIONS.values(), 2):
@@ -133,7 +147,7 @@ def test_the_effect_of_another_generation_is_the_difference_of_all_decisions_wit
 
 @pytest.mark.parametrize("seed", seeds(range(12)))
 def test_the_effect_of_another_generation_with_other_changes_is_the_difference_of_all_decisions(seed):
-    tenant = random_tenant(seed)
+    tenant = random_tenant(seed, has_roles=True)
     store_tenant(tenant)
     dice = random.Random(seed)
     changes = random_changes(dice, tenant, seed)

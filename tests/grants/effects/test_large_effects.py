@@ -36,6 +36,7 @@ from grants.plans.permission_effect import plan_effect, request_plan_effect
 from grants.plans.sources.changes import change_set_plan
 from grants.policies.catalogue import GENERATIONS
 from grants.policies.levels import level_of
+from grants.policies.principals import group_text
 from grants.validity import Validity
 from tests.grants.effects.test_evaluate import random_changes
 from tests.support.authors import COMMAND
@@ -238,7 +239,7 @@ def some_changes(tenant, *, has_known_changes):
         sorted(tenant.groups),
     )
     if not has_known_changes:
-        return [Delete(namespace), RemovePrincipal(f"group:{groups[0]}")]
+        return [Delete(namespace), RemovePrincipal(group_text(groups[0]))]
     application = next(
         address for address in live if address.kind == "application" and address.namespace != namespace
     )

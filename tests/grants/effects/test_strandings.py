@@ -13,6 +13,7 @@ from grants.effects import strandings
 from grants.effects.effect import effect_of
 from grants.effects.strandings import strandings_of
 from grants.policies.catalogue import GENERATIONS
+from grants.policies.principals import group_text
 from tests.support.random_tenants import random_tenant, store_tenant
 
 pytestmark = pytest.mark.django_db
@@ -31,7 +32,7 @@ def test_the_result_does_not_depend_on_the_chunks_and_no_chunk_reads_the_address
     changes = [
         *(Deactivate(user) for user in sorted(tenant.users)[:4]),
         *(
-            Revoke(f"group:{group}", address, Privilege.ADMIN)
+            Revoke(group_text(group), address, Privilege.ADMIN)
             for group in sorted(tenant.groups)
             for address in live
         ),

@@ -11,6 +11,7 @@ from grants.evaluation.engine import answer_questions, check_many
 from grants.evaluation.inactive_grants import with_inactive_grants
 from grants.models import GroupGrant, Membership, UserGrant, privilege_of
 from grants.policies.explain import Attempt, Decision, InactiveGrant
+from grants.policies.principals import group_text
 from grants.policies.question import Question
 from grants.validity import Validity, at_time
 from tests.support.changes import add_grant, add_member
@@ -145,7 +146,7 @@ def _stored_inactive(at: datetime) -> dict[tuple, list[InactiveGrant]]:
     for grant in UserGrant.objects.select_related("user", "content_object"):
         add(str(grant.user), str(grant.user), grant, Validity(grant.valid_from, grant.valid_until))
     for grant in GroupGrant.objects.select_related("group", "content_object"):
-        holder, period = f"group:{grant.group.name}", Validity(grant.valid_from, grant.valid_until)
+        holder, period = group_text(grant.group.name), Validity(grant.valid_from, grant.valid_until)
         add(holder, holder, grant, period)
         for member in Membership.objects.filter(group=grant.group).select_related("user"):
             add(str(member.user), holder, grant, period, Validity(member.valid_from, member.valid_until))

@@ -26,6 +26,7 @@ from grants.management.commands.decide import answers_in_order
 from grants.models import User, UserGrant
 from grants.policies.catalogue import GENERATIONS
 from grants.policies.decide import is_permitted
+from grants.policies.principals import group_text, written_subject
 from grants.policies.question import Question
 from grants.policies.wire import decision_as_json
 from grants.validity import Validity, at_time
@@ -86,8 +87,9 @@ def _as_json(question: Question, moment: datetime) -> dict:
     for name in ("artifact", "dataset_type", "owner"):
         if getattr(question, name) is not None:
             context[name] = str(getattr(question, name))
+    subject_type, subject = written_subject(question.subject_type, question.subject)
     return {
-        "subject": {"type": question.subject_type, "id": question.subject},
+        "subject": {"type": subject_type, "id": subject},
         "action": {"name": question.operation},
         "resource": {"type": question.target.kind, "id": question.target.key},
         "context": context,
@@ -136,10 +138,14 @@ def _check_lists(tenant: Tenant, dice: random.Random) -> None:
         assert search_entities(question, after="", max_rows=100).ids == sorted(
             other.key for other in tenant.entities if other.kind == address.kind and permits(other, operation)
         )
-        question = Question("group", "", operation, address, generation.name)
-        assert search_principals(question, after="", max_rows=100).ids == sorted(
-            name for name in tenant.groups if permits(address, operation, "group", name)
-        )
+        found = [
+            name
+            for prefix in ("", "role:")
+            for name in search_principals(
+                Question("group", prefix, operation, address, generation.name), after="", max_rows=100
+            ).ids
+        ]
+        assert found == sorted(name for name in tenant.groups if permits(address, operation, "group", name))
 
 
 def _kind_of(address: Address) -> Address:
@@ -153,7 +159,7 @@ def _check_effect(tenant: Tenant, dice: random.Random) -> None:
     user, group = dice.choice(sorted(tenant.users)), dice.choice(sorted(tenant.groups))
     changes = [
         Grant(f"user:{user}", address, Privilege.ADMIN),
-        Revoke(f"group:{group}", address, Privilege.READ),
+        Revoke(group_text(group), address, Privilege.READ),
         Join(user, group),
     ]
     before, after = (permitted_decisions(each, "final") for each in (tenant, changed_tenant(tenant, changes)))

@@ -32,7 +32,10 @@ KEYS = {
     "kerberosprincipal": "etl@HOST",
 }
 
-ANALYZE = "ANALYZE entities_entity, grants_user, auth_group, grants_user_groups, grants_usergrant, grants_groupgrant"
+ANALYZE = (
+    "ANALYZE entities_entity, grants_user, auth_group, grants_user_groups, grants_rolemembership, grants_usergrant, "
+    "grants_groupgrant"
+)
 
 # the effect of VACUUM, which cannot run in a transaction
 MARK_VACUUMED = "UPDATE pg_class SET relallvisible = relpages WHERE relname LIKE 'grants_%grant'"
@@ -54,6 +57,10 @@ def insert_statements(*, datasets: int, of_users: int, of_groups: int) -> tuple[
         f"INSERT INTO auth_group (id, name) SELECT 1000 + n, 'g' || n FROM generate_series(1, {GROUPS}) n",
         f"INSERT INTO grants_user_groups (user_id, group_id) SELECT 1000 + n, 1001 + (n * k) % {GROUPS} "
         f"FROM generate_series(1, {USERS}) n, generate_series(1, 5) k ON CONFLICT DO NOTHING",
+        "INSERT INTO auth_group (id, name) VALUES (900, 'role:r')",
+        "INSERT INTO grants_rolegroup (id, role_id, group_id) SELECT n, 900, 1000 + n FROM generate_series(1, 50) n",
+        "INSERT INTO grants_rolemembership (user_id, role_id, via_id) "
+        "SELECT user_id, 900, group_id - 1000 FROM grants_user_groups WHERE group_id <= 1050",
         f"""INSERT INTO grants_usergrant (user_id, content_object_id, permission_id, granted_at, reason, namespace_id)
             SELECT 1001 + n % {USERS}, 10001 + (n::bigint * 7919 + n / {datasets}) % {datasets}, {PERMISSION}, now(), '',
               1001 + ((n::bigint * 7919 + n / {datasets}) % {datasets} + 1) % {NAMESPACES}

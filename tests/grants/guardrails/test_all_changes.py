@@ -15,7 +15,9 @@ from grants.change_set import (
     AddGroup,
     Deactivate,
     Delete,
+    Exclude,
     Grant,
+    Include,
     Join,
     Leave,
     Recreate,
@@ -28,6 +30,7 @@ from grants.errors import GrantError
 from grants.guardrails import check
 from grants.guardrails.evaluation import EVERYTHING, too_few, unexpected_decisions
 from grants.journal import lock_journal
+from grants.policies.principals import group_text
 from grants.validity import Validity
 from tests.grants.guardrails.test_evaluation import random_rules
 from tests.grants.guardrails.test_granted import all_lasting
@@ -47,7 +50,8 @@ def random_change(tenant: Tenant, dice: random.Random):
     users, groups = sorted(tenant.users), [*sorted(tenant.groups), "new group"]
     places = [*sorted(map(str, tenant.entities)), "dataset:new.one"]
     user, group = dice.choice(users), dice.choice(groups)
-    principal = dice.choice([f"user:{user}", f"group:{group}"])
+    principal = dice.choice([f"user:{user}", group_text(group)])
+    role = dice.choice([name for name in groups if name.startswith("role:")] or ["role:role"])
     address, privilege = parse_address(dice.choice(places)), dice.choice([*Privilege])
     now = timezone.now()
     validity = dice.choice(
@@ -65,6 +69,8 @@ def random_change(tenant: Tenant, dice: random.Random):
             Revoke(principal, address, privilege),
             Join(user, group, validity),
             Leave(user, group),
+            Include(group, role, validity),
+            Exclude(group, role),
             Activate(user),
             Deactivate(user),
             Delete(address),
@@ -79,7 +85,7 @@ def random_change(tenant: Tenant, dice: random.Random):
 def test_the_check_finds_each_violation_that_a_change_adds(seed, monkeypatch):
     monkeypatch.setattr(check, "MAX_LISTED", 10_000)
     dice = random.Random(seed)
-    tenant = random_tenant(seed)
+    tenant = random_tenant(seed, has_roles=True)
     store_tenant(tenant)
     for name, members in random_rules(tenant, dice).items():
         try:

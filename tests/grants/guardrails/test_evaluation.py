@@ -11,6 +11,7 @@ from grants.evaluation.engine import check
 from grants.guardrails.evaluation import EVERYTHING, Part, violations
 from grants.guardrails.rules import Rule, rule_from_members
 from grants.models import Guardrail
+from grants.policies.principals import group_text, type_and_name
 from grants.policies.question import Question
 from tests.support.guardrails import add_guardrail, reference_violations
 from tests.support.random_tenants import Tenant, random_tenant, seeds, store_tenant
@@ -29,7 +30,7 @@ def random_rules(tenant: Tenant, dice: random.Random) -> dict[str, dict]:
     for number in range(6):
         forbid = {"privileges": privileges(), "within": dice.choice(places)}
         if dice.random() < 0.5:
-            forbid["members_of"] = f"group:{dice.choice(groups)}"
+            forbid["members_of"] = group_text(dice.choice(groups))
         rules[f"forbid-{number}"] = {"forbid": forbid}
         sides = [{"privilege": privileges()[0], "within": dice.choice(places)} for _ in range(2)]
         if sides[0] != sides[1]:
@@ -52,7 +53,7 @@ def random_rules(tenant: Tenant, dice: random.Random) -> dict[str, dict]:
 
 @pytest.mark.parametrize("seed", seeds(range(8)))
 def test_the_violations_equal_those_of_plain_loops(seed):
-    tenant = random_tenant(seed)
+    tenant = random_tenant(seed, has_roles=True)
     store_tenant(tenant)
     rules: dict[str, Rule] = {}
     for name, members in random_rules(tenant, random.Random(seed)).items():
@@ -65,7 +66,7 @@ def test_the_violations_equal_those_of_plain_loops(seed):
     assert len(rules) > 15
 
     def permits(principal, action, address) -> bool:
-        subject_type, _, name = principal.partition(":")
+        subject_type, name = type_and_name(principal)
         return check(Question(subject_type, name, action, address, "core")).is_permitted
 
     expected = reference_violations(tenant, rules, permits)
@@ -80,7 +81,7 @@ def test_the_violations_equal_those_of_plain_loops(seed):
 
 @pytest.mark.parametrize("seed", seeds(range(4)))
 def test_dormant_violations_are_those_of_inactive_users_and_on_deleted_entities(seed):
-    tenant = random_tenant(seed)
+    tenant = random_tenant(seed, has_roles=True)
     store_tenant(tenant)
     rules: dict[str, Rule] = {}
     for name, members in random_rules(tenant, random.Random(seed)).items():

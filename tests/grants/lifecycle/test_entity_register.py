@@ -75,7 +75,7 @@ def test_the_creator_keeps_existing_grants(sales):
     [
         ("user:nobody", "user:nobody does not exist"),
         ("group:g", "group:g cannot create an entity: name a user"),
-        ("alice", "`alice` is not a principal: write user:NAME or group:NAME"),
+        ("alice", "`alice` is not a principal: write user:NAME, group:NAME or role:NAME"),
     ],
 )
 def test_an_invalid_creator_is_refused_even_if_creators_receive_nothing(sales, creator, message):

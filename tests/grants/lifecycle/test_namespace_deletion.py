@@ -19,6 +19,7 @@ from grants.lifecycle.namespace_deletion import (
 )
 from grants.models import GroupGrant, UserGrant
 from grants.policies.catalogue import GENERATIONS
+from grants.policies.principals import is_group_text
 from tests.support.authors import all_grants, is_permitted
 from tests.support.cast import create_sample_tenant
 from tests.support.changes import delete_entity
@@ -93,8 +94,7 @@ def test_forecast_agrees_with_the_reference(tenant, generation):
                 heirs = {
                     grant[0]
                     for grant in deleted_grants
-                    if grant[0].startswith("group:")
-                    or tenant.users[grant[0].removeprefix("user:")] == (True, True)
+                    if is_group_text(grant[0]) or tenant.users[grant[0].removeprefix("user:")] == (True, True)
                 }
                 assert forecast.heirs_users + forecast.heirs_groups == len(heirs)
                 assert sum(row.grants for row in forecast.heirs) == len(deleted_grants)

@@ -41,7 +41,7 @@ def subject_with_groups(tenant):
 
 @pytest.mark.parametrize("seed", range(8))
 def test_without_a_namespace_the_user_has_the_decisions_of_the_colleague_minus_the_namespace(seed):
-    tenant = random_tenant(seed)
+    tenant = random_tenant(seed, has_roles=True)
     source, namespace = subject_with_groups(tenant)
     tenant.users["newcomer"] = (True, True)
     store_tenant(tenant, has_periods=False)

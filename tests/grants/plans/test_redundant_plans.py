@@ -15,6 +15,7 @@ from grants.plans.permission_effect import plan_effect
 from grants.plans.sources.redundant import RedundantPart, redundant_grants, redundant_plan
 from grants.plans.staleness import invalidating_line
 from grants.policies.catalogue import GENERATIONS
+from grants.policies.principals import group_text, type_and_name
 from grants.validity import Validity
 from tests.support.authors import COMMAND, all_grants
 from tests.support.changes import (
@@ -40,7 +41,7 @@ def add_copies_of_group_grants(timed, dice):
     """Give members of groups some grants of the group themselves, for random periods."""
     periods = list(timed.periods.values())
     for principal, address, privilege in sorted(timed.tenant.grants, key=str):
-        for user in timed.tenant.groups.get(principal.removeprefix("group:"), ()):
+        for user in timed.tenant.groups.get(type_and_name(principal)[1], ()):
             direct = f"user:{user}", address, privilege
             if direct not in timed.tenant.grants and dice.random() < 0.5:
                 timed.tenant.grants.add(direct)
@@ -79,15 +80,15 @@ def add_groups_within_others(timed, dice):
     """
     tenant, periods = timed.tenant, list(timed.periods.values())
     for name, members in list(tenant.groups.items()):
-        given = sorted((grant for grant in tenant.grants if grant[0] == f"group:{name}"), key=str)
+        given = sorted((grant for grant in tenant.grants if grant[0] == group_text(name)), key=str)
         for other, copied in ((f"a-{name}", given), (f"z-{name}", given[::2]), (f"no-{name}", [])):
             tenant.groups[other] = [user for user in members if dice.random() < 0.8]
             for user in tenant.groups[other]:
                 timed.periods[user, other] = dice.choice([timed.periods[user, name], dice.choice(periods)])
             for _, *what in copied:
-                tenant.grants.add((f"group:{other}", *what))
-                period = timed.periods[f"group:{name}", *what]
-                timed.periods[f"group:{other}", *what] = period if dice.random() < 0.9 else Validity()
+                tenant.grants.add((group_text(other), *what))
+                period = timed.periods[group_text(name), *what]
+                timed.periods[group_text(other), *what] = period if dice.random() < 0.9 else Validity()
 
 
 @pytest.mark.django_db
@@ -129,7 +130,7 @@ def twins(cast):
     for name in ("twin-a", "twin-b"):
         add_group(name)
         add_member("ned", name)
-        change_grants(grant=[(f"group:{name}", ORDERS, "WRITE")])
+        change_grants(grant=[(group_text(name), ORDERS, "WRITE")])
 
 
 def test_of_two_groups_that_give_the_same_the_membership_that_ends_last_remains(twins):

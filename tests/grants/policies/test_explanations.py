@@ -6,6 +6,7 @@ from entities.address import parse_address
 from entities.models import State
 from entities.vocabulary import ADMIN, EXECUTE, READ
 from grants.evaluation.engine import check
+from grants.policies.principals import type_and_name
 from grants.policies.question import question_from_json
 from grants.policies.wire import decision_as_json
 from tests.support.random_tenants import Tenant, store_tenant
@@ -47,7 +48,7 @@ def platform():
 
 def ask(subject, operation, address, **context):
     kind, _, key = address.partition(":")
-    subject_type, _, name = subject.partition(":")
+    subject_type, name = type_and_name(subject)
     request = {
         "subject": {"type": subject_type, "id": name},
         "action": {"name": operation},

@@ -12,6 +12,7 @@ from entities.selectors import entity_at
 from entities.vocabulary import ADMIN, MIN_ADMINISTRATORS
 from grants.change_set import Leave, Revoke
 from grants.models import User
+from grants.policies.principals import group_text, type_and_name
 from grants.principals.administrator_loss import (
     AdministratorLoss,
     capped_admin_count,
@@ -46,12 +47,12 @@ def rows(loss: AdministratorLoss) -> dict:
 
 def expected_after_removal(tenant: Tenant, principal: str) -> dict:
     """Return the live entities with too few administrators on which the principal holds ADMIN."""
-    kind, _, name = principal.partition(":")
+    kind, name = type_and_name(principal)
     if kind == "user":
         after = replace(tenant, users=tenant.users | {name: (False, False)})
         holders = {
             principal,
-            *(f"group:{group}" for group, members in tenant.groups.items() if name in members),
+            *(group_text(group) for group, members in tenant.groups.items() if name in members),
         }
     else:
         after = replace(tenant, groups=tenant.groups | {name: []})
@@ -75,14 +76,14 @@ def expected_after(tenant: Tenant, change) -> dict:
 
 @pytest.fixture(params=seeds(range(4)))
 def tenant(request):
-    stored = random_tenant(request.param)
+    stored = random_tenant(request.param, has_roles=True)
     store_tenant(stored)
     return stored
 
 
 def test_a_removal_strands_what_the_principal_administers_if_too_few_administrators_remain(tenant):
     principals = {f"user:{user.username}": user for user in User.objects.all()}
-    principals |= {f"group:{group.name}": group for group in Group.objects.all()}
+    principals |= {group_text(group.name): group for group in Group.objects.all()}
     expected = {name: expected_after_removal(tenant, name) for name in principals}
     assert {name: rows(loss_if_removed(row)) for name, row in principals.items()} == expected
     assert any(expected.values())
@@ -98,7 +99,7 @@ def test_the_end_of_one_grant_or_membership_strands_what_loses_an_administrator(
             )
     administered = sorted((grant for grant in tenant.grants if grant[2] == ADMIN), key=str)
     for principal, address, privilege in administered[::3]:
-        kind, _, name = principal.partition(":")
+        kind, name = type_and_name(principal)
         holder = users[name] if kind == "user" else groups[name]
         expected = expected_after(tenant, Revoke(principal, address, privilege))
         assert rows(loss_if_revoked(holder, entity_at(address))) == expected

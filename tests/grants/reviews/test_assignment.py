@@ -15,6 +15,7 @@ from entities.vocabulary import Privilege
 from grants.authority.delegation import is_delegate
 from grants.models import Membership, User
 from grants.models.reviews import Campaign
+from grants.policies.principals import group_text, is_group_text, type_and_name
 from grants.reviews.campaigns import CampaignOptions
 from grants.reviews.items_sql import MAX_CANDIDATES
 from grants.reviews.preparation import preview_review
@@ -49,13 +50,13 @@ class Reference:
         direct = [user for user in people if holds_admin(f"user:{user}")]
         through = set()
         for group, members in self.now.groups.items():
-            if holds_admin(f"group:{group}"):
+            if holds_admin(group_text(group)):
                 through.update([user for user in people if user in members][:MAX_CANDIDATES])
         return [*direct, *(user for user in people if user in through.difference(direct))][:MAX_CANDIDATES]
 
     def reviewer(self, principal: str, address) -> tuple[str | None, int]:
         """Return the reviewer, and how many containers above the entity their grant is."""
-        kind, _, name = principal.partition(":")
+        kind, name = type_and_name(principal)
         places = [(address, self.people)]
         if self.delegation:
             places += [
@@ -77,9 +78,7 @@ def test_the_reviewers_agree_with_a_plain_computation(settings, seed, delegation
     tenant = timed.tenant
     # half of the grants to users, and a person who holds ADMIN on a container in every random tenant
     tenant.grants = {
-        grant
-        for grant in sorted(tenant.grants, key=str)
-        if dice.random() < 0.5 or grant[0].startswith("group:")
+        grant for grant in sorted(tenant.grants, key=str) if dice.random() < 0.5 or is_group_text(grant[0])
     }
     tenant.users["owner"] = (True, True)
     owned = ("user:owner", instance_address(), Privilege.ADMIN)

@@ -14,6 +14,7 @@ from entities.models import Entity
 from grants.change_set import Leave, Revoke
 from grants.models import Membership, User, UserGrant, privilege_of
 from grants.models.reviews import CampaignState, ItemSource, ReviewItem, UsageDay
+from grants.policies.principals import group_text, type_and_name
 from grants.reviews.errors import ReviewError
 from grants.reviews.reviewers import concern_condition, set_manager
 from tests.grants.reviews.support import item_of, new_campaign, open_campaign, prepare
@@ -58,15 +59,15 @@ class Reference:
         """Return the evidence of a grant or membership. key: as in the periods of the tenant."""
         if len(key) == 2:
             user, group = key
-            inside = {address for principal, address, _ in self.all.grants if principal == f"group:{group}"}
+            inside = {address for principal, address, _ in self.all.grants if principal == group_text(group)}
             return "", self.admins_left(Leave(*key)), 0, 0, "", self.last_used([user], inside)
         principal, address, privilege = key
-        kind, _, name = principal.partition(":")
+        kind, name = type_and_name(principal)
         admins_left = self.admins_left(Revoke(*key))
         if kind == "group":
             return "", admins_left, 0, 0, "", self.last_used(self.all.groups[name], [address])
         groups = [group for group, members in self.now.groups.items() if name in members]
-        through = [group for group in groups if (f"group:{group}", address, privilege) in self.now.grants]
+        through = [group for group in groups if (group_text(group), address, privilege) in self.now.grants]
         shares = []
         for group in groups:
             if peers := self.active.intersection(self.now.groups[group]) - {name}:
@@ -89,7 +90,7 @@ def store_usage(dice: random.Random) -> None:
 def key_of(item: ReviewItem) -> tuple:
     """Return the key of an item in the periods of the tenant."""
     if item.source == ItemSource.MEMBERSHIP:
-        return item.principal_name, item.target.removeprefix("group:")
+        return item.principal_name, type_and_name(item.target)[1]
     return item.principal, item.address, privilege_of(item.permission_id)
 
 

@@ -48,7 +48,7 @@ def test_export_import_export_gives_the_same_bytes_and_a_second_import_changes_n
 
 @pytest.mark.parametrize("seed", range(10))
 def test_a_tenant_created_in_the_console_is_exported_to_the_same_bytes_after_an_import(seed):
-    store_tenant(random_tenant(seed))
+    store_tenant(random_tenant(seed, has_roles=True))
     first = export_bytes()
     assert bytes_after_reimport(first) == first
 
@@ -125,7 +125,7 @@ def test_an_empty_console_exports_nothing():
 
 def test_the_number_of_queries_does_not_grow_with_the_lines(django_assert_max_num_queries):
     import_lines(*random_lines(1), *(user(f"u{n}") for n in range(300)))
-    with django_assert_max_num_queries(7):
+    with django_assert_max_num_queries(10):
         export_bytes()
 
 

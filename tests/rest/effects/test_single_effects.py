@@ -203,12 +203,12 @@ def test_an_account_that_sees_no_grants_gets_no_effect(by_session, cast):
 @pytest.mark.parametrize(
     ("name", "max_queries"),
     [
-        ("member-add", 50),
-        ("member-remove", 53),
-        ("deactivate", 62),
-        ("remove-user", 100),
-        ("remove-group", 74),
-        ("generation", 53),
+        ("member-add", 52),
+        ("member-remove", 55),
+        ("deactivate", 63),
+        ("remove-user", 102),
+        ("remove-group", 80),
+        ("generation", 54),
     ],
 )
 def test_the_number_of_queries_of_a_dry_run_does_not_grow(

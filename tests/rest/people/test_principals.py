@@ -189,3 +189,39 @@ def test_dry_runs_report_stranded_entities_and_change_nothing(ada):
         and body["effect"]["revokes"] == 1
     )
     assert database_state() == before
+
+
+def test_a_role_is_added_renamed_and_removed_like_a_group(ada):
+    created = ada.post("/roles", {"name": "stewards"})
+    assert created.status_code == 201 and created["Location"] == "/api/v1/roles/stewards"
+    assert (
+        ada.get("/roles").json()["items"]
+        == [{"name": "stewards"}]
+        == ada.get("/roles", name="stewards").json()["items"]
+    )
+    assert {"name": "role:stewards"} not in ada.get("/groups").json()["items"]
+    problem(ada.get("/groups/role:stewards"), 404)
+    assert "role" in problem(ada.post("/groups", {"name": "role:x"}), 409)["detail"]
+    assert ada.patch("/roles/stewards", {"name": "owners"}, If_Match="*").json() == {"name": "owners"}
+    assert ada.get("/roles/owners").json() == {"name": "owners"}
+    assert ada.delete("/roles/owners").status_code == 200 and not ada.get("/roles").json()["items"]
+
+
+def test_a_group_joins_and_leaves_a_role_with_the_effect_before(ada):
+    ada.post("/roles", {"name": "stewards"})
+    add_grant("role:stewards", "dataset:sales.orders", "WRITE")
+    body = {"role": "stewards", "group": "operators"}
+    shown = ada.post("/role-groups", {**body, "dry_run": True}).json()
+    assert shown["effect"]["gained_total"] if "gained_total" in shown["effect"] else shown["effect"]
+    assert ada.post("/role-groups", body).json()["sentence"] == "group:operators is in role:stewards"
+    (item,) = ada.get("/role-groups", role="stewards").json()["items"]
+    assert item == {**body, **NO_LIMITS}
+    question = {
+        "subject": {"type": "user", "id": "grp"},
+        "action": {"name": "WRITE"},
+        "resource": {"type": "dataset", "id": "sales.orders"},
+    }
+    assert ada.post("/decisions", question).json()["decision"]
+    problem(ada.post("/role-groups", {"role": "stewards", "group": "role:stewards"}), 400)
+    ada.delete("/role-groups?role=stewards&group=operators")
+    assert not ada.post("/decisions", question).json()["decision"]

@@ -119,12 +119,12 @@ def test_the_part_with_the_effect_is_for_those_who_may_open_the_page(browse, htm
     [
         (FORMS[name][0], most)
         for name, most in (
-            ("join", 29),
-            ("leave", 32),
-            ("delete", 35),
-            ("register", 35),
+            ("join", 30),
+            ("leave", 35),
+            ("delete", 36),
+            ("register", 36),
             ("remove", 51),
-            ("generation", 30),
+            ("generation", 31),
         )
     ],
 )

@@ -246,7 +246,7 @@ def test_the_form_shows_the_context_fields_of_the_operation(browse):
 @pytest.mark.parametrize(
     ("query", "fault"),
     [
-        ("subject=role:x&operation=read", "is not a principal"),
+        ("subject=team:x&operation=read", "is not a principal"),
         ("subject=user:&operation=read", "the name is empty"),
         ("subject=user:dee&operation=create&owner=nonsense", "context.owner"),
         (

@@ -94,7 +94,7 @@ def test_a_grant_on_an_unregistered_address_registers_it_as_planned(browse):
         ({"principal": "", "privilege": "READ"}, "no principal is named: write user:NAME or group:NAME"),
         (
             {"principal": "dee", "privilege": "READ"},
-            "`dee` is not a principal: write user:NAME or group:NAME",
+            "`dee` is not a principal: write user:NAME, group:NAME or role:NAME",
         ),
     ],
 )

@@ -17,8 +17,8 @@ from tests.support.pages import held_cells, page_html, post_as_shown, with_effec
 MAX_QUERIES = {
     "/people/": 3,
     "/people/?type=group": 3,
-    "/people/user:dee": 55,
-    "/people/user:dee?in=namespace:sales": 55,
+    "/people/user:dee": 56,
+    "/people/user:dee?in=namespace:sales": 56,
     "/people/user:grp?through=operators": 60,
     "/people/group:operators": 50,
     "/people/group:operators?in=namespace:sales": 50,

@@ -68,7 +68,7 @@ def test_a_page_of_rows_starts_at_any_row_and_reads_only_the_namespaces_with_row
         assert list(kept_not_of_plan(plan, first_row)) == rows[first_row:]
     # items, permissions, users, memberships, the outside, the namespaces, and each namespace with rows
     namespaces = len(plan.recipe["kept_not_in"])
-    with django_assert_num_queries(7 + 3 * namespaces):
+    with django_assert_num_queries(8 + 3 * namespaces):
         list(kept_not_of_plan(plan))
 
 

@@ -1,0 +1,215 @@
+"""Test roles: groups whose stored names begin with `role:`, written `role:NAME`."""
+
+from datetime import timedelta
+
+import pytest
+from django.contrib.auth.models import Group
+from django.utils import timezone
+
+from grants.change_set import Exclude, Include, Rename, as_text, change_from_text, inverse_of
+from grants.changes import ChangeSet, apply, preview
+from grants.errors import GrantError, PrincipalError
+from grants.evaluation.authzen_search import search_principals
+from grants.evaluation.engine import check
+from grants.history.past import as_of
+from grants.journal import current_revision
+from grants.models import Membership, RoleGroup, RoleMembership, User
+from grants.policies.question import question_from_json
+from grants.principal_names import format_principal, parse_principal
+from grants.principals.services import add_role
+from grants.validity import Validity, at_time
+from grants.verification.replay import first_fault
+from tests.support.authors import COMMAND
+from tests.support.changes import add_grant, add_group, add_member, add_user, remove_group, remove_member
+from tests.support.tenant_documents import (
+    empty_database,
+    entity,
+    export_bytes,
+    export_lines,
+    grant,
+    group,
+    import_lines,
+    journal_entries,
+    refused_import,
+    role,
+    user,
+)
+
+pytestmark = pytest.mark.django_db
+ORDERS = "dataset:sales.orders"
+TENANT = [
+    entity(ORDERS),
+    user("carol", active=True),
+    group("stewards"),
+    role("stewards", "user:carol"),
+    grant("role:stewards", ORDERS, "READ"),
+]
+
+
+def question(subject_type: str, name: str):
+    body = {
+        "subject": {"type": subject_type, "id": name},
+        "action": {"name": "READ"},
+        "resource": {"type": "dataset", "id": "sales.orders"},
+        "context": {"explain": True},
+    }
+    return question_from_json(body, active_generation="final")
+
+
+def test_a_role_is_written_and_read_as_one():
+    add_role(author=COMMAND, name="stewards")
+    row = Group.objects.get()
+    assert row.name == format_principal(row) == "role:stewards"
+    assert parse_principal("role:stewards") == ("group", "role:stewards")
+    for text in ("group:role:stewards", "role:", "role: "):
+        with pytest.raises(PrincipalError):
+            parse_principal(text)
+
+
+def test_no_group_gets_the_name_of_a_role():
+    add_group("red")
+    with pytest.raises(PrincipalError, match="role"):
+        add_group("role:blue")
+    with pytest.raises(PrincipalError, match="role"):
+        apply(ChangeSet.of(Rename("group:red", "role:blue")), author=COMMAND)
+    refused_import(group("role:blue"))
+    assert not Group.objects.filter(name__startswith="role:").exists()
+
+
+def test_a_role_keeps_its_type_when_it_is_renamed():
+    add_role(author=COMMAND, name="stewards")
+    apply(ChangeSet.of(Rename("role:stewards", "owners")), author=COMMAND)
+    assert Group.objects.get().name == "role:owners"
+    assert journal_entries()[-1][:5] == ("group-rename", "role:stewards", "", "", "role:owners")
+    assert first_fault() is None
+
+
+def test_decisions_name_the_role():
+    import_lines(*TENANT)
+    decision = check(question("user", "carol"))
+    assert decision.is_permitted and "role:stewards" in str(decision)
+    assert check(question("role", "stewards")).is_permitted
+    assert not check(question("group", "stewards")).is_permitted
+    assert not check(question("group", "role:stewards")).is_permitted
+
+
+def test_searches_find_groups_and_roles_apart():
+    import_lines(*TENANT, grant("group:stewards", ORDERS, "READ"))
+    found = {
+        subject_type: search_principals(question(subject_type, ""), after="", max_rows=10).ids
+        for subject_type in ("user", "group", "role")
+    }
+    assert found == {"user": ["carol"], "group": ["stewards"], "role": ["role:stewards"]}
+
+
+def test_a_document_with_roles_is_exported_as_it_was_imported():
+    import_lines(*TENANT)
+    assert [line for line in export_lines() if line["type"] != "entity"] == TENANT[1:]
+    first = export_bytes()
+    empty_database()
+    import_lines(first)
+    assert export_bytes() == first and not import_lines(first).changes
+    assert ("member-add", "user:carol", "", "", "role:stewards", "test") in journal_entries()
+
+
+def test_groups_in_roles_are_imported_and_exported():
+    lines = [
+        *TENANT[:2],
+        user("bob", active=True),
+        group("analysts", "carol", {"name": "bob", "valid_until": "2100-01-01T00:00:00Z"}),
+        role("stewards", "user:bob", {"name": "group:analysts", "valid_from": "2026-01-01T00:00:00Z"}),
+        TENANT[-1],
+    ]
+    import_lines(*lines)
+    exported = [line for line in export_lines() if line["type"] == "role"]
+    assert exported == lines[4:5] and not import_lines(export_bytes()).changes
+    assert {str(row) for row in RoleGroup.objects.all()} == {"group:analysts in role:stewards"}
+    assert all(check(question("user", name)).is_permitted for name in ("bob", "carol"))
+    assert first_fault() is None
+    import_lines(role("stewards", "user:bob"))
+    assert not check(question("user", "carol")).is_permitted and first_fault() is None
+
+
+def test_a_role_contains_users_and_groups_but_no_roles():
+    import_lines(*TENANT, role("owners"))
+    for change in (Include("role:owners", "role:stewards"), Include("stewards", "stewards")):
+        with pytest.raises(GrantError, match="role"):
+            apply(ChangeSet.of(change), author=COMMAND)
+    fault = refused_import(role("stewards", "role:owners"))
+    assert "a role cannot contain a role" in str(fault)
+
+
+def test_members_of_a_group_are_in_its_role_as_long_as_both_periods_last():
+    import_lines(*TENANT, user("dan"))
+    now = timezone.now().replace(microsecond=0)
+    soon, later = now + timedelta(hours=1), now + timedelta(hours=2)
+    apply(ChangeSet.of(Include("stewards", "role:stewards", Validity(None, later))), author=COMMAND)
+    add_member("dan", "stewards", Validity(soon, None))
+    (row,) = RoleMembership.objects.all()
+    assert row.validity == Validity(soon, later)
+    for moment, expected in ((now, False), (soon, True), (later, False)):
+        with at_time(moment):
+            assert check(question("user", "dan")).is_permitted is expected
+    remove_member("dan", "stewards")
+    assert not RoleMembership.objects.exists() and first_fault() is None
+
+
+def test_the_effect_of_a_group_in_a_role_is_that_of_its_members():
+    import_lines(*TENANT)
+    import_lines(user("dan"), group("stewards", "carol", "dan"))
+    change = ChangeSet.of(Include("stewards", "role:stewards"))
+    assert change_from_text(as_text(change.changes[0])) == change.changes[0]
+    effect = preview(change).effect
+    assert [name for name, _ in effect.people] == ["dan"] and not effect.tally.lost
+    outcome = apply(change, author=COMMAND)
+    assert journal_entries()[-1][:5] == ("member-add", "group:stewards", "", "", "role:stewards")
+    (inverse,) = [inverse_of(change) for change in outcome.changes]
+    assert inverse == Exclude("stewards", "role:stewards")
+    apply(ChangeSet.of(inverse), author=COMMAND)
+    assert not check(question("user", "dan")).is_permitted and check(question("user", "carol")).is_permitted
+
+
+def test_a_removed_group_leaves_its_roles():
+    import_lines(*TENANT)
+    import_lines(user("dan"), group("stewards", "dan"), role("stewards", "group:stewards"))
+    remove_group("stewards")
+    assert not RoleGroup.objects.exists() and not RoleMembership.objects.exists()
+    assert first_fault() is None
+    add_group("stewards")
+    assert not check(question("user", "dan")).is_permitted
+
+
+def test_a_membership_in_a_role_that_does_not_follow_is_a_fault():
+    import_lines(*TENANT)
+    import_lines(user("dan"), group("stewards"), role("stewards", "group:stewards"))
+    via = RoleGroup.objects.get()
+    RoleMembership.objects.create(user=User.objects.get(username="dan"), role=via.role, via=via)
+    assert "user:dan" in str(first_fault())
+
+
+def test_the_past_of_groups_in_roles_can_be_read():
+    import_lines(*TENANT)
+    import_lines(user("dan"), group("stewards", "dan"))
+    before = current_revision()
+    apply(ChangeSet.of(Include("stewards", "role:stewards")), author=COMMAND)
+    between = current_revision()
+    apply(ChangeSet.of(Exclude("stewards", "role:stewards")), author=COMMAND)
+    for revision, expected in ((before, False), (between, True), (current_revision(), False)):
+        with as_of(revision):
+            assert check(question("user", "dan")).is_permitted is expected
+    assert first_fault() is None
+
+
+def test_the_journal_explains_roles_and_their_past_can_be_read():
+    import_lines(*TENANT[:3])
+    before = current_revision()
+    add_role(author=COMMAND, name="stewards")
+    add_user("dan")
+    add_member("dan", "role:stewards")
+    add_grant("role:stewards", ORDERS, "READ")
+    assert first_fault() is None
+    with as_of(current_revision()):
+        assert [str(row) for row in Membership.objects.all()] == ["user:dan in role:stewards"]
+        assert check(question("user", "dan")).is_permitted
+    with as_of(before):
+        assert not check(question("user", "dan")).is_permitted
