@@ -27,7 +27,6 @@ from grants.policies.grammar import Expression, FactsRead
 from grants.policies.policy import Generation
 from grants.policies.principals import principal_text
 from grants.policies.question import Question
-from grants.querysets import memberships_in_force
 from grants.validity import at_time, in_force, in_force_sql, question_time
 
 ROWS_PER_CHUNK = 2_000
@@ -393,7 +392,7 @@ def _subjects(subject_type: str, names: set[str]) -> dict[str, HolderKey]:
 def _paths_on(
     subjects: Mapping[str, HolderKey], entities: Mapping[Address, Entity]
 ) -> dict[tuple[int, int], list[Path]]:
-    """Return the paths on exactly these entities. Runs two queries; one for groups."""
+    """Return the paths on exactly these entities. Runs two queries."""
     ids, texts = (
         [subject.pk for subject in subjects.values()],
         {row.pk: str(address) for address, row in entities.items()},
@@ -413,16 +412,16 @@ def _paths_on(
 
 
 def _load_holders(loaded: _Loaded) -> None:
-    """Load the groups of the subjects, once. Runs one query; none for groups."""
+    """Load the groups and roles of the subjects, once. Runs one query."""
     if loaded.holders:
         return
     loaded.holders = {name: [subject] for name, subject in loaded.subjects.items()}
-    users = {subject.pk: subject.name for subject in loaded.subjects.values() if subject.type == USER.name}
-    rows = (
-        memberships_in_force().filter(user__pk__among=list(users)) if users else memberships_in_force().none()
-    )
-    for user_id, group_id, name in rows.values_list("user_id", "group_id", "group__name").distinct():
-        loaded.holders[users[user_id]].append(HolderKey(GROUP.name, group_id, name))
+    names = {subject.pk: subject.name for subject in loaded.subjects.values()}
+    _, through = GRANT_SOURCES[next((subject.type for subject in loaded.subjects.values()), USER.name)]
+    member, group = (column.removesuffix("_id") for column in (through.member_column, through.group_column))
+    rows = through.memberships.filter(**in_force(), **{f"{member}__pk__among": list(names)})
+    for pk, group_id, name in rows.values_list(member, group, f"{group}__name").distinct():
+        loaded.holders[names[pk]].append(HolderKey(GROUP.name, group_id, name))
 
 
 def _load_below(loaded: _Loaded, questions: Sequence[Question], paths_per_holder: int) -> None:

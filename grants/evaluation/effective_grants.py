@@ -1,10 +1,11 @@
-"""Select the effective grants of a subject: those of a user and of its groups, or those of a group.
+"""Select the effective grants of a subject: its own, and those of the groups of a user or the roles of a group.
 
 INVARIANT: an unknown or inactive subject has no effective grants.
 """
 
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cache
 
 from django.contrib.auth.models import Group
 from django.db.models import QuerySet
@@ -15,34 +16,41 @@ from grants.evaluation.raw_statement import fetch_rows
 from grants.models import (
     GRANT_SOURCES,
     GROUP,
-    USER,
-    Belonging,
+    PRINCIPAL_TYPES,
     GrantSource,
     GroupGrant,
     User,
     UserGrant,
     type_of,
 )
-from grants.querysets import active_principal_sql
 from grants.validity import at_time, in_force_sql, question_time
 
 MAX_LISTED_GROUPS = 500
 MAX_LISTED_IDS = 20
 
 
-# Every search runs this query first. It is SQL because Django takes three times as long to build it as the
-# database to run it.
-_USER_WITH_GROUPS = f"""
-SELECT u.id, m.group_id FROM {User._meta.db_table} u
-LEFT JOIN {Belonging._meta.db_table} m ON m.user_id = u.id AND {in_force_sql("m", "%s")}
-WHERE u.username = %s AND {active_principal_sql("u")}"""
+@cache
+def _subject_with_groups(subject_type: str) -> str:
+    """Return the statement for the primary key of a subject with those of its groups or roles.
+
+    Every search runs it first. It is SQL because Django takes three times as long to build it as the database to run it.
+    """
+    subjects, (_, through) = PRINCIPAL_TYPES[subject_type], GRANT_SOURCES[subject_type]
+    is_known = " AND ".join(
+        [f"s.{subjects.name_column} = %s", *(f"s.{column}" for column in subjects.active)]
+    )
+    return (
+        f"SELECT s.id, m.{through.group_column} FROM {subjects.model._meta.db_table} s "
+        f"LEFT JOIN {through.memberships.model._meta.db_table} m "
+        f"ON m.{through.member_column} = s.id AND {in_force_sql('m', '%s')} WHERE {is_known}"
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class GrantTable:
     """The effective grants from one source: those that count for the subjects with these primary keys.
 
-    The subjects of the grants to groups are the groups of a user, if they can be listed.
+    The subjects of the grants to groups are the groups of a user or the roles of a group, if they can be listed.
     at: the time, by default that of the current question. Conditions that are evaluated later keep it.
     """
 
@@ -84,22 +92,19 @@ def grant_tables_of_principal(principal: User | Group) -> tuple[GrantTable, ...]
 
 def grant_tables(subject_type: str, name: str) -> tuple[GrantTable, ...] | None:
     """Return the tables of a subject; None if it is unknown or inactive. Runs one query."""
-    if subject_type == GROUP.name:
-        group = GROUP.find(name)
-        return group and grant_tables_of_principal(group)
     if not is_storable(name):
         return None
     with at_time() as at:
-        rows = fetch_rows(_USER_WITH_GROUPS, [database_time(at), database_time(at), name])
+        rows = fetch_rows(_subject_with_groups(subject_type), [database_time(at), database_time(at), name])
         if not rows:
             return None
-        own, through_groups = GRANT_SOURCES[USER.name]
-        user_id, group_ids = rows[0][0], list({group_id for _, group_id in rows if group_id is not None})
+        own, through_groups = GRANT_SOURCES[subject_type]
+        subject_id, group_ids = rows[0][0], list({group_id for _, group_id in rows if group_id is not None})
         if len(group_ids) > MAX_LISTED_GROUPS:
-            return GrantTable(own, (user_id,)), GrantTable(through_groups, (user_id,))
+            return GrantTable(own, (subject_id,)), GrantTable(through_groups, (subject_id,))
         # the database makes a better query plan for a list of ids than for a join
         of_groups = [GrantTable(GRANT_SOURCES[GROUP.name][0], tuple(group_ids))] if group_ids else []
-        return GrantTable(own, (user_id,)), *of_groups
+        return GrantTable(own, (subject_id,)), *of_groups
 
 
 def has_at_most(limit: int, tables: tuple[GrantTable, ...]) -> bool:

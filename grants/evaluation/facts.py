@@ -29,7 +29,6 @@ from grants.evaluation.raw_statement import fetch_rows
 from grants.models import (
     GRANT_SOURCES,
     PRINCIPAL_TYPES,
-    Belonging,
     GrantSource,
     permission_ids,
     privilege_of,
@@ -320,7 +319,7 @@ def _relation_rows(lookups: _Lookups) -> dict[tuple[str, str], list[tuple]]:
     return relations
 
 
-_ENTITY, _MEMBER = Entity._meta.db_table, Belonging._meta.db_table
+_ENTITY = Entity._meta.db_table
 
 # Sorts after the names of all kinds: these begin with letters, and the column sorts by bytes on every
 # database
@@ -364,8 +363,6 @@ class Relation:
 
 
 _IN_FORCE = in_force_sql("g", "a.at")
-_MEMBERSHIPS = f"{_MEMBER} m WHERE m.user_id = a.subject_id AND {in_force_sql('m', 'a.at')}"
-_OF_HOLDER = f"{_MEMBERSHIPS} AND m.group_id = g.group_id LIMIT 1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -383,9 +380,20 @@ class _GrantPath:
         return self.source.holder.grant_model._meta.db_table
 
     @property
+    def memberships(self) -> str:
+        """The memberships of the subject that are in force."""
+        table = self.source.memberships.model._meta.db_table
+        is_in_force = in_force_sql("m", "a.at")
+        return f"{table} m WHERE m.{self.source.member_column} = a.subject_id AND {is_in_force}"
+
+    @property
+    def membership_in_holder(self) -> str:
+        return f"{self.memberships} AND m.{self.source.group_column} = g.group_id LIMIT 1"
+
+    @property
     def is_effective(self) -> str:
         if self.source.membership:
-            return f"{_IN_FORCE} AND (SELECT 1 FROM {_OF_HOLDER}) IS NOT NULL"
+            return f"{_IN_FORCE} AND (SELECT 1 FROM {self.membership_in_holder}) IS NOT NULL"
         return f"g.{self.source.holder.id_column} = a.subject_id AND {_IN_FORCE}"
 
     @property
@@ -400,7 +408,7 @@ class _GrantPath:
     def membership_end(self) -> str:
         # without a type, PostgreSQL takes NULL for a text
         return (
-            f"(SELECT m.valid_until FROM {_OF_HOLDER})"
+            f"(SELECT m.valid_until FROM {self.membership_in_holder})"
             if self.source.membership
             else "CAST(NULL AS timestamptz)"
         )
@@ -413,16 +421,20 @@ class _GrantPath:
             )
         # start at the memberships: a container has far more grants than a user has groups
         of_group = (
-            f"(SELECT {expression} FROM {self.table} g WHERE g.group_id = m.group_id AND {_IN_FORCE} AND {condition} "
-            f"LIMIT 1)"
+            f"(SELECT {expression} FROM {self.table} g WHERE g.group_id = m.{self.source.group_column} "
+            f"AND {_IN_FORCE} AND {condition} LIMIT 1)"
         )
-        return f"(SELECT {of_group} FROM {_MEMBERSHIPS} AND {of_group} IS NOT NULL LIMIT 1)"
+        return f"(SELECT {of_group} FROM {self.memberships} AND {of_group} IS NOT NULL LIMIT 1)"
 
     def inactive_grants(self, lookups: str, no_time: str) -> str:
         """Select the grants on exactly the addresses of the lookups that are not in force."""
         holder_id, membership, period, is_effective = "a.subject_id", "", f"{no_time}, {no_time}", _IN_FORCE
         if self.source.membership:
-            holder_id, membership = "m.group_id", f"JOIN {_MEMBER} m ON m.user_id = a.subject_id "
+            table, member = self.source.memberships.model._meta.db_table, self.source.member_column
+            holder_id, membership = (
+                f"m.{self.source.group_column}",
+                f"JOIN {table} m ON m.{member} = a.subject_id ",
+            )
             period = "m.valid_from, m.valid_until"
             is_effective += f" AND {in_force_sql('m', 'a.at')}"
         return (

@@ -19,7 +19,7 @@ from grants.evaluation.entity_filters import ALL, NONE, Conditions, on_address, 
 from grants.models import GRANT_SOURCES, PRINCIPAL_TYPES, all_grants
 from grants.policies.grammar import Expression, FactsRead, Parameter, Scope, fold
 from grants.policies.question import Question
-from grants.querysets import memberships_in_force, union_all
+from grants.querysets import union_all
 from grants.validity import in_force, question_time
 
 # With more grants inside a container, each principal is checked separately, which finds the first principals
@@ -111,8 +111,10 @@ class PrincipalConditions(Conditions):
             holders = grants.values(source.holder.id_column).distinct()
             if source.membership:
                 # the database finds the holders first, which are far fewer than their members
-                members = memberships_in_force(self.at).filter(**{f"{source.holder.id_column}__in": holders})
-                holders = members.values("user_id").distinct()
+                members = source.memberships.filter(
+                    **in_force(at=self.at), **{f"{source.group_column}__in": holders}
+                )
+                holders = members.values(source.member_column).distinct()
             condition |= Q(pk__in=holders)
         return condition
 

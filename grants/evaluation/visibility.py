@@ -18,7 +18,7 @@ from entities.models import Entity
 from entities.selectors import children_of, subtree_of
 from entities.vocabulary import CONTAINER_KINDS, Privilege
 from grants.evaluation.count_cache import cached_count
-from grants.evaluation.effective_grants import GrantTable, grant_tables, grant_tables_of_principal
+from grants.evaluation.effective_grants import GrantTable, grant_tables
 from grants.evaluation.entity_filters import (
     ALL,
     NONE,
@@ -27,7 +27,7 @@ from grants.evaluation.entity_filters import (
     condition_for_tables,
     kinds_by_requirements,
 )
-from grants.models import User
+from grants.models import User, type_of
 from grants.policies.grammar import Algebra, HasAtOrBelow, Parameter, Scope, fold
 from grants.policies.policy import Generation
 from grants.querysets import union_all
@@ -117,13 +117,9 @@ def visibility_of(
 
     inside: see `Visibility`.
     """
-    # `grant_tables` lists the groups of a user; otherwise the database would look up the memberships again
-    # for every row
-    tables = (
-        grant_tables("user", principal.username)
-        if isinstance(principal, User)
-        else grant_tables_of_principal(principal)
-    )
+    # this lists the groups of the principal; otherwise the database would look up the memberships again for every row
+    principal_type = type_of(principal)
+    tables = grant_tables(principal_type.name, getattr(principal, principal_type.name_column))
     rules = kinds_by_requirements(generation, operations)
     if tables is None:
         return Visibility(NONE, NONE, inside)

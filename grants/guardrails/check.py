@@ -23,6 +23,7 @@ from entities.selectors import entities_at
 from grants.change_set import (
     Activate,
     ActivateGeneration,
+    Addition,
     AddUser,
     Change,
     Deactivate,
@@ -520,13 +521,16 @@ def _memberships_of(users: Collection[int]) -> Iterable[int]:
 
 
 def _expectations_at_risk(affected: _Affected) -> frozenset[int]:
-    """Return the guardrails with a decision that the changes can change. Runs one query."""
+    """Return the guardrails with a decision that the changes can change. Runs at most three queries."""
     rows = Guardrail.objects.filter(form=Form.EXPECT)
     if affected.has_generation:
         return frozenset(rows.values_list("pk", flat=True))
     people = affected.gaining | affected.losing
     groups = affected.groups | affected.gaining_groups | affected.losing_groups
-    if changed_groups := affected.gaining_groups | affected.losing_groups:
+    # the grants of a role count for its groups
+    groups |= set(RoleGroup.objects.filter(role__in=groups).values_list("group_id", flat=True))
+    changed_groups = affected.gaining_groups | affected.losing_groups
+    if changed_groups:
         people |= set(memberships_among(changed_groups, is_lasting=True).values_list("user_id", flat=True))
     subjects = Q(user__pk__in=affected.users | people) | Q(group__pk__in=groups)
     if groups:
@@ -537,8 +541,12 @@ def _expectations_at_risk(affected: _Affected) -> frozenset[int]:
     changed = affected.changed | affected.states
     return frozenset(
         pk
-        for pk, user, kind, key in rows.values_list("pk", "user", "clauses__kind", "clauses__key")
-        if user in people or any(_is_related(Address(kind, key), address) for address in changed)
+        for pk, user, group, kind, key in rows.values_list(
+            "pk", "user", "group", "clauses__kind", "clauses__key"
+        )
+        if user in people
+        or group in changed_groups
+        or any(_is_related(Address(kind, key), address) for address in changed)
     )
 
 
@@ -551,7 +559,7 @@ def _times(changes: Iterable[Change]) -> tuple[datetime, ...]:
     begins = {
         change.validity.valid_from
         for change in changes
-        if isinstance(change, Grant | Join | Include) and change.validity.valid_from
+        if isinstance(change, Addition) and change.validity.valid_from
     }
     return (now, *sorted(begin for begin in begins if begin > now)[: MAX_TIMES - 1])
 

@@ -219,6 +219,25 @@ class GrantSource:
     subject: str
     membership: str = ""
 
+    @property
+    def memberships(self) -> QuerySet:
+        """All memberships through which such grants count, at any time."""
+        return self._memberships.related_model._default_manager.all()
+
+    @property
+    def member_column(self) -> str:
+        """The column of a membership with the primary key of the subject."""
+        return f"{self.subject.rpartition('__')[2]}_id"
+
+    @property
+    def group_column(self) -> str:
+        """The column of a membership with the primary key of the holder."""
+        return self._memberships.field.attname
+
+    @property
+    def _memberships(self) -> models.ManyToOneRel:
+        return self.holder.model._meta.get_field(self.membership.split("__")[1])
+
     def in_force(self, at: datetime | None = None) -> dict[str, datetime]:
         """Return the condition that a grant and its membership are in force. at: by default the time of the question."""
         return in_force(at=at) | (in_force(self.membership, at) if self.membership else {})
@@ -232,7 +251,10 @@ THROUGH_GROUPS = GrantSource(GROUP, "group__belongings__user", "group__belonging
 # by the type of the subject
 GRANT_SOURCES = {
     USER.name: (GrantSource(USER, USER.name), THROUGH_GROUPS),
-    GROUP.name: (GrantSource(GROUP, GROUP.name),),
+    GROUP.name: (
+        GrantSource(GROUP, GROUP.name),
+        GrantSource(GROUP, "group__role_groups__group", "group__role_groups__"),
+    ),
 }
 
 

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture(scope="module", params=SEEDS)
 def stored_tenant(request, django_db_setup, django_db_blocker):
     """A tenant that no test changes, with the decisions that tests needed: stored once for all tests."""
-    with stored_for_several_tests(random_tenant(request.param), django_db_blocker) as created:
+    with stored_for_several_tests(random_tenant(request.param, has_roles=True), django_db_blocker) as created:
         created.seed, created.decisions = request.param, {}
         yield created
 
@@ -125,13 +125,20 @@ def test_a_subject_search_finds_exactly_the_active_principals_with_a_permitted_d
         if target.kind != kind:
             continue
         context = _members(tenant, tenant.dice, context_members(generation, kind, operation))
-        for subject_type, names in (("user", tenant.users), ("group", tenant.groups)):
+        roles = tenant.role_groups.keys()
+        for subject_type, prefix, names in (
+            ("user", "", tenant.users),
+            ("group", "", tenant.groups.keys() - roles),
+            ("group", "role:", roles),
+        ):
             questions = [
                 Question(subject_type, name, operation, target, generation, **context) for name in names
             ]
             expected = {question.subject for question in permitted_questions(tenant, questions)}
             ids = all_pages(
-                search_principals, Question(subject_type, "", operation, target, generation, **context), 2
+                search_principals,
+                Question(subject_type, prefix, operation, target, generation, **context),
+                2,
             )
             assert len(ids) == len(set(ids)) and set(ids) == expected, (kind, operation, generation, target)
             match_count += len(expected)

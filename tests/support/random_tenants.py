@@ -73,7 +73,8 @@ class Tenant:
         inactive.
         """
         if subject_type == "group":
-            return [group_text(subject)] if subject in self.groups else None
+            roles = [role for role, groups in self.role_groups.items() if subject in groups]
+            return [group_text(subject), *roles] if subject in self.groups else None
         if self.users.get(subject) != (True, True):
             return None
         return [

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture(params=seeds([1, 3]))
 def tenant(request):
-    stored = random_tenant(request.param)
+    stored = random_tenant(request.param, has_roles=True)
     store_tenant(stored)
     return stored
 
