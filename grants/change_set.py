@@ -27,7 +27,7 @@ from grants.principal_names import format_principal, parse_principal
 from grants.strict_json import json_from_bytes
 from grants.validity import Validity, ValidityError
 
-# a grant: principal, address and privilege; a membership: user and group
+# a grant: principal, address and privilege; a membership: the member and the group or role; principals in written form
 Key = tuple[str, Address, Privilege] | tuple[str, str]
 
 
@@ -76,16 +76,12 @@ class _OnMembership:
     group: str
 
     @property
-    def key(self) -> Key:
+    def key(self) -> tuple[str, str]:
         """The identity of the membership, without its period."""
-        return self.user, self.group
-
-    @property
-    def principals(self) -> tuple[str, str]:
         return f"user:{self.user}", group_text(self.group)
 
     def __str__(self) -> str:
-        return f"the membership of user:{self.user} in {group_text(self.group)}"
+        return "the membership of {} in {}".format(*self.key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,14 +109,10 @@ class _OnRoleGroup:
     @property
     def key(self) -> tuple[str, str]:
         """The identity of the membership, without its period."""
-        return self.principals
-
-    @property
-    def principals(self) -> tuple[str, str]:
         return group_text(self.group), group_text(self.role)
 
     def __str__(self) -> str:
-        return f"the membership of {group_text(self.group)} in {group_text(self.role)}"
+        return "the membership of {} in {}".format(*self.key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -340,6 +332,11 @@ Change = (
 )
 
 
+MembershipChange = Join | Leave | Include | Exclude
+# changes with a period
+Addition = Grant | Join | Include
+
+
 class UnknownChange(GrantError):
     """A text does not describe a change."""
 
@@ -421,7 +418,7 @@ def as_json(change: Change) -> list[str]:
     parts = [change.verb]
     for member in fields(change):
         parts += _texts_of_member(getattr(change, member.name))
-    if isinstance(change, Grant | Join | Include):
+    if isinstance(change, Addition):
         return parts
     return parts[: max(number for number, part in enumerate(parts, 1) if part)]
 
@@ -474,7 +471,7 @@ def _change(verb: str, *parts: str) -> Change:
     type_ = _TYPES[verb]
     names = [member.name for member in fields(type_) if member.name in _MEMBERS]
     values, period = zip(names, parts, strict=False), parts[len(names) :]
-    if period and (len(period) != 2 or not issubclass(type_, Grant | Join | Include)):
+    if period and (len(period) != 2 or not issubclass(type_, Addition)):
         raise ValueError(verb)
     return type_(
         *(_MEMBERS[name](part) for name, part in values), *([Validity.parse(*period)] if period else [])
@@ -527,7 +524,7 @@ def grants_to(principal: str, grants: Iterable[tuple[Address, Privilege]]) -> It
     return (Grant(principal, address, privilege) for address, privilege in grants)
 
 
-def ending_of(change: Grant | Join | Include) -> Revoke | Leave | Exclude:
+def ending_of(change: Addition) -> Revoke | Leave | Exclude:
     """Return the change that ends the grant or the membership."""
     if isinstance(change, Include):
         return Exclude(change.group, change.role)
@@ -544,7 +541,7 @@ def principals_of(change: Change) -> tuple[str, ...]:
         case Grant(principal) | Revoke(principal):
             return (principal,)
         case Join() | Leave() | Include() | Exclude():
-            return change.principals
+            return change.key
         case Activate(user) | Deactivate(user):
             return (f"user:{user}",)
         case AddUser() | AddGroup():
@@ -565,6 +562,8 @@ def with_current_names(change: Change, current_name: Callable[[str], str]) -> Ch
             return replace(change, principal=current_name(change.principal))
         case Join() | Leave():
             return replace(change, user=name_in("user", change.user), group=name_in("group", change.group))
+        case Include() | Exclude():
+            return replace(change, group=name_in("group", change.group), role=name_in("group", change.role))
         case Activate() | Deactivate():
             return replace(change, user=name_in("user", change.user))
     return change

@@ -4,7 +4,18 @@ from collections.abc import Iterable, Mapping, Sized
 from dataclasses import dataclass, field, replace
 
 from entities.address import Address
-from grants.change_set import Change, Grant, GuardrailChange, Join, Key, Leave, Revoke
+from grants.change_set import (
+    Addition,
+    Change,
+    Exclude,
+    Grant,
+    GuardrailChange,
+    Include,
+    Join,
+    Key,
+    Leave,
+    Revoke,
+)
 from grants.validity import Validity
 
 MAX_NAMED_ADDRESSES = 5
@@ -49,21 +60,23 @@ class Outcome:
         return [change for change in self.changes if isinstance(change, Revoke)]
 
     @property
-    def joined(self) -> list[Join]:
-        return [change for change in self.changes if isinstance(change, Join) and self._is_new(change)]
-
-    @property
-    def left(self) -> list[Leave]:
-        return [change for change in self.changes if isinstance(change, Leave)]
-
-    @property
-    def changed_periods(self) -> list[Grant | Join]:
-        """Existing grants and memberships that got another period, with the new one."""
+    def joined(self) -> list[Join | Include]:
         return [
-            change for change in self.changes if isinstance(change, Grant | Join) and not self._is_new(change)
+            change for change in self.changes if isinstance(change, Join | Include) and self._is_new(change)
         ]
 
-    def _is_new(self, change: Grant | Join) -> bool:
+    @property
+    def left(self) -> list[Leave | Exclude]:
+        return [change for change in self.changes if isinstance(change, Leave | Exclude)]
+
+    @property
+    def changed_periods(self) -> list[Addition]:
+        """Existing grants and memberships that got another period, with the new one."""
+        return [
+            change for change in self.changes if isinstance(change, Addition) and not self._is_new(change)
+        ]
+
+    def _is_new(self, change: Addition) -> bool:
         return change.key not in self.before
 
     @property

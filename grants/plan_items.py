@@ -11,16 +11,19 @@ from grants.change_set import (
     ApplyPlan,
     Change,
     Deactivate,
+    Exclude,
     Grant,
+    Include,
     Join,
     Leave,
+    MembershipChange,
     RemovePrincipal,
     Revoke,
 )
 from grants.errors import PlanError
-from grants.models import Plan, PlanItem, PlanVerb
+from grants.models import GROUP, Plan, PlanItem, PlanVerb
 
-PlannedChange = AddGroup | Grant | Revoke | Join | Leave | Activate | Deactivate | RemovePrincipal
+PlannedChange = AddGroup | Grant | Revoke | MembershipChange | Activate | Deactivate | RemovePrincipal
 ITEMS_PER_BATCH = 2_000
 
 
@@ -72,6 +75,16 @@ def item_batches(plan: Plan) -> Iterator[list[PlanItem]]:
         is_full = len(batch) == ITEMS_PER_BATCH
 
 
+def verb_of_item(change: Change) -> str:
+    """Return the verb of the item for a change: also a group joins and leaves a role."""
+    match change:
+        case Include():
+            return PlanVerb.JOIN
+        case Exclude():
+            return PlanVerb.LEAVE
+    return change.verb
+
+
 def change_of_item(item: PlanItem) -> PlannedChange:
     """Return the change of a plan item."""
     name, group = item.principal_name, item.group_name
@@ -82,6 +95,10 @@ def change_of_item(item: PlanItem) -> PlannedChange:
             return Grant(item.principal, item.address, item.privilege, item.validity)
         case PlanVerb.REVOKE:
             return Revoke(item.principal, item.address, item.privilege)
+        case PlanVerb.JOIN if item.principal_type == GROUP.name:
+            return Include(name, group, item.validity)
+        case PlanVerb.LEAVE if item.principal_type == GROUP.name:
+            return Exclude(name, group)
         case PlanVerb.JOIN:
             return Join(name, group, item.validity)
         case PlanVerb.LEAVE:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from django.db.models import QuerySet
 
-from grants.change_set import Grant, Join
+from grants.change_set import Grant, Include, Join
 from grants.models import GrantQuerySet
 from grants.validity import VALIDITY_COLUMNS, Validity
 
@@ -28,3 +28,10 @@ def stored_memberships(rows: QuerySet) -> Iterator[Join]:
     values = rows.order_by(*columns).values_list(*columns, *VALIDITY_COLUMNS)
     for user, group, *period in values.iterator(chunk_size=ROWS_PER_READ):
         yield Join(user, group, Validity(*period))
+
+
+def stored_role_groups(rows: QuerySet) -> Iterator[Include]:
+    """Yield memberships of groups in roles by group and role. Runs one query."""
+    columns = ("group__name", "role__name")
+    for group, role, *period in rows.order_by(*columns).values_list(*columns, *VALIDITY_COLUMNS):
+        yield Include(group, role, Validity(*period))

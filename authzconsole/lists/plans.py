@@ -152,7 +152,7 @@ class PlanItemSerializer(output.Output):
     group = output.Text(
         source="group_name",
         allow_null=True,
-        help_text="The group that a user joins or leaves; otherwise null.",
+        help_text="The group that a user joins or leaves, or the role that also a group does; otherwise null.",
     )
     already = output.Boolean(source="is_noop", help_text="Whether the item changes nothing.")
     changes_period = output.Boolean(

@@ -717,7 +717,7 @@ class RoleGroupList(ChangeEndpoint, ListEndpoint):
         """
         role, group = self.data["role"], self.data["group"]
         change = Include(group, f"{ROLE_PREFIX}{role}", self.data.get("validity", Validity()))
-        return self.outcome(change, f"{change.principals[0]} would be in {change.role}")
+        return self.outcome(change, f"{change.key[0]} would be in {change.role}")
 
     @operation("role_groups_remove", check_administrator, ForecastOutcomeSerializer, query=RoleGroupQuery)
     def delete(self) -> object:
@@ -726,7 +726,7 @@ class RoleGroupList(ChangeEndpoint, ListEndpoint):
         Removing a group that is not in the role changes nothing. A dry run reports the effect on permissions.
         """
         change = Exclude(self.query["group"], f"{ROLE_PREFIX}{self.query['role']}")
-        return self.outcome(change, f"{change.principals[0]} would no longer be in {change.role}")
+        return self.outcome(change, f"{change.key[0]} would no longer be in {change.role}")
 
 
 class MembershipChangeSet(ChangeEndpoint):

@@ -34,13 +34,14 @@ from authzconsole.rest.grants import (
     GrantLists,
     items_of,
 )
-from grants.change_set import Activate, AddGroup, ChangeSet, Deactivate, Join, Leave
+from grants.change_set import Activate, AddGroup, ChangeSet, Deactivate, Exclude, Include, Join, Leave
 from grants.changes import Shown
 from grants.models import Plan
 from grants.plans.apply import apply_plan, discard_plan, inverse_plan
 from grants.plans.create import MAX_TITLE_LENGTH, PlanOrigin
 from grants.plans.renew import renew_plan
 from grants.plans.sources.changes import change_set_plan
+from grants.policies.principals import ROLE_PREFIX
 from grants.principal_names import MAX_REASON_CHARACTERS
 from grants.validity import Validity
 
@@ -53,6 +54,28 @@ def memberships_of(data: Mapping) -> ChangeSet:
         *(Join(item["user"], item["group"], item.get("validity", Validity())) for item in data["join"]),
         *(Leave(item["user"], item["group"]) for item in data["leave"]),
     )
+
+
+def role_groups_of(data: Mapping) -> ChangeSet:
+    """Return the changes in the lists `include` and `exclude` of a request."""
+    return ChangeSet.of(
+        *(
+            Include(item["group"], ROLE_PREFIX + item["role"], item.get("validity", Validity()))
+            for item in data["include"]
+        ),
+        *(Exclude(item["group"], ROLE_PREFIX + item["role"]) for item in data["exclude"]),
+    )
+
+
+class RoleGroupItemSerializer(StrictSerializer):
+    """A group in a role, both by name."""
+
+    group = NameText(help_text="The name of the group.")
+    role = NameText(help_text="The name of the role.")
+
+
+class NewRoleGroupItemSerializer(RoleGroupItemSerializer, PeriodSerializer):
+    """A group in a role, both by name, in a period. An existing membership gets this period."""
 
 
 class MembershipItemSerializer(StrictSerializer):
@@ -75,12 +98,14 @@ class MakePlanSerializer(StrictSerializer):
         required=False,
         default=list,
         max_length=MAX_ITEMS,
-        help_text="Names of new groups, which the other lists can name too.",
+        help_text="Names of new groups, which the other lists can name too; `role:NAME` adds a role.",
     )
     grant = items_of(GrantItemSerializer)
     revoke = items_of(ChangeItemSerializer)
     join = items_of(NewMembershipSerializer, default=list)
     leave = items_of(MembershipItemSerializer, default=list)
+    include = items_of(NewRoleGroupItemSerializer, default=list)
+    exclude = items_of(RoleGroupItemSerializer, default=list)
     activate = List(
         child=NameText(), required=False, default=list, max_length=MAX_ITEMS, help_text="Names of users."
     )
@@ -155,12 +180,13 @@ class PlanList(ListEndpoint):
         """Create a plan from a change set.
 
         Accepts up to {MAX_ITEMS:,} grants and revocations together, and as many items in each of `add`, `join`,
-        `leave`, `activate` and `deactivate`. Nothing changes until the plan is applied.
+        `leave`, `include`, `exclude`, `activate` and `deactivate`. Nothing changes until the plan is applied.
         """
         data = self.data
         others = [
             *map(AddGroup, data["add"]),
             *memberships_of(data),
+            *role_groups_of(data),
             *map(Activate, data["activate"]),
             *map(Deactivate, data["deactivate"]),
         ]

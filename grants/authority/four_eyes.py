@@ -39,7 +39,17 @@ from grants.authority.persons import (
     with_service_accounts,
     written_names,
 )
-from grants.change_set import Activate, Change, Exclude, Grant, Include, Join, Leave, Revoke
+from grants.change_set import (
+    Activate,
+    Change,
+    Exclude,
+    Grant,
+    Include,
+    Join,
+    Leave,
+    MembershipChange,
+    Revoke,
+)
 from grants.errors import ReasonMissing, SecondPersonRequired
 from grants.journal import Author
 from grants.models import (
@@ -101,7 +111,7 @@ def check_direct_change(author: Author, changes: Collection[Change], *, is_writt
     on.
     """
     grants = [change for change in changes if isinstance(change, Grant | Revoke)]
-    members = [change for change in changes if isinstance(change, Join | Leave | Include | Exclude)]
+    members = [change for change in changes if isinstance(change, MembershipChange)]
     activated = [change.user for change in changes if isinstance(change, Activate)]
     if not (grants or members or activated):
         return
@@ -134,7 +144,7 @@ def check_direct_change(author: Author, changes: Collection[Change], *, is_writt
         )
 
 
-def _groups_with_grants(changes: Iterable[Join | Leave | Include | Exclude]) -> set[str]:
+def _groups_with_grants(changes: Iterable[MembershipChange]) -> set[str]:
     """Return the groups and roles whose grants begin or end to count for somebody. Runs one query."""
     changes = list(changes)
     groups = {change.group for change in changes if isinstance(change, Join | Leave)}

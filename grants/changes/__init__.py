@@ -14,7 +14,7 @@ from grants.changes.memberships import (
     changed_members,
     existing_memberships,
     remove_all_memberships,
-    write_role_group,
+    write_memberships,
 )
 from grants.changes.own_access import give_back
 from grants.changes.period_lines import EXPIRE_ACTION, write_period_lines
@@ -63,6 +63,6 @@ __all__ = [
     "request_change_effect",
     "validated_principals",
     "write_changes",
+    "write_memberships",
     "write_period_lines",
-    "write_role_group",
 ]

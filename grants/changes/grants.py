@@ -17,7 +17,7 @@ from entities.models import Entity, State
 from entities.selectors import entities_at
 from entities.services import ensure_entities
 from grants.bulk_rows import chunks, database_time, insert_rows, update_rows
-from grants.change_set import Grant, Join, Key, Leave, Revoke
+from grants.change_set import Exclude, Grant, Key, Leave, MembershipChange, Revoke
 from grants.grant_attributes import GrantAttributes
 from grants.journal import Author, JournalEntry, append_to_journal
 from grants.journal_details import period_detail
@@ -211,13 +211,13 @@ def _insert_grants(
 
 
 def changes_with_effect(
-    changes: Iterable[Grant | Revoke | Join | Leave], existing: Mapping[Key, StoredRow]
+    changes: Iterable[Grant | Revoke | MembershipChange], existing: Mapping[Key, StoredRow]
 ) -> tuple[list, list, list]:
     """Return the changes that add, change the period of, and remove a grant or a membership."""
     added, changed, removed = [], [], []
     for change in changes:
         stored = existing.get(change.key)
-        if isinstance(change, Revoke | Leave):
+        if isinstance(change, Revoke | Leave | Exclude):
             removed += [change] if stored else []
         elif stored is None:
             added.append(change)

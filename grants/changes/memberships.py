@@ -1,17 +1,17 @@
-"""Join and leave groups: write the memberships of a change set and their journal lines."""
+"""Write the memberships of a change set, of users in groups and of groups in roles, and their journal lines."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from django.utils import timezone
 
 from grants.authority.transactions import administrator_transaction
 from grants.bulk_rows import chunks, database_time, insert_rows, update_rows
-from grants.change_set import ChangeSet, Exclude, Include, Join, Key, Leave
+from grants.change_set import ChangeSet, Exclude, Include, Join, Key, Leave, MembershipChange
 from grants.changes.grants import Principals, StoredRow, changes_with_effect, mark_as_principals
 from grants.guardrails.check import make_within_guardrails
 from grants.journal import Author, JournalEntry, append_to_journal
 from grants.journal_details import period_detail
-from grants.models import JournalHead, RoleGroup, RoleMembership, User
+from grants.models import JournalHead, Membership, RoleGroup, RoleMembership, User
 from grants.outcomes import Outcome
 from grants.policies.principals import ROLE_PREFIX, group_text
 from grants.principals.services import group_by_name
@@ -19,36 +19,52 @@ from grants.querysets import memberships
 from grants.role_members import write_role_memberships
 from grants.validity import VALIDITY_COLUMNS, Validity
 
+# for each model of memberships: the types of its changes, and the columns of the member and of the group
+_TABLES = (
+    (Membership, Join | Leave, ("user_id", "group_id")),
+    (RoleGroup, Include | Exclude, ("group_id", "role_id")),
+)
+
 
 def write_memberships(
-    head: JournalHead, author: Author, changes: Sequence[Join | Leave], principals: Principals
+    head: JournalHead, author: Author, changes: Sequence[MembershipChange], principals: Principals
 ) -> Outcome:
-    """Write valid memberships. Accounts that join a group become principals.
+    """Write valid memberships, and those in roles that follow from them. Accounts that join a group become principals.
 
     principals: those of the changes, by written name. The number of statements does not grow with the number
     of changes, up to `ROWS_PER_STATEMENT`.
     """
     existing = existing_memberships(changes, principals)
     joined, changed, left = changes_with_effect(changes, existing)
-    for chunk in chunks(left):
-        memberships().filter(pk__in=[existing[change.key].pk for change in chunk]).delete()
-    update_rows(
-        memberships().model,
-        VALIDITY_COLUMNS,
-        [(*map(database_time, change.validity), existing[change.key].pk) for change in changed],
-    )
-    insert_rows(
-        memberships().model,
-        ["user_id", "group_id", *VALIDITY_COLUMNS],
-        [
-            (*(principals[name].pk for name in change.principals), *map(database_time, change.validity))
-            for change in joined
-        ],
-    )
-    if joined or left or changed:
-        pairs = [[principals[name].pk for name in change.principals] for change in (*joined, *left, *changed)]
-        write_role_memberships({group for _, group in pairs}, {user for user, _ in pairs})
-    new_principals = mark_as_principals([change.principals[0] for change in (*joined, *changed)], principals)
+
+    def pks(changes: Iterable[MembershipChange]) -> list[list[int]]:
+        return [[principals[name].pk for name in change.key] for change in changes]
+
+    for model, types, columns in _TABLES:
+        ended, limited, new = (
+            [change for change in part if isinstance(change, types)] for part in (left, changed, joined)
+        )
+        for chunk in chunks(ended):
+            model.objects.filter(pk__in=[existing[change.key].pk for change in chunk]).delete()
+        update_rows(
+            model,
+            VALIDITY_COLUMNS,
+            [(*map(database_time, change.validity), existing[change.key].pk) for change in limited],
+        )
+        insert_rows(
+            model,
+            [*columns, *VALIDITY_COLUMNS],
+            [
+                (*pair, *map(database_time, change.validity))
+                for pair, change in zip(pks(new), new, strict=True)
+            ],
+        )
+        pairs = pks((*ended, *limited, *new))
+        if model is RoleGroup:
+            write_role_memberships({group for group, _ in pairs})
+        else:
+            write_role_memberships({group for _, group in pairs}, {user for user, _ in pairs})
+    new_principals = mark_as_principals([change.key[0] for change in (*joined, *changed)], principals)
     if joined or left or changed:
         append_to_journal(
             head,
@@ -70,7 +86,7 @@ def write_memberships(
         made,
         before,
         unchanged=tuple(
-            f"{change} {'exists already' if isinstance(change, Join) else 'does not exist'}: nothing changed"
+            f"{change} {'does not exist' if isinstance(change, Leave | Exclude) else 'exists already'}: nothing changed"
             for change in unchanged
         ),
         principals=new_principals,
@@ -85,26 +101,6 @@ def role_group_fault(change: Include | Exclude) -> str:
     if change.group.startswith(ROLE_PREFIX):
         return f"a role cannot contain a role: add the members of {change.group} to {change.role}"
     return ""
-
-
-def write_role_group(head: JournalHead, author: Author, change: Include | Exclude) -> Outcome:
-    """Write the valid membership of a group in a role, and the memberships of users that follow from it."""
-    group, role = group_by_name(change.group), group_by_name(change.role)
-    row = RoleGroup.objects.filter(group=group, role=role).first()
-    before = row.validity if row else None
-    if before == (change.validity if isinstance(change, Include) else None):
-        sentence = f"{change} {'exists already' if row else 'does not exist'}: nothing changed"
-        return Outcome(False, sentence, head.revision, unchanged=(sentence,))
-    if isinstance(change, Include):
-        RoleGroup.objects.update_or_create(group=group, role=role, defaults=change.validity._asdict())
-        write_role_memberships([group.pk])
-        sentence = f"{change.principals[0]} is in {change.principals[1]} {change.validity.sentence}".rstrip()
-    else:
-        RoleGroup.objects.filter(pk=row.pk).delete()
-        sentence = f"{change.principals[0]} is no longer in {change.principals[1]}"
-    append_to_journal(head, [membership_entry(change, before)], author=author)
-    known = {change.key: before} if before is not None else {}
-    return Outcome(True, sentence, head.revision, (change,), known)
 
 
 def changed_members(group: str, *, added: Collection[int] = (), removed: Collection[int] = ()) -> ChangeSet:
@@ -154,42 +150,40 @@ def remove_all_memberships(*, author: Author, user: User) -> Outcome:
         return Outcome(bool(groups), f"{user} was removed from {len(groups):,} groups", head.revision)
 
 
-def existing_memberships(changes: Sequence[Join | Leave], principals: Principals) -> dict[Key, StoredRow]:
+def existing_memberships(changes: Sequence[MembershipChange], principals: Principals) -> dict[Key, StoredRow]:
     """Return the memberships that exist, by the keys of the changes."""
     existing: dict[Key, StoredRow] = {}
-    for chunk in chunks(changes):
-        by_key = {tuple(principals[name].pk for name in change.principals): change for change in chunk}
-        rows = memberships().filter(
-            user_id__in={user for user, _ in by_key}, group_id__in={group for _, group in by_key}
-        )
-        for pk, valid_from, valid_until, *key in rows.values_list(
-            "pk", *VALIDITY_COLUMNS, "user_id", "group_id"
-        ):
-            if change := by_key.get(tuple(key)):
-                existing[change.key] = StoredRow(pk, Validity(valid_from, valid_until))
+    for model, types, columns in _TABLES:
+        for chunk in chunks([change for change in changes if isinstance(change, types)]):
+            by_pks = {tuple(principals[name].pk for name in change.key): change for change in chunk}
+            members, groups = map(set, zip(*by_pks, strict=True))
+            rows = model.objects.filter(**{f"{columns[0]}__in": members, f"{columns[1]}__in": groups})
+            for pk, valid_from, valid_until, *pks in rows.values_list("pk", *VALIDITY_COLUMNS, *columns):
+                if change := by_pks.get(tuple(pks)):
+                    existing[change.key] = StoredRow(pk, Validity(valid_from, valid_until))
     return existing
 
 
-def _sentence(change: Join | Leave, has_changed: bool, before: Mapping[Key, Validity]) -> str:
+def _sentence(change: MembershipChange, has_changed: bool, before: Mapping[Key, Validity]) -> str:
     """Return what a single change does."""
-    user, group = change.principals
-    if isinstance(change, Leave):
+    member, group = change.key
+    if isinstance(change, Leave | Exclude):
         return (
-            f"{user} is no longer in {group}" if has_changed else f"{user} is not in {group}: nothing changed"
+            f"{member} is no longer in {group}"
+            if has_changed
+            else f"{member} is not in {group}: nothing changed"
         )
     words = f" {change.validity.sentence}" if change.validity.is_limited else ""
     if not has_changed:
-        return f"{user} is in {group}{words} already: nothing changed"
+        return f"{member} is in {group}{words} already: nothing changed"
     if change.key in before:
-        return f"{user} is in {group}{words or ' without an end date'} now"
-    return f"{user} is in {group}{words or ' now'}"
+        return f"{member} is in {group}{words or ' without an end date'} now"
+    return f"{member} is in {group}{words or ' now'}"
 
 
-def membership_entry(
-    change: Join | Leave | Include | Exclude, before: Validity | None = None
-) -> JournalEntry:
+def membership_entry(change: MembershipChange, before: Validity | None = None) -> JournalEntry:
     """Return the content of the journal line of a change. before: the period that it replaces."""
-    member, group = change.principals
+    member, group = change.key
     if isinstance(change, Leave | Exclude):
         return JournalEntry("member-remove", principal=member, detail=group)
     detail = period_detail(change.validity, group, before=before)

@@ -29,6 +29,7 @@ from grants.change_set import (
     Activate,
     ActivateGeneration,
     AddGroup,
+    Addition,
     AddUser,
     ApplyPlan,
     Change,
@@ -44,6 +45,7 @@ from grants.change_set import (
     Key,
     Leave,
     MakePrincipal,
+    MembershipChange,
     Recreate,
     Register,
     RemovePrincipal,
@@ -59,7 +61,7 @@ from grants.change_set import (
 from grants.changes.entities import write_live_states, write_states
 from grants.changes.grants import write_grants
 from grants.changes.guardrails import write_guardrail_change
-from grants.changes.memberships import role_group_fault, write_memberships, write_role_group
+from grants.changes.memberships import role_group_fault, write_memberships
 from grants.changes.principals import write_activation, write_principal, write_removal
 from grants.effects.changes import EffectChange, evaluable_changes
 from grants.effects.consequences import Consequences, consequences_of
@@ -153,7 +155,7 @@ class Preview:
         if self.effect is None or any(effect.tally.beyond for effect in self.effect.times or [self.effect]):
             return False
         return not self.effect.has_effect or not any(
-            isinstance(change, Join | Rename) for change in self.change_set
+            isinstance(change, Join | Include | Rename) for change in self.change_set
         )
 
 
@@ -286,17 +288,15 @@ def _check(change: Change, now: datetime | None) -> None:
         case Activate(name) | Deactivate(name) | AddUser(name) | AddGroup(name):
             if fault := name_fault(name):
                 raise GrantError(fault)
-    if isinstance(change, Grant | Join | Include) and now is not None:
+    if isinstance(change, Addition) and now is not None:
         change.validity.check_not_over(now)
 
 
 def _subject(change: Change) -> Key | str:
     """Return what two changes of one set may not share."""
     match change:
-        case Grant() | Revoke() | Join() | Leave():
+        case Grant() | Revoke() | Join() | Leave() | Include() | Exclude():
             return change.key
-        case Include() | Exclude():
-            return str(change)
         case Activate(user) | Deactivate(user):
             return user
     return as_text(change)
@@ -402,7 +402,7 @@ def write_changes(
     changes = list(changes)
     principals = validated_principals(changes, allows_past_end=allows_past_end)
     grants = [change for change in changes if isinstance(change, Grant | Revoke)]
-    members = [change for change in changes if isinstance(change, Join | Leave)]
+    members = [change for change in changes if isinstance(change, MembershipChange)]
     outcomes = []
     if added := [change for change in changes if isinstance(change, AddUser | AddGroup)]:
         outcomes += [write_new_principal(head, author, change, detail=detail) for change in added]
@@ -448,8 +448,6 @@ def _write(
     match change:
         case SetGuardrail() | DeleteGuardrail() | SetException() | EndException():
             return write_guardrail_change(head, author, change, accepted_violations=accepted_violations)
-        case Include() | Exclude():
-            return write_role_group(head, author, change)
         case Activate() | Deactivate():
             return write_activation(head, author, change, detail=detail)
         case MakePrincipal():

@@ -23,6 +23,7 @@ from grants.change_set import (
     Activate,
     ActivateGeneration,
     AddGroup,
+    Addition,
     AddUser,
     Change,
     Deactivate,
@@ -156,7 +157,7 @@ def effect_times(changes: Sequence[EffectChange]) -> list[datetime]:
     later = {
         change.validity.valid_from
         for change in changes
-        if isinstance(change, Grant | Join | Include) and change.validity.valid_from
+        if isinstance(change, Addition) and change.validity.valid_from
     }
     return [now, *sorted(beginning for beginning in later if beginning > now)]
 
@@ -165,9 +166,7 @@ def next_limit(changes: Iterable[EffectChange], after: datetime) -> datetime | N
     """Return the first time after `after` at which something that the changes add begins or ends; None if
     there is none.
     """
-    limits = (
-        limit for change in changes if isinstance(change, Grant | Join | Include) for limit in change.validity
-    )
+    limits = (limit for change in changes if isinstance(change, Addition) for limit in change.validity)
     return min((limit for limit in limits if limit is not None and limit > after), default=None)
 
 
@@ -179,7 +178,7 @@ def changes_at(changes: Iterable[EffectChange], at: datetime) -> list[EffectChan
     """
     result: list[EffectChange] = []
     for change in changes:
-        if not isinstance(change, Grant | Join | Include) or change.validity.includes(at):
+        if not isinstance(change, Addition) or change.validity.includes(at):
             result.append(change)
         elif isinstance(change, Grant):
             principal_type, name = parse_principal(change.principal)

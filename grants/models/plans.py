@@ -98,7 +98,7 @@ class PlanItem(ValidityColumns):
     yet.
 
     position: starts at 1. kind, key, permission: only of grants and revocations. group_name: only of
-    memberships.
+    memberships, of users in groups and of groups in roles.
     namespace: the key of the namespace of the address; empty outside of namespaces.
     valid_from, valid_until: the validity of the grant or membership that the item adds; null for other items.
     old_valid_from, old_valid_until: the earlier validity of the grant or membership that the item changes or
@@ -132,7 +132,7 @@ class PlanItem(ValidityColumns):
                 name="plan_item_once",
             ),
             models.UniqueConstraint(
-                fields=["plan", "principal_name", "group_name"],
+                fields=["plan", "principal_type", "principal_name", "group_name"],
                 condition=Q(permission__isnull=True),
                 name="plan_item_membership_once",
             ),
@@ -166,7 +166,7 @@ class PlanItem(ValidityColumns):
 
     @property
     def group(self) -> str:
-        """The group of a membership, written `group:NAME`; empty for other items."""
+        """The group or role of a membership in written form; empty for other items."""
         return group_text(self.group_name) if self.group_name else ""
 
 

@@ -5,7 +5,11 @@ from contextlib import contextmanager
 
 from django.contrib.auth.models import Group
 from django.db import transaction
-from django.db.models import Case, When
+from django.db.models import (
+    Case,
+    Q,
+    When,
+)
 from django.utils import timezone
 
 from entities.errors import Refusal
@@ -13,14 +17,17 @@ from grants.authority.four_eyes import check_application
 from grants.authority.transactions import administrator_transaction
 from grants.bulk_rows import database_time, update_rows
 from grants.change_set import (
+    Addition,
     ApplyPlan,
     Change,
+    Exclude,
     Grant,
-    Join,
     Leave,
+    MembershipChange,
     RemovePrincipal,
     Revoke,
     inverse_of,
+    principals_of,
     with_current_names,
 )
 from grants.changes import Shown, write_changes
@@ -28,7 +35,16 @@ from grants.errors import ChangeRefused, PlanError, PrincipalError, StalePlan
 from grants.grant_attributes import GrantAttributes
 from grants.guardrails.check import AddedViolations, can_affect, make_and_compare, make_within_guardrails
 from grants.journal import Author, JournalEntry, append_to_journal, lock_journal, verify_part
-from grants.models import GroupGrant, JournalHead, JournalLine, Plan, PlanItem, PlanState, PlanVerb
+from grants.models import (
+    GroupGrant,
+    JournalHead,
+    JournalLine,
+    Plan,
+    PlanItem,
+    PlanState,
+    PlanVerb,
+    RoleGroup,
+)
 from grants.outcomes import Outcome
 from grants.plan_items import (
     ITEMS_PER_BATCH,
@@ -41,7 +57,7 @@ from grants.plan_items import (
 from grants.plans.counts import VERB_COUNTS, PrincipalEffects, change_count, changing_items
 from grants.plans.create import PlanDraft, PlanOrigin, plan_source
 from grants.plans.permission_effect import check_effect
-from grants.plans.sources.redundant import has_other_purpose
+from grants.plans.sources.redundant import has_duty
 from grants.plans.staleness import invalidating_line, line_summary
 from grants.policies.principals import group_text, type_and_name
 from grants.principal_names import principals_by_name
@@ -49,7 +65,11 @@ from grants.principals.hooks import end_duties
 from grants.principals.renaming import names_since
 from grants.principals.services import user_by_name
 from grants.querysets import memberships
-from grants.stored_changes import stored_grants, stored_memberships
+from grants.stored_changes import (
+    stored_grants,
+    stored_memberships,
+    stored_role_groups,
+)
 from grants.validity import VALIDITY_COLUMNS, Validity
 from grants.verification import PLAN_CREATE, first_plan_in_journal, plan_digest
 
@@ -291,7 +311,7 @@ def _write_batch(
         )
     except ChangeRefused as refusal:
         error = refusal.errors[0]
-        position = [row for row in batch if row.verb == error.verb][error.index].position
+        position = [row for change, row in changes.items() if change.verb == error.verb][error.index].position
         raise PlanError(f"item {position:,} of {plan} cannot be applied: {error.message}") from None
     except PrincipalError as error:
         raise PlanError(f"{plan} cannot be applied: {error}") from None
@@ -299,7 +319,7 @@ def _write_batch(
         [
             (row, outcome.before.get(change.key))
             for change, row in changes.items()
-            if isinstance(change, Grant | Revoke | Join | Leave)
+            if isinstance(change, Grant | Revoke | MembershipChange)
         ]
     )
     periods_removed = sum(not change.validity.is_limited for change in outcome.changed_periods)
@@ -341,7 +361,7 @@ def _opposite_changes(
     order = Case(When(verb=PlanVerb.REMOVE, then=0), When(verb=PlanVerb.ADD, then=2), default=1)
     for row in changing_items(plan).order_by(order, "position").iterator(chunk_size=ITEMS_PER_BATCH):
         change = change_of_item(row)
-        has_before = row.changes_period or isinstance(change, Revoke | Leave)
+        has_before = row.changes_period or isinstance(change, Revoke | Leave | Exclude)
         inverse = with_current_names(
             inverse_of(change, row.validity_before if has_before else None), current_name
         )
@@ -350,9 +370,8 @@ def _opposite_changes(
 
 
 def _groups_in_use(plan: Plan, groups: Collection[str], current_name: Callable[[str], str]) -> list[str]:
-    """Return those of the groups, by name, that have members, grants or duties that the plan did not give them.
-
-    Runs four queries.
+    """Return those of the groups and roles, in written form, that have members, grants, roles or duties that the plan did
+    not give them. Runs five queries.
     """
     if not groups:
         return []
@@ -360,13 +379,16 @@ def _groups_in_use(plan: Plan, groups: Collection[str], current_name: Callable[[
     given = {
         with_current_names(change, current_name).key
         for change in map(change_of_item, changing_items(plan))
-        if isinstance(change, Grant | Join)
+        if isinstance(change, Addition)
     }
-    used = set(Group.objects.filter(has_other_purpose(""), name__in=names).values_list("name", flat=True))
-    for grant in stored_grants(GroupGrant.objects.filter(group__name__in=names)):
-        if grant.key not in given:
-            used.add(type_and_name(grant.principal)[1])
-    for membership in stored_memberships(memberships().filter(group__name__in=names)):
-        if membership.key not in given:
-            used.add(membership.group)
-    return [group_text(name) for name in sorted(used)]
+    duties = Group.objects.filter(has_duty(""), name__in=names).values_list("name", flat=True)
+    used = {group_text(name) for name in duties}
+    is_in_use = Q(group__name__in=names) | Q(role__name__in=names)
+    for change in (
+        *stored_grants(GroupGrant.objects.filter(group__name__in=names)),
+        *stored_memberships(memberships().filter(group__name__in=names)),
+        *stored_role_groups(RoleGroup.objects.filter(is_in_use)),
+    ):
+        if change.key not in given:
+            used.update({*groups}.intersection(principals_of(change)))
+    return sorted(used)

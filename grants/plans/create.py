@@ -24,12 +24,16 @@ from grants.bulk_rows import chunks, database_time, insert_rows
 from grants.change_set import (
     Activate,
     AddGroup,
+    Addition,
     Change,
     Deactivate,
+    Exclude,
     Grant,
+    Include,
     Join,
     Key,
     Leave,
+    MembershipChange,
     RemovePrincipal,
     Revoke,
     principals_of,
@@ -38,6 +42,7 @@ from grants.changes import existing_grants, existing_memberships
 from grants.errors import PlanError
 from grants.journal import Author, JournalEntry, append_to_journal, current_revision, lock_journal
 from grants.models import JournalHead, Plan, PlanBreadth, PlanItem, User, permission_ids
+from grants.plan_items import verb_of_item
 from grants.plans.counts import VERB_COUNTS, revision_before
 from grants.plans.stranding import delete_restored_strandings, store_strandings
 from grants.principal_names import parse_principal, principals_by_name
@@ -154,7 +159,7 @@ def period_of_recipe(plan: Plan) -> Validity:
 def _changes_within(changes: Iterable[Change], period: Validity) -> Iterator[Change]:
     """Yield the changes, of which grants and memberships are limited to the period."""
     for change in changes:
-        if not isinstance(change, Grant | Join):
+        if not isinstance(change, Addition):
             yield change
         elif (validity := change.validity.within(period)) is not None:
             yield replace(change, validity=validity)
@@ -247,9 +252,9 @@ def _insert_items(plan: Plan, draft: PlanDraft) -> dict[str, int]:
         rows = []
         for change in batch:
             count += 1
-            before = stored.get(change.key) if isinstance(change, Grant | Revoke | Join | Leave) else None
+            before = stored.get(change.key) if isinstance(change, Grant | Revoke | MembershipChange) else None
             is_noop = not _has_effect(change, before, principals)
-            is_held = before is not None and isinstance(change, Grant | Join)
+            is_held = before is not None and isinstance(change, Addition)
             rows.append(
                 (
                     plan.pk,
@@ -260,10 +265,10 @@ def _insert_items(plan: Plan, draft: PlanDraft) -> dict[str, int]:
                     is_noop,
                 )
             )
-            counts["already" if is_noop else VERB_COUNTS[change.verb]] += 1
+            counts["already" if is_noop else VERB_COUNTS[verb_of_item(change)]] += 1
             if not is_noop:
                 changed.add(principals_of(change)[0])
-                if isinstance(change, Grant | Join):
+                if isinstance(change, Addition):
                     counts["periods_removed"] += is_held and not change.validity.is_limited
                 if isinstance(change, Grant) and change.address not in entities:
                     planned.update((change.address, *change.address.ancestors))
@@ -284,14 +289,16 @@ def _item_columns(change: Change) -> tuple:
             row: tuple = (*parse_principal(principal), *entity, "")
         case Join(user, group) | Leave(user, group):
             row = "user", user, "", "", "", None, group
+        case Include(group, role) | Exclude(group, role):
+            row = "group", group, "", "", "", None, role
         case Activate(user) | Deactivate(user):
             row = "user", user, "", "", "", None, ""
         case AddGroup(group):
             row = "group", group, "", "", "", None, ""
         case RemovePrincipal(principal):
             row = *parse_principal(principal), "", "", "", None, ""
-    period = change.validity if isinstance(change, Grant | Join) else Validity()
-    return change.verb, *row, *map(database_time, period)
+    period = change.validity if isinstance(change, Addition) else Validity()
+    return verb_of_item(change), *row, *map(database_time, period)
 
 
 def stored_periods(
@@ -302,7 +309,7 @@ def stored_periods(
         [change for change in changes if isinstance(change, Grant | Revoke)], principals, entities
     )
     members = existing_memberships(
-        [change for change in changes if isinstance(change, Join | Leave)], principals
+        [change for change in changes if isinstance(change, MembershipChange)], principals
     )
     return {key: row.validity for key, row in [*grants.items(), *members.items()]}
 
@@ -312,9 +319,9 @@ def _has_effect(change: Change, before: Validity | None, principals: Mapping[str
     membership. Raise PlanError if a plan cannot contain the change.
     """
     match change:
-        case Grant(validity=validity) | Join(validity=validity):
+        case Grant(validity=validity) | Join(validity=validity) | Include(validity=validity):
             return validity != before
-        case Revoke() | Leave():
+        case Revoke() | Leave() | Exclude():
             return before is not None
         case AddGroup():
             return principals[str(change)].pk is None
@@ -348,7 +355,7 @@ def _check_periods(plan: Plan, batch: list[Change]) -> None:
     """Raise PlanError if a period has ended. Only a plan that undoes another one may restore it."""
     now = timezone.now()
     for change in batch:
-        over = change.validity if isinstance(change, Grant | Join) and change.validity.is_over(now) else None
+        over = change.validity if isinstance(change, Addition) and change.validity.is_over(now) else None
         if over is not None and plan.origin != PlanOrigin.INVERSE:
             raise PlanError(
                 f"the period of {change} ended {time_in_words(over.valid_until)}: choose a later end, or leave "

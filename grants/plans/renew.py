@@ -9,7 +9,12 @@ from django.utils import timezone
 
 from grants.authority.persons import makers_of_plan
 from grants.authority.transactions import check_administrator
-from grants.change_set import Change, Grant, Join, ending_of, with_current_names
+from grants.change_set import (
+    Addition,
+    Change,
+    ending_of,
+    with_current_names,
+)
 from grants.errors import PlanError
 from grants.journal import Author, current_revision
 from grants.models import Plan
@@ -106,7 +111,7 @@ def _current_changes(plan: Plan) -> Iterator[Change]:
     now, current_name = timezone.now(), names_since(plan.base_revision)
     for change in changes_of_plan(plan):
         current = with_current_names(change, current_name)
-        is_over = isinstance(current, Grant | Join) and current.validity.is_over(now)
+        is_over = isinstance(current, Addition) and current.validity.is_over(now)
         yield ending_of(current) if is_over and plan.origin == PlanOrigin.REVIEW else current
 
 

@@ -13,11 +13,12 @@ from django.contrib.auth.models import Group
 from entities.vocabulary import clip
 from grants.bulk_rows import chunks, database_time, insert_rows, update_rows
 from grants.change_set import Exclude, Include
-from grants.changes import write_role_group
+from grants.changes import write_memberships
 from grants.journal import JournalEntry
 from grants.journal_details import period_detail
 from grants.models import PRINCIPAL_TYPES, JournalLine, Role, RoleGroup, User
 from grants.policies.principals import group_text, principal_text
+from grants.principal_names import principals_by_name
 from grants.principals.hooks import end_access
 from grants.principals.new_names import invisible_character_fault
 from grants.role_members import write_role_memberships
@@ -266,23 +267,35 @@ def write_members(run: ImportRun, users: dict[str, int], groups: dict[str, int])
 
 
 def write_role_groups(run: ImportRun) -> None:
-    """Replace the groups of each role that lists its members."""
-    report = run.report
-    for line in run.document.groups.values():
-        if line.groups is None:
-            continue
-        rows = RoleGroup.objects.filter(role__name=line.name).values_list("group__name", *VALIDITY_COLUMNS)
-        stored = {group: Validity(*period) for group, *period in rows}
-        for group in sorted(stored.keys() - line.groups.keys()):
-            write_role_group(run.head, run.author, Exclude(group, line.name))
-            report.changes[Counted.MEMBERS_REMOVED, ""] += 1
-        for group, period in line.groups.items():
-            if stored.get(group) == period:
-                report.unchanged["members"] += 1
-                continue
-            write_role_group(run.head, run.author, Include(group, line.name, period))
-            counted = Counted.MEMBERS_CHANGED if group in stored else Counted.MEMBERS_ADDED
-            report.changes[counted, ""] += 1
+    """Replace the groups of each role that lists its members. Runs one query for the stored ones, and those of
+    `write_memberships`.
+    """
+    listed = {
+        (group, line.name): period
+        for line in run.document.groups.values()
+        for group, period in (line.groups or {}).items()
+    }
+    roles = [line.name for line in run.document.groups.values() if line.groups is not None]
+    if not roles:
+        return
+    rows = RoleGroup.objects.filter(role__name__among=roles).order_by("role__name", "group__name")
+    columns = ("group__name", "role__name")
+    stored = {
+        (group, role): Validity(*period)
+        for group, role, *period in rows.values_list(*columns, *VALIDITY_COLUMNS)
+    }
+    changes = [
+        *(Exclude(*pair) for pair in stored.keys() - listed.keys()),
+        *(Include(*pair, period) for pair, period in listed.items() if stored.get(pair) != period),
+    ]
+    if changes:
+        names = {name for change in changes for name in change.key}
+        write_memberships(run.head, run.author, changes, principals_by_name(names))
+    for change in changes:
+        is_stored = (change.group, change.role) in stored
+        counted = Counted.MEMBERS_CHANGED if is_stored else Counted.MEMBERS_ADDED
+        run.report.changes[Counted.MEMBERS_REMOVED if isinstance(change, Exclude) else counted, ""] += 1
+    run.report.unchanged["members"] += len(listed) - sum(isinstance(change, Include) for change in changes)
 
 
 def _member_change(

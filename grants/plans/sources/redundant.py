@@ -152,8 +152,8 @@ def redundant_memberships() -> QuerySet:
 
     If several groups give the same, the membership that ends last remains; of several that end last, that in the
     first group by name. Grants on addresses in any state count. Memberships in groups that have another purpose
-    remain: groups that are stewards or approvers, that a guardrail or an exception names, or that
-    are in a role.
+    remain: groups that are stewards or approvers, or that a guardrail or an exception names. Memberships in roles with
+    groups, and in these groups, remain too: the one follows from the other.
     """
     own, other = OuterRef(OuterRef("group")), OuterRef("group")
     # the order of the memberships that give the same
@@ -170,18 +170,24 @@ def redundant_memberships() -> QuerySet:
     )
     gives_nothing = ~Exists(_grants_not_over().filter(group=OuterRef("group")))
     own_memberships = memberships().filter(active_principal_condition("user__"), **in_force())
-    return own_memberships.filter(gives_nothing | Exists(others)).exclude(has_other_purpose())
+    is_role = Q(group__role_groups__isnull=False)
+    return own_memberships.filter(gives_nothing | Exists(others)).exclude(has_other_purpose() | is_role)
 
 
 def has_other_purpose(group: str = "group__") -> Q:
-    """Return the condition on memberships that their group is a steward or approver, that a guardrail or an exception
-    names it, or that it is in a role. group: the path to the group; empty for groups themselves.
+    """Return the condition on memberships that their group has a duty or is in a role. group: as for `has_duty`."""
+    return has_duty(group) | Q((f"{group}roles__isnull", False))
+
+
+def has_duty(group: str) -> Q:
+    """Return the condition that a group is a steward or approver, or that a guardrail or an exception names it.
+
+    group: the path to the group; empty for groups themselves.
     """
     return (
         Q((f"{group}stewardships__isnull", False))
         | Q((f"{group}guardrails__isnull", False))
         | Q((f"{group}guardrail_exceptions__isnull", False))
-        | Q((f"{group}roles__isnull", False))
         | Q((f"{group}pk__in", NamespaceApprovers.objects.values("group")))
     )
 

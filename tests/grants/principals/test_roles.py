@@ -1,26 +1,57 @@
 """Test roles: groups whose stored names begin with `role:`, written `role:NAME`."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 from django.contrib.auth.models import Group
 from django.utils import timezone
 
-from grants.change_set import Exclude, Include, Rename, as_text, change_from_text, inverse_of
+from entities.address import parse_address
+from entities.models import Entity
+from entities.vocabulary import Privilege
+from grants.access.what_can import all_permissions
+from grants.change_set import (
+    AddGroup,
+    Exclude,
+    Grant,
+    Include,
+    Join,
+    Rename,
+    as_text,
+    change_from_text,
+    inverse_of,
+)
 from grants.changes import ChangeSet, apply, preview
 from grants.errors import GrantError, PrincipalError
 from grants.evaluation.authzen_search import search_principals
 from grants.evaluation.engine import check
+from grants.evaluation.visibility import visibility_of
 from grants.history.past import as_of
 from grants.journal import current_revision
 from grants.models import Membership, RoleGroup, RoleMembership, User
+from grants.plans.apply import apply_plan, inverse_plan
+from grants.plans.sources.changes import change_set_plan
+from grants.plans.sources.redundant import redundant_memberships
+from grants.plans.staleness import invalidating_line
+from grants.policies.catalogue import GENERATIONS
 from grants.policies.question import question_from_json
 from grants.principal_names import format_principal, parse_principal
+from grants.principals.administrator_loss import loss_if_removed
 from grants.principals.services import add_role
 from grants.validity import Validity, at_time
 from grants.verification.replay import first_fault
+from tests.grants.reviews.support import item_of, open_campaign
 from tests.support.authors import COMMAND
-from tests.support.changes import add_grant, add_group, add_member, add_user, remove_group, remove_member
+from tests.support.changes import (
+    add_grant,
+    add_group,
+    add_member,
+    add_user,
+    remove_group,
+    remove_member,
+    revoke_grant,
+)
 from tests.support.tenant_documents import (
     empty_database,
     entity,
@@ -200,6 +231,43 @@ def test_the_past_of_groups_in_roles_can_be_read():
     assert first_fault() is None
 
 
+def test_the_grants_of_a_role_count_for_its_groups():
+    import_lines(*TENANT, group("analysts"))
+    before = current_revision()
+    soon = timezone.now().replace(microsecond=0) + timedelta(hours=1)
+    import_lines(role("stewards", {"name": "group:stewards", "valid_until": soon.isoformat()}, "user:carol"))
+    asked = question("group", "stewards")
+    decision = check(asked)
+    assert decision.is_permitted and "role:stewards" in str(decision)
+    assert not check(question("group", "analysts")).is_permitted
+    assert search_principals(question("group", ""), after="", max_rows=10).ids == ["stewards"]
+    assert ("dataset:sales.orders", "get") in all_permissions("group", "stewards", GENERATIONS["final"])
+    orders = Entity.objects.get(key="sales.orders")
+    is_visible = visibility_of(Group.objects.get(name="stewards"), GENERATIONS["final"]).all_rows
+    assert orders in Entity.objects.filter(is_visible)
+    with at_time(soon):
+        assert not check(asked).is_permitted
+    with as_of(before):
+        assert not check(asked).is_permitted
+    with as_of(current_revision()):
+        assert check(asked).is_permitted
+
+
+def test_an_expectation_about_a_group_is_checked_when_its_role_changes():
+    import_lines(*TENANT)
+    import_lines(role("stewards", "group:stewards"))
+    rule = {
+        "subject": {"type": "group", "id": "stewards"},
+        "action": {"name": "READ"},
+        "resource": {"type": "dataset", "id": "sales.orders"},
+    }
+    import_lines({"type": "guardrail", "name": "keep", "expect": rule, "decision": True})
+    with pytest.raises(GrantError, match="keep"):
+        revoke_grant("role:stewards", ORDERS, "READ")
+    with pytest.raises(GrantError, match="keep"):
+        apply(ChangeSet.of(Exclude("stewards", "role:stewards")), author=COMMAND)
+
+
 def test_the_journal_explains_roles_and_their_past_can_be_read():
     import_lines(*TENANT[:3])
     before = current_revision()
@@ -213,3 +281,81 @@ def test_the_journal_explains_roles_and_their_past_can_be_read():
         assert check(question("user", "dan")).is_permitted
     with as_of(before):
         assert not check(question("user", "dan")).is_permitted
+
+
+def test_a_plan_includes_groups_in_roles_and_is_undone():
+    import_lines(*TENANT, user("dan"), group("analysts", "dan"))
+    import_lines(role("stewards", "user:carol", "group:stewards"))
+    add_user("analysts")
+    plan = change_set_plan.create(
+        COMMAND,
+        ChangeSet.of(
+            AddGroup("role:readers"),
+            Grant("role:readers", parse_address(ORDERS), Privilege.READ),
+            Include("analysts", "role:readers"),
+            Join("analysts", "role:readers"),
+            Exclude("stewards", "role:stewards"),
+        ),
+    )
+    assert [(item.verb, item.principal, item.group) for item in plan.items.order_by("position")][2:] == [
+        ("join", "group:analysts", "role:readers"),
+        ("join", "user:analysts", "role:readers"),
+        ("leave", "group:stewards", "role:stewards"),
+    ]
+    apply_plan(author=replace(COMMAND, reason="readers"), plan_id=plan.pk)
+    assert check(question("user", "dan")).is_permitted and first_fault() is None
+    assert {str(row) for row in RoleGroup.objects.all()} == {"group:analysts in role:readers"}
+    undo = inverse_plan.create(COMMAND, plan.pk)
+    apply_plan(author=replace(COMMAND, reason="undo"), plan_id=undo.pk)
+    assert {str(row) for row in RoleGroup.objects.all()} == {"group:stewards in role:stewards"}
+    assert not Group.objects.filter(name="role:readers").exists() and first_fault() is None
+
+
+def test_the_undo_of_a_plan_keeps_a_role_that_got_another_group():
+    import_lines(*TENANT, group("analysts"))
+    plan = change_set_plan.create(
+        COMMAND, ChangeSet.of(AddGroup("role:readers"), Include("stewards", "role:readers"))
+    )
+    apply_plan(author=replace(COMMAND, reason="readers"), plan_id=plan.pk)
+    apply(ChangeSet.of(Include("analysts", "role:readers")), author=COMMAND)
+    undo = inverse_plan.create(COMMAND, plan.pk)
+    assert [item.verb for item in undo.items.all()] == ["leave"] and "role:readers" in undo.recipe["note"]
+
+
+def test_a_plan_with_a_group_in_a_role_is_stale_when_the_membership_changes():
+    import_lines(*TENANT)
+    plan = change_set_plan.create(COMMAND, ChangeSet.of(Include("stewards", "role:stewards")))
+    apply(ChangeSet.of(Include("stewards", "role:stewards")), author=COMMAND)
+    assert invalidating_line(plan).detail == "role:stewards"
+
+
+def test_a_plan_refuses_a_role_in_a_role():
+    import_lines(*TENANT, role("owners"))
+    with pytest.raises(GrantError, match="a role cannot contain a role"):
+        change_set_plan.create(COMMAND, ChangeSet.of(Include("role:owners", "role:stewards")))
+
+
+def test_memberships_in_a_role_with_groups_are_not_redundant():
+    import_lines(*TENANT, user("dan"), group("empty", "dan"))
+    import_lines(role("stewards", "user:carol", "group:stewards"), group("stewards", "carol", "dan"))
+    found = redundant_memberships().values_list("user__username", "group__name")
+    assert set(found) == {("dan", "empty")}
+
+
+def test_the_warning_before_a_removal_counts_the_roles_of_the_group():
+    import_lines(*TENANT, user("dan"), user("eve"), grant("role:stewards", ORDERS, "ADMIN"))
+    import_lines(group("stewards", "dan"), role("stewards", "user:carol", "group:stewards"))
+    group_row = Group.objects.get(name="stewards")
+    assert loss_if_removed(group_row).one_admin_count == 1
+    add_member("dan", "role:stewards")
+    assert not loss_if_removed(group_row).total
+
+
+def test_the_evidence_of_a_review_sees_memberships_through_roles():
+    import_lines(*TENANT, user("dan"), grant("user:dan", ORDERS, "READ"))
+    import_lines(group("stewards", "dan"), role("stewards", "user:carol", "group:stewards"))
+    add_member("dan", "role:stewards")
+    campaign = open_campaign()
+    item = item_of(campaign, "user:dan", ORDERS)
+    assert (item.redundant_through, item.peer_group, item.peers) == ("role:stewards", "role:stewards", 1)
+    assert item_of(campaign, "user:dan", "group:stewards").reach == 1
