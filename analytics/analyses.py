@@ -37,6 +37,7 @@ from analytics.tables import (
     REDUNDANT_MEMBERSHIPS,
     ROLE_COVERAGE,
     ROLE_DETAIL,
+    ROLE_GROUPS,
     ROLE_MEMBERS,
     ROLE_PERMISSIONS,
     ROLES,
@@ -500,6 +501,7 @@ ANALYSES: dict[str, Analysis] = {
             words="duplicate double grants memberships without effect inactive clean up",
             # the result is the same in every generation
             options=("generation",),
+            extra_tables=(ROLE_GROUPS,),
             outputs=(
                 Output(
                     REDUNDANT,

@@ -89,6 +89,7 @@ _MEANINGS = {
     "group_id": "the id of the group",
     "groups": "the number of groups",
     "guardrail": "the name of the guardrail",
+    "role_id": "the id of the role",
     "held": "on how many of the required entities the user holds ADMIN",
     "holders": "the number of active members of the group who hold the privilege on the entity",
     "id": "the number of the row in the database of the console",
@@ -278,11 +279,14 @@ JOURNAL = Table(
     ("revision",),
 )
 
+# The groups in roles. The memberships of their members in the roles are in MEMBERSHIPS.
+ROLE_GROUPS = Table("role_groups", (_long("role_id"), _long("group_id")), ("role_id", "group_id"))
+
 SNAPSHOT_TABLES = (ENTITIES, USERS, INACTIVE_USERS, GROUPS, MEMBERSHIPS, GRANTS)
 GUARDRAIL_TABLES = (GUARDRAILS, UNEXPECTED)
 HISTORY_TABLES = (PAST_ADDRESSES, PAST_USERS, PAST_GROUPS, PAST_MEMBERSHIPS, PAST_GRANTS, JOURNAL)
 # Tables that a snapshot contains if its reader asks for them.
-EXTRA_TABLES = (USES, *GUARDRAIL_TABLES, *HISTORY_TABLES)
+EXTRA_TABLES = (USES, ROLE_GROUPS, *GUARDRAIL_TABLES, *HISTORY_TABLES)
 
 READINESS = Table(
     "rows",

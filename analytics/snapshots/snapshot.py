@@ -71,6 +71,7 @@ from analytics.tables import (
     INACTIVE_USERS,
     MEMBERSHIPS,
     PAST_GRANTS,
+    ROLE_GROUPS,
     USERS,
     USES,
     Table,
@@ -628,6 +629,8 @@ def _table_rows(*, extra_tables: Collection[Table]) -> Iterator[tuple[Table, tup
             for rows in (effective_memberships().exclude(has_groups), members.exclude(Exists(later)))
         ),
     )
+    if ROLE_GROUPS in extra_tables:
+        yield ROLE_GROUPS, (RoleGroup.objects.values_list("role_id", "group_id"),)
     if USES in extra_tables:
         yield USES, (days_of_use().values_list("user_id", "entity_id", "first_day", "last_day"),)
     # the database may have been restored since this process read the keys

@@ -49,7 +49,8 @@ def rows(analysis_input: AnalysisInput) -> DataFrame:
 
 def memberships(analysis_input: AnalysisInput) -> DataFrame:
     """Return tables.REDUNDANT_MEMBERSHIPS: one row per membership of an active user through which the user gets nothing
-    that another group of the user does not give.
+    that another group of the user does not give. Memberships in roles with groups, and in these groups, are left out: the
+    one follows from the other.
 
     If several groups give the same, only the membership that ends last has an effect. If several end last, it is the
     one in the first group by name.
@@ -69,6 +70,10 @@ def memberships(analysis_input: AnalysisInput) -> DataFrame:
     is_later = (F.col("other_ends") > F.col("member_ends")) | (
         (F.col("other_ends") == F.col("member_ends")) & (F.col("other") < F.col("group"))
     )
+    connected = tables.extra["role_groups"].select(
+        F.explode(F.array("role_id", "group_id")).alias("group_id")
+    )
+    members = members.join(F.broadcast(connected), on="group_id", how="left_anti")
     covered = (
         members.join(_groups_within_others(gives), on="group_id")
         .join(others, on=["user_id", "other_id"])
