@@ -18,7 +18,7 @@ ADMIN, `t` one of the first two active members of a group. The queries by name:
 - `redundant`: a group that gives the user the same privilege.
 - `pairs`, `left_on`: for memberships, the entities on which the group has ADMIN, with the administrators
 before and after.
-- `grant_counts`: for memberships, the number of grants of the group.
+- `given`, `grant_counts`: for memberships, the group with its roles, and the number of their grants.
 - `last_answers`: the last answered item of the same row in a finished campaign.
 """
 
@@ -40,6 +40,8 @@ from grants.models import (
     JournalLine,
     Membership,
     NamespaceSteward,
+    RoleGroup,
+    RoleMembership,
     User,
     UserGrant,
     permission_ids,
@@ -66,6 +68,7 @@ GROUP_TABLE, LINK_TABLE, USAGE_TABLE = (
     UserManagerLink._meta.db_table,
     UsageDay._meta.db_table,
 )
+ROLE_MEMBER_TABLE, ROLE_GROUP_TABLE = RoleMembership._meta.db_table, RoleGroup._meta.db_table
 USER_GRANT_TABLE, GROUP_GRANT_TABLE = UserGrant._meta.db_table, GroupGrant._meta.db_table
 PERIOD_TABLE, KNOWN_TABLE, LINE_TABLE, STEWARD_TABLE = (
     model._meta.db_table for model in (MembershipPeriod, HistoryPrincipal, JournalLine, NamespaceSteward)
@@ -233,7 +236,7 @@ class Assignment:
             joins += f"LEFT JOIN {name} {alias} ON {alias}.place = (b.principal_id + {shift}) %% {count} "
             if self.source == ItemSource.GROUP:
                 joins += (
-                    f"LEFT JOIN {MEMBER_TABLE} {alias}_own ON {alias}_own.group_id = b.principal_id "
+                    f"LEFT JOIN {_members()} {alias}_own ON {alias}_own.group_id = b.principal_id "
                     f"AND {alias}_own.user_id = {alias}.user_id "
                 )
         return joins
@@ -258,7 +261,7 @@ class Assignment:
         if self.source != ItemSource.GROUP:
             return f"({user} = b.principal_id)"
         return (
-            f"EXISTS (SELECT 1 FROM {MEMBER_TABLE} cm WHERE cm.group_id = b.principal_id "
+            f"EXISTS (SELECT 1 FROM {_members()} cm WHERE cm.group_id = b.principal_id "
             f"AND cm.user_id = {user})"
         )
 
@@ -277,8 +280,8 @@ def _candidates(rules: PreparationRules, entities: str, *, are_delegates: bool =
     )
     members = (
         f"SELECT r.group_id, r.user_id FROM (SELECT m.group_id, m.user_id, row_number() OVER (PARTITION BY m.group_id "
-        f"ORDER BY m.user_id) AS place FROM {MEMBER_TABLE} m JOIN {USER_TABLE} u ON u.id = m.user_id AND {is_person} "
-        f"WHERE {in_force_sql('m', rules.at)} AND m.group_id IN (SELECT g.group_id FROM {GROUP_GRANT_TABLE} g "
+        f"ORDER BY m.user_id) AS place FROM {_members(rules.at)} m JOIN {USER_TABLE} u ON u.id = m.user_id AND {is_person} "
+        f"WHERE m.group_id IN (SELECT g.group_id FROM {GROUP_GRANT_TABLE} g "
         f"WHERE {is_admin})) r WHERE r.place <= {MAX_CANDIDATES}"
     )
     holders = (
@@ -300,8 +303,8 @@ def _stewards(at: str) -> str:
     is_person = "u.is_active AND NOT u.is_service"
     people = (
         f"SELECT s.namespace, u.id AS user_id FROM {STEWARD_TABLE} s JOIN {USER_TABLE} u ON u.id = s.user_id "
-        f"AND {is_person} UNION SELECT s.namespace, u.id FROM {STEWARD_TABLE} s JOIN {MEMBER_TABLE} m "
-        f"ON m.group_id = s.group_id AND {in_force_sql('m', at)} JOIN {USER_TABLE} u ON u.id = m.user_id AND {is_person}"
+        f"AND {is_person} UNION SELECT s.namespace, u.id FROM {STEWARD_TABLE} s JOIN {_members(at)} m "
+        f"ON m.group_id = s.group_id JOIN {USER_TABLE} u ON u.id = m.user_id AND {is_person}"
     )
     first = (
         f"SELECT p.namespace, p.user_id, row_number() OVER (PARTITION BY p.namespace ORDER BY p.user_id) AS place "
@@ -415,7 +418,7 @@ def _last_use(source: ItemSource) -> str:
         return f"{last} ON d.user_id = b.principal_id AND d.entity_id = b.entity_id GROUP BY b.id"
     if source == ItemSource.GROUP:
         return (
-            f"{last} ON d.entity_id = b.entity_id JOIN {MEMBER_TABLE} dm ON dm.user_id = d.user_id "
+            f"{last} ON d.entity_id = b.entity_id JOIN {_members()} dm ON dm.user_id = d.user_id "
             f"AND dm.group_id = b.principal_id GROUP BY b.id"
         )
     return (
@@ -424,9 +427,22 @@ def _last_use(source: ItemSource) -> str:
     )
 
 
+def _members(at: str = "") -> str:
+    """Return a subquery for the users in groups and roles, each pair once. at: when; by default, at any time."""
+
+    def counts(alias: str) -> str:
+        return in_force_sql(alias, at) if at else "1 = 1"
+
+    return (
+        f"(SELECT o.user_id, o.group_id FROM {MEMBER_TABLE} o WHERE {counts('o')} UNION ALL "
+        f"SELECT DISTINCT r.user_id, r.role_id FROM {ROLE_MEMBER_TABLE} r WHERE {counts('r')} AND NOT EXISTS "
+        f"(SELECT 1 FROM {MEMBER_TABLE} o WHERE o.user_id = r.user_id AND o.group_id = r.role_id AND {counts('o')}))"
+    )
+
+
 def _active_members(at: str) -> str:
     """Return the part of a query after FROM for the memberships `m` that count at this time."""
-    return f"{MEMBER_TABLE} m JOIN {USER_TABLE} u ON u.id = m.user_id AND {_IS_ACTIVE} WHERE {in_force_sql('m', at)}"
+    return f"{_members(at)} m JOIN {USER_TABLE} u ON u.id = m.user_id AND {_IS_ACTIVE}"
 
 
 def _group_ctes(at: str) -> dict[str, str]:
@@ -499,16 +515,16 @@ class GrantEvidence:
         return ctes | {
             "holding": f"SELECT m.group_id, g.content_object_id AS entity_id, g.permission_id, count(*) AS holders "
             f"FROM {USER_GRANT_TABLE} g JOIN {USER_TABLE} u ON u.id = g.user_id AND {_IS_ACTIVE} "
-            f"JOIN {MEMBER_TABLE} m ON m.user_id = g.user_id AND {in_force_sql('m', at)} WHERE g.content_object_id IN "
+            f"JOIN {_members(at)} m ON m.user_id = g.user_id WHERE g.content_object_id IN "
             f"(SELECT entity_id FROM b) AND {in_force_sql('g', at)} GROUP BY 1, 2, 3",
             # in each group of the user: the other active members, and those of them who hold the same
             "peers": f"SELECT b.id, m.group_id, z.size - b.is_active AS peers, coalesce(h.holders, b.counts) - b.counts "
-            f"AS peer_holders FROM b JOIN {MEMBER_TABLE} m ON m.user_id = b.principal_id AND {in_force_sql('m', at)} "
+            f"AS peer_holders FROM b JOIN {_members(at)} m ON m.user_id = b.principal_id "
             f"JOIN sizes z ON z.group_id = m.group_id LEFT JOIN holding h ON h.group_id = m.group_id "
             f"AND h.entity_id = b.entity_id AND h.permission_id = b.permission_id WHERE z.size > b.is_active",
             # the first of the user's groups that gives the same
             "redundant": f"SELECT b.id, min(rm.group_id) AS group_id FROM b "
-            f"JOIN {MEMBER_TABLE} rm ON rm.user_id = b.principal_id AND {in_force_sql('rm', at)} "
+            f"JOIN {_members(at)} rm ON rm.user_id = b.principal_id "
             f"JOIN {GROUP_GRANT_TABLE} rg ON rg.group_id = rm.group_id "
             f"AND rg.content_object_id = b.entity_id AND rg.permission_id = b.permission_id "
             f"AND {in_force_sql('rg', at)} GROUP BY b.id",
@@ -577,6 +593,9 @@ class MembershipEvidence:
         admin = self.rules.admin
         return {
             **_group_ctes(self.rules.at),
+            # the groups with the roles that they are in
+            "given": f"SELECT DISTINCT b.group_id AS member_of, b.group_id FROM b UNION ALL SELECT DISTINCT r.group_id, r.role_id "
+            f"FROM {ROLE_GROUP_TABLE} r JOIN b ON b.group_id = r.group_id WHERE {in_force_sql('r', self.rules.at)}",
             # the entities for which a membership can be decisive: its group has at most two active members
             "pairs": f"SELECT b.id, b.group_id, b.principal_id, g.content_object_id AS entity_id FROM b JOIN sizes z "
             f"ON z.group_id = b.group_id AND z.size <= {MIN_ADMINISTRATORS} JOIN {GROUP_GRANT_TABLE} g "
@@ -591,8 +610,8 @@ class MembershipEvidence:
             "FROM pairs p JOIN few ON few.entity_id = p.entity_id JOIN sources s ON s.entity_id = p.entity_id "
             "GROUP BY p.id, p.entity_id",
             "losses": f"SELECT l.id, min({_admin_count_sql('l')}) AS admins_left FROM left_on l GROUP BY l.id",
-            "grant_counts": f"SELECT g.group_id, count(*) AS size FROM {GROUP_GRANT_TABLE} g "
-            f"WHERE g.group_id IN (SELECT group_id FROM b) GROUP BY g.group_id",
+            "grant_counts": f"SELECT v.member_of AS group_id, count(*) AS size FROM {GROUP_GRANT_TABLE} g "
+            f"JOIN given v ON v.group_id = g.group_id GROUP BY v.member_of",
         }
 
     def joins(self) -> str:

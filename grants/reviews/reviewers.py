@@ -13,7 +13,7 @@ from grants.models.reviews import ItemSource, UserManagerLink
 from grants.outcomes import Outcome
 from grants.policies.principals import group_text
 from grants.principal_names import principals_by_name
-from grants.querysets import memberships
+from grants.querysets import belongings
 from grants.reviews.errors import ReviewError
 from grants.validity import in_force_condition
 
@@ -33,11 +33,11 @@ def reviewers_of_group(name: str, *, field: str) -> list[int]:
     if not Group.objects.filter(name=name).exists():
         raise ReviewError(f"{group_text(name)} does not exist: correct the name", field=field)
     members = (
-        memberships()
+        belongings()
         .filter(reviewer_condition("user__"), in_force_condition(), group__name=name)
         .order_by("user_id")
     )
-    users = list(members.values_list("user_id", flat=True)[: MAX_REVIEWERS + 1])
+    users = list(members.values_list("user_id", flat=True).distinct()[: MAX_REVIEWERS + 1])
     if not users:
         raise ReviewError(
             f"{group_text(name)} has no active members who could review: name another group", field=field
@@ -56,7 +56,7 @@ def concern_condition(user: User, accounts: Collection[int] = ()) -> Q:
     keys of other accounts of the same person, such as the creator of the API token of a service account.
     """
     accounts = {user.pk, *accounts}
-    groups = memberships().filter(user__in=accounts).order_by().values("group_id")
+    groups = belongings().filter(user__in=accounts).order_by().values("group_id")
     return Q(source__in=(ItemSource.USER, ItemSource.MEMBERSHIP), principal_id__in=accounts) | Q(
         source=ItemSource.GROUP, principal_id__in=groups
     )

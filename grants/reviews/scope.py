@@ -10,7 +10,14 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 from entities.address import Address
 from entities.selectors import entity_at
 from entities.vocabulary import KINDS, Privilege, privilege_by_name
-from grants.models import GroupGrant, Membership, User, UserGrant, permission_ids
+from grants.models import (
+    Belonging,
+    GroupGrant,
+    Membership,
+    User,
+    UserGrant,
+    permission_ids,
+)
 from grants.models.reviews import ItemSource, UsageDay
 from grants.policies.principals import group_text
 from grants.reviews.errors import ReviewError
@@ -166,7 +173,7 @@ _USE = {
     ItemSource.USER: Q(user=OuterRef("user"), entity=OuterRef("content_object")),
     ItemSource.GROUP: Q(
         entity=OuterRef("content_object"),
-        user__in=Membership.objects.filter(group=OuterRef(OuterRef("group"))).order_by().values("user"),
+        user__in=Belonging.objects.filter(group=OuterRef(OuterRef("group"))).order_by().values("user"),
     ),
     ItemSource.MEMBERSHIP: Q(
         user=OuterRef("user"),

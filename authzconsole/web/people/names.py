@@ -137,6 +137,11 @@ def grants_by_state(subject: User | Group) -> list[tuple[str, int]]:
     return [(state.label.lower(), counts[state]) for state in State if counts.get(state)]
 
 
+def roles_of(group: Group) -> list[str]:
+    """Return the roles that the group is in, by name. Runs one query."""
+    return list(group.roles.order_by("role__name").values_list("role__name", flat=True))
+
+
 def ended_access(user: User) -> dict:
     """Return the numbers of sessions and API tokens of a user."""
     return {
@@ -158,5 +163,5 @@ def _page_context(request: HttpRequest, subject: User | Group, *, is_removal: bo
         "max_counted": MAX_COUNTED,
         "memberships": capped_count(subject.groups if is_user else subject.user_set),
         "plans": items.order_by().values("plan").distinct().count(),
-        **(ended_access(subject) if is_user else {}),
+        **(ended_access(subject) if is_user else {"roles": roles_of(subject) if is_removal else []}),
     }

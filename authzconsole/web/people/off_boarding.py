@@ -12,7 +12,7 @@ from django.urls import reverse
 
 from authzconsole.common.messages import READ_ONLY_ACCOUNT
 from authzconsole.web.forms import ConsoleForm, FlagField, FormPage, FormRefused, TextField
-from authzconsole.web.people.names import ended_access, grants_by_state
+from authzconsole.web.people.names import ended_access, grants_by_state, roles_of
 from authzconsole.web.plans.plan_pages import plan_url
 from authzconsole.web.shared.guard import request_author
 from authzconsole.web.shared.links import address_url, principal_link, principal_url
@@ -260,6 +260,7 @@ def _group_context(group: Group) -> dict:
         "loss": loss,
         "more": loss.total - len(loss.entities),
         "grants": capped_count(group.grants),
+        "roles": roles_of(group),
         "total_members": capped_count(members),
         "members": list(members.order_by("username")[:MAX_PRINCIPALS]),
     }

@@ -1,6 +1,7 @@
 """Test the forecast of stranded entities, and the comparison of two users, on random tenants and in examples."""
 
 import itertools
+from copy import deepcopy
 from dataclasses import replace
 
 import pytest
@@ -55,9 +56,17 @@ def expected_after_removal(tenant: Tenant, principal: str) -> dict:
             *(group_text(group) for group, members in tenant.groups.items() if name in members),
         }
     else:
-        after = replace(tenant, groups=tenant.groups | {name: []})
+        after = deepcopy(tenant)
+        after.groups[name] = []
+        after.role_groups = {
+            role: [group for group in groups if group != name]
+            for role, groups in tenant.role_groups.items()
+            if role != name
+        }
+        after.expand_roles()
         is_active = any(tenant.users[member] == (True, True) for member in tenant.groups[name])
-        holders = {principal} if is_active else set()
+        roles = {role for role in after.role_groups if after.groups[role] != tenant.groups[role]}
+        holders = {principal, *roles} if is_active else set()
     return {
         address: count
         for address, count in administrator_counts(after).items()
