@@ -21,7 +21,7 @@ from requests.adapters import HTTPAdapter
 from authzconsole.connections.platform import ConnectionFault, PlatformChange, Unsupported
 from entities.address import Address, AddressError, address_of
 from entities.vocabulary import Privilege, clip
-from grants.change_set import Grant
+from grants.change_set import Grant, Include, Join
 
 NAMESPACES_AT_A_TIME = 8
 ITEMS_PER_PAGE = 1_000
@@ -110,6 +110,9 @@ class CdapPlatform:
             executor.shutdown(cancel_futures=True)
 
     def read_principals(self) -> Iterator[str | Unsupported]:
+        yield from ()
+
+    def read_members(self) -> Iterator[Join | Include | Unsupported]:
         yield from ()
 
     def read_grants(self) -> Iterator[Grant | Unsupported]:

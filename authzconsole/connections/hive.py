@@ -1,8 +1,8 @@
 """The Hive metastore: its databases are namespaces, its tables datasets, and its privileges those of the console.
 
-SELECT is READ, INSERT, UPDATE and DELETE together are WRITE, and ALL is READ, WRITE and ADMIN. The metastore stores
-privileges without evaluating them. Source: `hive_metastore.thrift` of Hive 2.3, and
-`org.apache.hadoop.hive.metastore.HiveMetaStore`.
+SELECT is READ, INSERT, UPDATE and DELETE together are WRITE, and ALL is READ, WRITE and ADMIN. Its roles are roles, except
+for roles in roles and its built-in roles. The metastore stores privileges without evaluating them. Source:
+`hive_metastore.thrift` of Hive 2.3, and `org.apache.hadoop.hive.metastore.HiveMetaStore`.
 """
 
 import time
@@ -22,15 +22,19 @@ from thrift.transport.TTransport import TBufferedTransport
 from authzconsole.connections.platform import ConnectionFault, PlatformChange, Unsupported
 from entities.address import Address, AddressError, parse_address
 from entities.vocabulary import Privilege, clip
-from grants.change_set import Grant
-from grants.principal_names import name_fault
+from grants.change_set import Grant, Include, Join
+from grants.errors import PrincipalError
+from grants.models import USER
+from grants.policies.principals import ROLE_PREFIX
+from grants.principal_names import parse_principal
 
 DEFAULT_PORT = 9083
 TIMEOUT_SECONDS = 60
 CHANGES_PER_CALL = 1_000
 ALL = "ALL"
-# every metastore has these roles, and a global privilege of the first one
+# every metastore has these roles, and a global privilege of the first one; everybody is in the second one
 BUILT_IN_ROLES = ("admin", "public")
+OWN_ROLE = "Hive has this role by itself: the console does not know who is in it"
 # the privileges of Hive that together are one of the console
 PARTS = {
     Privilege.READ: frozenset({"SELECT"}),
@@ -55,6 +59,7 @@ class HiveMetastore:
         self.user = options.get("user", "console")
         # by principal and entity, the privileges in the words of Hive
         self._privileges: dict[tuple[str, Address], set[str]] = {}
+        self._roles: list[str] = []
 
     def __enter__(self) -> Self:
         socket = TSocket(self.host, self.port)
@@ -83,10 +88,25 @@ class HiveMetastore:
 
     def read_principals(self) -> Iterator[str | Unsupported]:
         with self._faults():
-            roles = sorted(self._client.get_role_names())
-        for role in roles:
-            if role not in BUILT_IN_ROLES:
-                yield Unsupported(f"role:{role}", "the console has no roles")
+            names = sorted(self._client.get_role_names())
+        self._roles = [name for name in names if name not in BUILT_IN_ROLES]
+        yield from (_supported(ROLE_PREFIX + name) for name in self._roles)
+
+    def read_members(self) -> Iterator[Join | Include | Unsupported]:
+        for role in map(ROLE_PREFIX.__add__, self._roles):
+            request = ttypes.GetPrincipalsInRoleRequest(role.removeprefix(ROLE_PREFIX))
+            with self._faults():
+                rows = self._client.get_principals_in_role(request).principalGrants
+            for row in rows:
+                member = _principal(row)
+                subject, supported = f"{member} in {role}", _supported(member)
+                if isinstance(supported, Unsupported):
+                    yield Unsupported(subject, supported.reason)
+                elif member.startswith(ROLE_PREFIX):
+                    yield Unsupported(subject, "the console has no roles in roles")
+                elif isinstance(_supported(role), str):
+                    principal_type, name = parse_principal(member)
+                    yield (Join if principal_type == USER.name else Include)(name, role)
 
     def read_grants(self) -> Iterator[Grant | Unsupported]:
         with self._faults():
@@ -116,7 +136,13 @@ class HiveMetastore:
     def changes_to(self, intended: Collection[Grant]) -> Iterator[PlatformChange | Unsupported]:
         wanted: dict[tuple[str, Address], set[Privilege]] = defaultdict(set)
         for grant in intended:
-            wanted[grant.principal, grant.address].add(grant.privilege)
+            if isinstance(supported := _supported(grant.principal), Unsupported):
+                yield Unsupported(str(grant), supported.reason)
+            else:
+                wanted[grant.principal, grant.address].add(grant.privilege)
+        roles = {principal for principal, _ in wanted if principal.startswith(ROLE_PREFIX)}
+        for role in sorted(roles - {ROLE_PREFIX + name for name in self._roles}):
+            yield PlatformChange("create", role)
         for key in wanted.keys() | self._privileges.keys():
             has, want = self._privileges.get(key, set()), wanted.get(key, set())
             held, _ = _console_privileges(has)
@@ -136,6 +162,11 @@ class HiveMetastore:
                 yield PlatformChange("grant", *key, tuple(granted))
 
     def write_changes(self, changes: Collection[PlatformChange]) -> None:
+        for change in changes:
+            if change.verb == "create":
+                name = change.principal.removeprefix(ROLE_PREFIX)
+                with self._faults():
+                    self._client.create_role(ttypes.Role(name, int(time.time()), self.user))
         # what replaces a privilege is granted before it is revoked
         for verb, call in (("grant", "grant_privileges"), ("revoke", "revoke_privileges")):
             rows = [
@@ -150,6 +181,7 @@ class HiveMetastore:
                     getattr(self._client, call)(bag)
 
     def _row(self, change: PlatformChange, privilege: str) -> Any:
+        assert change.entity is not None
         principal_type, _, name = change.principal.partition(":")
         database, _, table = change.entity.key.partition(".")
         type_ = ttypes.HiveObjectType.TABLE if table else ttypes.HiveObjectType.DATABASE
@@ -202,20 +234,35 @@ def _key(row: Any) -> tuple[str, Address] | Unsupported:
     """Return the principal and the entity of a privilege, or why the console cannot express it."""
     reference = row.hiveObject
     type_name = ttypes.HiveObjectType._VALUES_TO_NAMES[reference.objectType]
-    principal_type = ttypes.PrincipalType._VALUES_TO_NAMES[row.principalType].lower()
-    principal = f"{principal_type}:{row.principalName}"
+    principal = _principal(row)
     place = ".".join(filter(None, [reference.dbName, reference.objectName, reference.columnName]))
     subject = (
         f"{row.grantInfo.privilege.upper()} on {type_name.lower()} {place}".rstrip() + f" for {principal}"
     )
     if type_name not in ("DATABASE", "TABLE"):
         return Unsupported(subject, f"the console has no privileges on a {type_name.lower()}")
-    if principal_type == "role":
-        return Unsupported(subject, "the console has no roles")
-    if fault := name_fault(row.principalName):
-        return Unsupported(subject, fault)
+    supported = _supported(principal)
+    if isinstance(supported, Unsupported):
+        return Unsupported(subject, supported.reason)
     address = _address("dataset" if reference.objectName else "namespace", place)
     return Unsupported(subject, address.reason) if isinstance(address, Unsupported) else (principal, address)
+
+
+def _principal(row: Any) -> str:
+    """Return the written form of the principal of a privilege or of a membership in a role."""
+    principal_type = ttypes.PrincipalType._VALUES_TO_NAMES[row.principalType].lower()
+    return f"{principal_type}:{row.principalName}"
+
+
+def _supported(principal: str) -> str | Unsupported:
+    """Return the principal, or why the console cannot have it."""
+    if principal in map(ROLE_PREFIX.__add__, BUILT_IN_ROLES):
+        return Unsupported(principal, OWN_ROLE)
+    try:
+        parse_principal(principal)
+    except PrincipalError as error:
+        return Unsupported(principal, str(error))
+    return principal
 
 
 def _console_privileges(privileges: Collection[str]) -> tuple[set[Privilege], list[tuple[str, str]]]:

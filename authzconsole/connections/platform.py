@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 
 from entities.address import Address
 from entities.vocabulary import Privilege
-from grants.change_set import Grant
+from grants.change_set import Grant, Include, Join
 from grants.errors import GrantError
 
 
@@ -25,12 +25,12 @@ class Unsupported(NamedTuple):
 
 
 class PlatformChange(NamedTuple):
-    """A change of grants on a platform, in the words of the platform. verb: `grant` or `revoke`."""
+    """A change on a platform, in its words. verb: `grant`, `revoke`, or `create` for a role that is to hold grants."""
 
     verb: str
     principal: str
-    entity: Address
-    privileges: tuple[str, ...]
+    entity: Address | None = None
+    privileges: tuple[str, ...] = ()
 
 
 class Platform(AbstractContextManager, Protocol):
@@ -52,11 +52,16 @@ class Platform(AbstractContextManager, Protocol):
     def read_principals(self) -> Iterator[str | Unsupported]:
         """Yield the principals that exist on the platform itself, in written form."""
 
+    def read_members(self) -> Iterator[Join | Include | Unsupported]:
+        """Yield the members of the roles of `read_principals`. Called after it."""
+
     def read_grants(self) -> Iterator[Grant | Unsupported]:
         """Yield every grant."""
 
     def changes_to(self, intended: Collection[Grant]) -> Iterator[PlatformChange | Unsupported]:
-        """Yield the changes after which the platform grants exactly this on its entities. Called after `read_grants`."""
+        """Yield the changes after which the platform grants exactly this on its entities. Called after `read_grants`. The
+        members of roles stay as they are.
+        """
 
     def write_changes(self, changes: Collection[PlatformChange]) -> None:
         """Make the changes. Raise ConnectionFault if one fails; those before it are made."""

@@ -10,6 +10,7 @@ import os
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from operator import attrgetter
 
 from django.db import transaction
@@ -30,17 +31,24 @@ from grants.change_set import (
     Change,
     ChangeSet,
     Delete,
+    Exclude,
     Grant,
+    Include,
+    Join,
+    Leave,
     Recreate,
     Register,
     Revoke,
+    ending_of,
 )
 from grants.changes import apply
 from grants.consistent_read import consistent_read
 from grants.journal import Author, JournalEntry, append_to_journal, current_revision
-from grants.models import PRINCIPAL_TYPES
+from grants.models import PRINCIPAL_TYPES, USER, RoleGroup
+from grants.policies.principals import ROLE_PREFIX
 from grants.principal_names import parse_principal, principals_by_name
 from grants.principals.new_names import new_name_fault
+from grants.querysets import memberships
 from grants.roles.capabilities import Capability
 from grants.validity import in_force
 
@@ -64,6 +72,8 @@ class PlatformState:
     """
 
     entities: set[Address] = field(default_factory=set)
+    principals: set[str] = field(default_factory=set)
+    members: set[Join | Include] = field(default_factory=set)
     grants: set[Grant] = field(default_factory=set)
     unsupported: list[Unsupported] = field(default_factory=list)
     digest: str = ""
@@ -83,9 +93,13 @@ class SyncResult:
 
     @property
     def counts(self) -> dict[str, dict[str, int]]:
-        def count(type_: type[Change]) -> int:
-            return sum(isinstance(change, type_) for change in self.change_set)
+        def count(*types: type[Change]) -> int:
+            return sum(isinstance(change, types) for change in self.change_set)
 
+        roles = sum(
+            isinstance(change, AddGroup) and change.group.startswith(ROLE_PREFIX)
+            for change in self.change_set
+        )
         return {
             "entities": {
                 "new": count(Register),
@@ -93,7 +107,13 @@ class SyncResult:
                 "deleted": count(Delete),
             },
             "grants": {"granted": count(Grant), "revoked": count(Revoke)},
-            "principals": {"users": count(AddUser), "groups": count(AddGroup)},
+            "principals": {
+                "users": count(AddUser),
+                "groups": count(AddGroup) - roles,
+                "roles": roles,
+                "joined": count(Join, Include),
+                "left": count(Leave, Exclude),
+            },
         }
 
 
@@ -138,7 +158,7 @@ def connection_by_name(name: str) -> Connection:
 def computed_sync(connection: Connection, *, accepts_shrunken: bool = False) -> SyncResult:
     """Return the changes after which the console has what the platform has.
 
-    They are about the entities of the platform only, and about the privileges that it can express. An entity is deleted if an
+    They are about the entities and roles of the platform only, and about the privileges that it can express. An entity is deleted if an
     earlier sync found it and it does not exist any more, and deleted and recreated if the platform did so. Raise
     ConnectionFault if the platform cannot be read, or if it or a namespace has less than half of what it had, unless
     `accepts_shrunken`.
@@ -154,9 +174,13 @@ def computed_sync(connection: Connection, *, accepts_shrunken: bool = False) -> 
                 _check_entity_counts(connection, state, known, recreated)
             present = _console_grants(state.entities, platform.capabilities)
             added, unknown = _new_principals(state)
+            members = _console_members(state.principals)
     granted = {grant for grant in state.grants - present if grant.principal not in unknown}
+    joined = {change for change in state.members - members if unknown.keys().isdisjoint(change.key)}
     changes = [
         *added,
+        *sorted(joined, key=attrgetter("key")),
+        *map(ending_of, sorted(members - state.members, key=attrgetter("key"))),
         *(Delete(address) for address in sorted(recreated, key=str)),
         *_live_changes(state, entities, recreated),
         *sorted(granted, key=_ORDER),
@@ -202,7 +226,7 @@ def computed_push(platform: Platform) -> tuple[list[PlatformChange], list[Unsupp
     found = list(platform.changes_to(intended))
     changes = [change for change in found if isinstance(change, PlatformChange)]
     # what replaces a privilege is granted before it is revoked
-    changes.sort(key=lambda change: (change.principal, str(change.entity), change.verb))
+    changes.sort(key=lambda change: (change.principal, str(change.entity or ""), change.verb))
     return changes, sorted(row for row in found if isinstance(row, Unsupported)), state
 
 
@@ -273,6 +297,13 @@ def read_state(platform: Platform) -> PlatformState:
     for principal in platform.read_principals():
         if isinstance(principal, Unsupported):
             state.unsupported.append(principal)
+        else:
+            state.principals.add(principal)
+    for member in platform.read_members():
+        if isinstance(member, Unsupported):
+            state.unsupported.append(member)
+        else:
+            state.members.add(member)
     for grant in platform.read_grants():
         lines.append(str(grant))
         if isinstance(grant, Unsupported):
@@ -356,8 +387,10 @@ def _live_changes(
 
 
 def _new_principals(state: PlatformState) -> tuple[list[AddUser | AddGroup], dict[str, str]]:
-    """Return the changes that add unknown holders, and by name why one cannot be added."""
-    names = sorted({grant.principal for grant in state.grants})
+    """Return the changes that add unknown holders, roles and members, and by name why one cannot be added."""
+    holders = (grant.principal for grant in state.grants)
+    members = chain.from_iterable(change.key for change in state.members)
+    names = sorted({*holders, *state.principals, *members})
     known = principals_by_name(names)
     added: list[AddUser | AddGroup] = []
     faults = {}
@@ -368,8 +401,18 @@ def _new_principals(state: PlatformState) -> tuple[list[AddUser | AddGroup], dic
         if fault := new_name_fault(principal_type, plain_name):
             faults[name] = fault
         else:
-            added.append(AddUser(plain_name) if principal_type == "user" else AddGroup(plain_name))
+            added.append(AddUser(plain_name) if principal_type == USER.name else AddGroup(plain_name))
     return added, faults
+
+
+def _console_members(roles: Collection[str]) -> set[Join | Include]:
+    """Return the memberships in these roles that are in force. Runs two queries."""
+    users = memberships().filter(**in_force(), group__name__among=list(roles))
+    groups = RoleGroup.objects.filter(**in_force(), role__name__among=list(roles))
+    return {
+        *(Join(*names) for names in users.values_list("user__username", "group__name")),
+        *(Include(*names) for names in groups.values_list("group__name", "role__name")),
+    }
 
 
 def _known_entities(connection: Connection, state: PlatformState, platform: Platform) -> set[Address]:

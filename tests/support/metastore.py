@@ -70,6 +70,18 @@ class Metastore:
         with self.client() as client:
             client.create_role(ttypes.Role(name, int(time.time()), "hive"))
 
+    def add_to_role(self, principal: str, role: str) -> None:
+        principal_type, _, name = principal.partition(":")
+        with self.client() as client:
+            client.grant_role(
+                role, name, PRINCIPAL_TYPES[principal_type], "hive", ttypes.PrincipalType.USER, False
+            )
+
+    def remove_from_role(self, principal: str, role: str) -> None:
+        principal_type, _, name = principal.partition(":")
+        with self.client() as client:
+            client.revoke_role(role, name, PRINCIPAL_TYPES[principal_type])
+
     def grant(self, principal: str, place: str, *privileges: str, grant_option: bool = False) -> None:
         """Grant privileges. place: a database, or `database.table`."""
         self.grant_all(((principal, place, privilege) for privilege in privileges), grant_option=grant_option)

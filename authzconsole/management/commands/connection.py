@@ -86,6 +86,6 @@ class Command(ConsoleCommand):
         else:
             changes, unsupported = services.show_push(connection)
         for change in changes:
-            self.write_json(**change._asdict() | {"entity": str(change.entity)})
+            self.write_json(**change._asdict() | {"entity": str(change.entity or "")})
         for row in unsupported:
             self.write_json(self.stderr, **row._asdict())

@@ -6,10 +6,12 @@ from io import StringIO
 import pytest
 from django.core.management import CommandError, call_command
 
+from authzconsole.connections.hive import BUILT_IN_ROLES
 from authzconsole.models import Connection
 from entities.models import Entity
-from grants.models import JournalLine
-from tests.support.authors import all_grants
+from grants.models import JournalLine, Membership, RoleGroup
+from grants.principals.services import add_role
+from tests.support.authors import COMMAND, all_grants
 from tests.support.changes import (
     add_grant,
     add_group,
@@ -36,6 +38,9 @@ def metastore(server) -> Metastore:
         for database in client.get_all_databases():
             if database != "default":
                 client.drop_database(database, True, True)
+        for role in client.get_role_names():
+            if role not in BUILT_IN_ROLES:
+                client.drop_role(role)
     server.create("sales", "orders", "customers")
     server.create("hr", "salaries")
     return server
@@ -62,7 +67,7 @@ def test_a_sync_takes_over_databases_tables_and_grants(connected):
     expected = {
         "entities": {"new": 6, "live": 0, "deleted": 0},
         "grants": {"granted": 5, "revoked": 0},
-        "principals": {"users": 2, "groups": 1},
+        "principals": {"users": 2, "groups": 1, "roles": 0, "joined": 0, "left": 0},
         "unsupported": [],
     }
     assert output("sync", "lake", "--dry-run") == [expected] and not Entity.objects.exists()
@@ -93,6 +98,51 @@ def test_what_the_console_cannot_express_is_listed(connected):
     assert "grant option" in reasons["SELECT on dataset:sales.orders for user:alice"]
     assert "invisible character" in reasons["user:alice\u200b"]
     assert result["grants"] == {"granted": 1, "revoked": 0}
+
+
+def test_a_sync_takes_over_roles_with_their_members_and_grants(connected):
+    for role in ("stewards", "owners"):
+        connected.create_role(role)
+    connected.add_to_role("user:alice", "stewards")
+    connected.add_to_role("group:analysts", "stewards")
+    connected.add_to_role("role:owners", "stewards")
+    connected.grant("role:stewards", "sales.orders", "SELECT")
+    connected.grant("role:public", "sales.orders", "SELECT")
+    [result] = output("sync", "lake")
+    assert result["principals"] == {"users": 1, "groups": 1, "roles": 2, "joined": 2, "left": 0}
+    assert {row["subject"] for row in result["unsupported"]} == {
+        "role:owners in role:stewards",
+        "SELECT on table sales.orders for role:public",
+    }
+    assert all_grants() == {("role:stewards", "dataset:sales.orders", "READ")}
+    assert {str(row) for row in RoleGroup.objects.all()} == {"group:analysts in role:stewards"}
+    assert {str(row) for row in Membership.objects.all()} == {"user:alice in role:stewards"}
+    assert output("sync", "lake")[0]["principals"] == dict.fromkeys(result["principals"], 0)
+    connected.remove_from_role("group:analysts", "stewards")
+    assert output("sync", "lake")[0]["principals"]["left"] == 1 and not RoleGroup.objects.exists()
+
+
+def test_a_push_creates_a_role_that_is_to_hold_a_grant_and_never_grants_to_everybody(connected):
+    output("sync", "lake")
+    for name in ("readers", "public"):
+        add_role(author=COMMAND, name=name)
+        add_grant(f"role:{name}", "dataset:sales.orders", "READ")
+    shown = output("push", "lake")
+    assert [(row["verb"], row["principal"], row["entity"]) for row in shown] == [
+        ("create", "role:readers", ""),
+        ("grant", "role:readers", "dataset:sales.orders"),
+    ]
+    assert output("push", "lake", "--apply", "--reason", "readers") == shown
+    assert connected.listing() == {("role:readers", "sales.orders", "SELECT")}
+    assert output("push", "lake") == []
+
+
+def test_a_group_with_the_name_of_a_role_is_listed(connected):
+    connected.grant("group:role:stewards", "sales.orders", "SELECT")
+    [result] = output("sync", "lake", "--dry-run")
+    assert [row["subject"] for row in result["unsupported"]] == [
+        "SELECT on table sales.orders for group:role:stewards"
+    ]
 
 
 def test_a_dropped_table_is_deleted_and_keeps_its_grants(connected):
