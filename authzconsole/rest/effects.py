@@ -218,6 +218,7 @@ class ChangesSerializer(StrictSerializer):
         help_text=(
             'The changes: `["delete",ADDRESS]`, `["register",ADDRESS]` or `["register",ADDRESS,CREATOR]`, '
             '`["grant",PRINCIPAL,ADDRESS,PRIVILEGE]` and `["revoke",…]`, `["join",USER,GROUP]` and `["leave",…]`, '
+            '`["include",GROUP,ROLE]` and `["exclude",…]` with the role as `role:NAME`, '
             '`["activate",USER]` and `["deactivate",USER]`, `["remove",PRINCIPAL]`, `["principal",USER]`, `["generation",NAME]` '
             'or `["plan",NUMBER]`. '
             "A grant and a membership can be followed by the beginning and the end of their period; an empty text is no limit."

@@ -62,7 +62,6 @@ from grants.models import (
     Plan,
     PlanState,
     PlanVerb,
-    RoleGroup,
     User,
     UserGrant,
     grants_through,
@@ -146,11 +145,13 @@ def check_direct_change(author: Author, changes: Collection[Change], *, is_writt
 
 def _groups_with_grants(changes: Iterable[MembershipChange]) -> set[str]:
     """Return the groups and roles whose grants begin or end to count for somebody. Runs one query."""
-    changes = list(changes)
-    groups = {change.group for change in changes if isinstance(change, Join | Leave)}
-    roles = {change.role for change in changes if isinstance(change, Include | Exclude)}
-    of_groups = RoleGroup.objects.filter(group__name__in=groups).values_list("role__name", flat=True)
-    return groups | roles | {*of_groups}
+    names = {change.group if isinstance(change, Join | Leave) else change.role for change in changes}
+    return set(_with_roles(names).values_list("name", flat=True))
+
+
+def _with_roles(groups: Names) -> QuerySet[Group]:
+    """Return these groups, by name, and the roles that they are in."""
+    return Group.objects.filter(Q(name__in=groups) | Q(role_groups__group__name__in=groups))
 
 
 def check_rename(author: Author, principal: User | Group, new_name: str) -> None:
@@ -363,8 +364,8 @@ def _content_of_plan(plan: Plan) -> _Content:
         users=items.filter(principal_type="user").values("principal_name"),
         groups=items.filter(principal_type="group").values("principal_name"),
         receiving_users=items.filter(verb=ACTIVATION_VERBS[0]).values("principal_name"),
-        receiving_groups=joins,
-        changed_groups=items.exclude(group_name="").values("group_name"),
+        receiving_groups=_with_roles(joins).values("name"),
+        changed_groups=_with_roles(items.exclude(group_name="").values("group_name")).values("name"),
     )
 
 

@@ -102,9 +102,19 @@ def loss_if_member_removed(user: User, group: Group) -> AdministratorLoss:
     ended = _ends_in_roles(group, user=user)
     if not RoleMembership.objects.filter(user=user, role=group, **in_force()).exists():
         ended.add((user.pk, group.pk))
-    groups = {pk for _, pk in ended}
-    if groups.isdisjoint(_decisive_groups(user)):
+    if {pk for _, pk in ended}.isdisjoint(_decisive_groups(user)):
         return _administrator_loss({})
+    return _loss_of_members(ended)
+
+
+def loss_if_group_excluded(group: Group, role: Group) -> AdministratorLoss:
+    """Return the loss if the group were removed from the role. Runs at most ten queries."""
+    return _loss_of_members({(user, pk) for user, pk in _ends_in_roles(group) if pk == role.pk})
+
+
+def _loss_of_members(ended: set[tuple[int, int]]) -> AdministratorLoss:
+    """Return the loss if these users did not belong to these groups and roles any more."""
+    groups = {pk for _, pk in ended}
     live = {
         "permission_id": permission_ids()[Privilege.ADMIN],
         "content_object__state": State.LIVE,

@@ -16,7 +16,7 @@ from entities.address import instance_address, parse_address
 from entities.models import State
 from entities.vocabulary import Privilege
 from grants.models import UserGrant
-from grants.plans.sources.redundant import redundant_grants
+from grants.plans.sources.redundant import redundant_grants, redundant_memberships
 from grants.policies.principals import group_text
 from grants.validity import Validity
 from tests.support.analyses import (
@@ -212,6 +212,21 @@ def test_a_group_of_which_the_grant_ends_sooner_makes_no_direct_grant_redundant(
     shutil.rmtree(folder / "snapshots")
     row = ("user:ann", str(address), "READ", "group:staff")
     assert run_analysis(folder, "redundant", detail=False) == [[row]] and redundant_grants().exists()
+
+
+def test_memberships_that_follow_from_each_other_are_in_neither_the_report_nor_the_plan(spark, folder):
+    tenant, address = sparse_tenant("no grants"), parse_address("dataset:sales.orders")
+    tenant.groups |= {"empty": ["ann"], "in role": ["ann"], "role:readers": []}
+    tenant.role_groups, tenant.role_users = {"role:readers": ["in role"]}, {"role:readers": ["ann"]}
+    tenant.expand_roles()
+    tenant.grants |= {("role:readers", address, Privilege.READ), ("user:ann", address, Privilege.READ)}
+    store_tenant(tenant, has_periods=False)
+    rows = run_analysis(folder, "redundant", detail=False)
+    assert rows == [[("user:ann", str(address), "READ", "role:readers")]]
+    reported = {(user, group) for user, group, _ in tables_of("redundant")["memberships"]}
+    planned = redundant_memberships().values_list("user__username", "group__name")
+    assert reported == set(planned) and ("ann", "empty") in reported
+    assert reported.isdisjoint({("ann", "in role"), ("ann", "role:readers")})
 
 
 def group_tenant(seed):

@@ -7,8 +7,10 @@ from django.test.utils import CaptureQueriesContext
 
 from grants.journal import current_revision
 from grants.models import JournalLine, User
+from grants.principals.services import add_role
 from tests.scim.conftest import GROUP, error_of
-from tests.support.authors import database_state, lines_after
+from tests.support.authors import COMMAND, database_state, lines_after
+from tests.support.changes import add_member
 
 
 @pytest.fixture
@@ -43,6 +45,18 @@ def test_a_group_is_created_with_members(scim, ids, issued_token):
     error_of(scim.create_group("writers", ["999999999"]), 400, "invalidValue")
     error_of(scim.create_group("writers", ["ned"]), 400, "invalidValue")
     error_of(scim.create_group(""), 400, "invalidValue")
+    assert database_state() == before
+
+
+def test_scim_neither_sees_nor_makes_roles(scim, ids, path):
+    add_role(author=COMMAND, name="stewards")
+    add_member("dee", "role:stewards")
+    pk, before = Group.objects.get(name="role:stewards").pk, database_state()
+    assert scim.send("get", f"/Groups/{pk}").status_code == 404
+    assert scim.send("delete", f"/Groups/{pk}").status_code == 404
+    assert scim.create_group("role:owners").status_code == 400
+    rename = {"schemas": [GROUP], "displayName": "role:owners"}
+    assert scim.send("put", path, rename).status_code == 400
     assert database_state() == before
 
 

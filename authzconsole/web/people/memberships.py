@@ -5,7 +5,6 @@ from django.http import HttpResponse
 
 from authzconsole.web.effects.forms import EffectPage
 from authzconsole.web.forms import (
-    ConsoleForm,
     ForAdministrators,
     OptionalChoiceField,
     PeriodForm,
@@ -19,7 +18,7 @@ from authzconsole.web.shared.rendering import requested_section, see_other, show
 from authzconsole.web.shared.times import fields_of_period
 from grants.change_set import Exclude, Include, Join, Leave
 from grants.changes import ChangeSet, Outcome
-from grants.models import GROUP, GroupGrant, RoleGroup
+from grants.models import GROUP, USER, GroupGrant, RoleGroup
 from grants.policies.principals import (
     ROLE_PREFIX,
     group_text,
@@ -28,7 +27,11 @@ from grants.policies.principals import (
     type_and_name,
 )
 from grants.principal_names import principals_by_name
-from grants.principals.administrator_loss import AdministratorLoss, loss_if_member_removed
+from grants.principals.administrator_loss import (
+    AdministratorLoss,
+    loss_if_group_excluded,
+    loss_if_member_removed,
+)
 from grants.principals.principal_lists import MAX_COUNTED, capped_count
 from grants.querysets import memberships
 
@@ -65,7 +68,7 @@ class MembershipForm(PeriodForm):
         user, group = (name_from_input(self[name].value() or "", name) for name in ("user", "group"))
         type_, name = type_and_name(user)
         return (
-            *((type_, name) if type_ == GROUP.name and group.startswith(ROLE_PREFIX) else ("user", user)),
+            *((type_, name) if type_ == GROUP.name and group.startswith(ROLE_PREFIX) else (USER.name, user)),
             group,
         )
 
@@ -89,15 +92,16 @@ class ChangeMembership(ForAdministrators, EffectPage):
     def change_set(self, form: MembershipForm) -> ChangeSet:  # type: ignore[override]
         values = form.cleaned_data
         type_, name, group = form.member()
-        add, remove = (Join, Leave) if type_ == "user" else (Include, Exclude)
+        add, remove = (Join, Leave) if type_ == USER.name else (Include, Exclude)
         is_join = values["verb"] == "add"
         return ChangeSet.of(add(name, group, values["validity"]) if is_join else remove(name, group))
 
-    def stranding(self, form: ConsoleForm) -> AdministratorLoss | None:
-        values = form.cleaned_data
-        names = f"user:{values['user']}", group_text(values["group"])
-        found = principals_by_name(names) if values["verb"] == "remove" else {}
-        return loss_if_member_removed(*map(found.get, names)) if len(found) == len(names) else None
+    def stranding(self, form: MembershipForm) -> AdministratorLoss | None:  # type: ignore[override]
+        type_, name, group = form.member()
+        names = principal_text(type_, name), group_text(group)
+        found = principals_by_name(names) if form.cleaned_data["verb"] == "remove" else {}
+        loss = loss_if_member_removed if type_ == USER.name else loss_if_group_excluded
+        return loss(*map(found.get, names)) if len(found) == len(names) else None
 
     def done(self, form: MembershipForm, outcome: Outcome) -> HttpResponse:
         show_outcome(self.request, outcome)
@@ -110,7 +114,7 @@ class ChangeMembership(ForAdministrators, EffectPage):
         type_, name, group = form.member()
         members = (
             memberships().filter(user__username=name, group__name=group)
-            if type_ == "user"
+            if type_ == USER.name
             else RoleGroup.objects.filter(group__name=name, role__name=group)
         )
         stored = members.first() if verb == "add" else None

@@ -23,13 +23,13 @@ from grants.change_set import (
     inverse_of,
 )
 from grants.changes import ChangeSet, apply, preview
-from grants.errors import GrantError, PrincipalError
+from grants.errors import GrantError, PrincipalError, SecondPersonRequired
 from grants.evaluation.authzen_search import search_principals
 from grants.evaluation.engine import check
 from grants.evaluation.visibility import visibility_of
 from grants.history.past import as_of
 from grants.journal import current_revision
-from grants.models import Membership, RoleGroup, RoleMembership, User
+from grants.models import Membership, Role, RoleGroup, RoleMembership, User
 from grants.plans.apply import apply_plan, inverse_plan
 from grants.plans.sources.changes import change_set_plan
 from grants.plans.sources.redundant import redundant_memberships
@@ -37,12 +37,12 @@ from grants.plans.staleness import invalidating_line
 from grants.policies.catalogue import GENERATIONS
 from grants.policies.question import question_from_json
 from grants.principal_names import format_principal, parse_principal
-from grants.principals.administrator_loss import loss_if_removed
+from grants.principals.administrator_loss import loss_if_group_excluded, loss_if_removed
 from grants.principals.services import add_role
 from grants.validity import Validity, at_time
 from grants.verification.replay import first_fault
 from tests.grants.reviews.support import item_of, open_campaign
-from tests.support.authors import COMMAND
+from tests.support.authors import COMMAND, author_named
 from tests.support.changes import (
     add_grant,
     add_group,
@@ -347,8 +347,10 @@ def test_the_warning_before_a_removal_counts_the_roles_of_the_group():
     import_lines(group("stewards", "dan"), role("stewards", "user:carol", "group:stewards"))
     group_row = Group.objects.get(name="stewards")
     assert loss_if_removed(group_row).one_admin_count == 1
+    role_row = Group.objects.get(name="role:stewards")
+    assert loss_if_group_excluded(group_row, role_row).one_admin_count == 1
     add_member("dan", "role:stewards")
-    assert not loss_if_removed(group_row).total
+    assert not loss_if_removed(group_row).total and not loss_if_group_excluded(group_row, role_row).total
 
 
 def test_the_evidence_of_a_review_sees_memberships_through_roles():
@@ -359,3 +361,16 @@ def test_the_evidence_of_a_review_sees_memberships_through_roles():
     item = item_of(campaign, "user:dan", ORDERS)
     assert (item.redundant_through, item.peer_group, item.peers) == ("role:stewards", "role:stewards", 1)
     assert item_of(campaign, "user:dan", "group:stewards").reach == 1
+
+
+def test_one_person_gives_nobody_the_admin_of_a_role_through_its_group_by_a_plan(settings):
+    settings.FOUR_EYES = True
+    import_lines(*TENANT, user("dan"), grant("role:stewards", ORDERS, "ADMIN"))
+    import_lines(role("stewards", "group:stewards"))
+    User.objects.create(username="ada", role=Role.ADMINISTRATOR, is_principal=False)
+    author = replace(author_named("ada"), reason="they help")
+    plan = change_set_plan.create(author, ChangeSet.of(Join("dan", "stewards")))
+    with pytest.raises(SecondPersonRequired, match="grants ADMIN"):
+        apply_plan(author=author, plan_id=plan.pk)
+    with pytest.raises(SecondPersonRequired, match="grants ADMIN"):
+        apply(ChangeSet.of(Join("dan", "stewards")), author=author)

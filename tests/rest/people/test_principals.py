@@ -225,3 +225,28 @@ def test_a_group_joins_and_leaves_a_role_with_the_effect_before(ada):
     problem(ada.post("/role-groups", {"role": "stewards", "group": "role:stewards"}), 400)
     ada.delete("/role-groups?role=stewards&group=operators")
     assert not ada.post("/decisions", question).json()["decision"]
+
+
+def test_a_plan_includes_a_group_in_a_role_that_it_adds(ada):
+    item = {"group": "operators", "role": "stewards"}
+    period = {"valid_from": None, "valid_until": "2100-01-01T00:00:00Z"}
+    plan = ada.post(
+        "/plans", {"add": ["role:stewards"], "include": [item | {"valid_until": period["valid_until"]}]}
+    )
+    assert plan.status_code == 201
+    path = f"/plans/{plan.json()['number']}"
+    rows = ada.get(f"{path}/items").json()["items"]
+    assert [(row["verb"], row["principal"], row["group"]) for row in rows] == [
+        ("add", "role:stewards", None),
+        ("join", "group:operators", "role:stewards"),
+    ]
+    assert ada.post(f"{path}/apply", {"reason": "they help"}).status_code == 200
+    assert ada.get("/role-groups").json()["items"] == [item | period]
+    leave = ada.post("/plans", {"exclude": [item]})
+    assert leave.json()["effect"]["leaves"] == 1
+    for wrong in (
+        {"group": "role:stewards", "role": "stewards"},
+        {"group": "none", "role": "stewards"},
+        {"group": "operators", "role": "none"},
+    ):
+        problem(ada.post("/plans", {"include": [wrong]}), 400)
