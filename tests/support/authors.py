@@ -8,6 +8,7 @@ from entities.models import Entity
 from grants.evaluation.engine import check
 from grants.journal import Author, current_revision
 from grants.models import GroupGrant, JournalLine, Plan, Role, User, UserGrant
+from grants.policies.principals import group_text
 from grants.policies.question import Question
 
 COMMAND = Author("a command", reason="because")
@@ -75,7 +76,7 @@ def all_grants() -> set[tuple[str, str, str]]:
     ]
     return {
         (
-            f"user:{g.user.username}" if isinstance(g, UserGrant) else f"group:{g.group.name}",
+            f"user:{g.user.username}" if isinstance(g, UserGrant) else group_text(g.group.name),
             str(g.content_object),
             str(g.privilege),
         )

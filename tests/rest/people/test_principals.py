@@ -213,7 +213,7 @@ def test_a_group_joins_and_leaves_a_role_with_the_effect_before(ada):
     body = {"role": "stewards", "group": "operators"}
     shown = ada.post("/role-groups", {**body, "dry_run": True}).json()
     assert shown["effect"]["gained_total"] if "gained_total" in shown["effect"] else shown["effect"]
-    assert ada.post("/role-groups", body).json()["sentence"] == "group:operators is in role:stewards"
+    assert ada.post("/role-groups", body).json()["sentence"] == "group:operators is in role:stewards now"
     (item,) = ada.get("/role-groups", role="stewards").json()["items"]
     assert item == {**body, **NO_LIMITS}
     question = {
