@@ -111,8 +111,8 @@ class SyncResult:
                 "users": count(AddUser),
                 "groups": count(AddGroup) - roles,
                 "roles": roles,
-                "joined": count(Join) + count(Include),
-                "left": count(Leave) + count(Exclude),
+                "joined": count(Join, Include),
+                "left": count(Leave, Exclude),
             },
         }
 
