@@ -16,8 +16,8 @@ ADMIN, `t` one of the first two active members of a group. The queries by name:
 - `holding`, `peers`, `best`: how many members of each group hold a privilege, the same for the groups of the
   user of a reviewed row, and the group with the highest share.
 - `redundant`: a group that gives the user the same privilege.
-- `pairs`, `left_on`: for memberships, the entities on which the group has ADMIN, with the administrators
-before and after.
+- `ended`: the small groups and roles that a reviewed membership gives, and nothing else does. `pairs`, `left_on`: the
+entities on which these have ADMIN, with the administrators before and after.
 - `given`, `grant_counts`: for memberships, the group with its roles, and the number of their grants.
 - `last_answers`: the last answered item of the same row in a finished campaign.
 """
@@ -348,12 +348,12 @@ def insert_items_sql(rules: PreparationRules, source: ItemSource, batch: QuerySe
     evidence, assignment, rows, parameters = _parts(rules, source, batch)
     queries = {
         "b": rows,
+        **evidence.queries(),
         "used": _last_use(source),
         "last_answers": f"SELECT b.id, max(q.id) AS item_id FROM b JOIN {ITEM_TABLE} q "
         f"ON q.source = '{source.value}' AND q.grant_id = b.id AND q.answer <> '' "
         f"JOIN {CAMPAIGN_TABLE} c ON c.id = q.campaign_id "
         f"AND c.state = '{CampaignState.FINISHED.value}' GROUP BY b.id",
-        **evidence.queries(),
         **assignment.ctes(),
     }
     values = {
@@ -422,8 +422,8 @@ def _last_use(source: ItemSource) -> str:
             f"AND dm.group_id = b.principal_id GROUP BY b.id"
         )
     return (
-        f"{last} ON d.user_id = b.principal_id JOIN {GROUP_GRANT_TABLE} dg ON dg.group_id = b.group_id "
-        f"AND dg.content_object_id = d.entity_id GROUP BY b.id"
+        f"{last} ON d.user_id = b.principal_id JOIN given v ON v.member_of = b.group_id "
+        f"JOIN {GROUP_GRANT_TABLE} dg ON dg.group_id = v.group_id AND dg.content_object_id = d.entity_id GROUP BY b.id"
     )
 
 
@@ -457,6 +457,26 @@ def _group_ctes(at: str) -> dict[str, str]:
         f"ORDER BY m.user_id) AS place FROM {members}) r WHERE r.place <= {MIN_ADMINISTRATORS}",
         "sizes": f"SELECT m.group_id, count(*) AS size FROM {members} GROUP BY m.group_id",
     }
+
+
+def _ended_memberships(at: str) -> str:
+    """Return the query for the small groups and roles in which each reviewed membership is the only reason that the user
+    counts as a member.
+
+    Only groups of at most two active members matter: any other one leaves enough ADMIN holders.
+    """
+    in_role = f"{ROLE_MEMBER_TABLE} r JOIN {ROLE_GROUP_TABLE} v ON v.id = r.via_id"
+    return (
+        f"SELECT w.id, w.user_id, w.group_id FROM ("
+        f"SELECT b.id, b.principal_id AS user_id, b.group_id, b.group_id AS via FROM b WHERE b.is_active = 1 UNION ALL "
+        f"SELECT b.id, r.user_id, r.role_id, v.group_id FROM b JOIN {in_role} ON r.user_id = b.principal_id "
+        f"AND v.group_id = b.group_id WHERE b.is_active = 1 AND {in_force_sql('r', at)}) w "
+        f"JOIN sizes z ON z.group_id = w.group_id AND z.size <= {MIN_ADMINISTRATORS} "
+        f"WHERE NOT EXISTS (SELECT 1 FROM {in_role} WHERE r.user_id = w.user_id AND r.role_id = w.group_id "
+        f"AND v.group_id <> w.via AND {in_force_sql('r', at)}) "
+        f"AND (w.via = w.group_id OR NOT EXISTS (SELECT 1 FROM {MEMBER_TABLE} o WHERE o.user_id = w.user_id "
+        f"AND o.group_id = w.group_id AND {in_force_sql('o', at)}))"
+    )
 
 
 def _admin_sources(rules: PreparationRules, entities: str) -> str:
@@ -596,19 +616,17 @@ class MembershipEvidence:
             # the groups with the roles that they are in
             "given": f"SELECT DISTINCT b.group_id AS member_of, b.group_id FROM b UNION ALL SELECT DISTINCT r.group_id, r.role_id "
             f"FROM {ROLE_GROUP_TABLE} r JOIN b ON b.group_id = r.group_id WHERE {in_force_sql('r', self.rules.at)}",
-            # the entities for which a membership can be decisive: its group has at most two active members
-            "pairs": f"SELECT b.id, b.group_id, b.principal_id, g.content_object_id AS entity_id FROM b JOIN sizes z "
-            f"ON z.group_id = b.group_id AND z.size <= {MIN_ADMINISTRATORS} JOIN {GROUP_GRANT_TABLE} g "
-            f"ON g.group_id = b.group_id AND g.permission_id = {admin} "
-            f"JOIN {ENTITY_TABLE} e ON e.id = g.content_object_id AND e.state = '{State.LIVE.value}' "
-            f"WHERE b.is_active = 1",
+            "ended": _ended_memberships(self.rules.at),
+            "pairs": f"SELECT DISTINCT d.id, g.content_object_id AS entity_id FROM ended d JOIN {GROUP_GRANT_TABLE} g "
+            f"ON g.group_id = d.group_id AND g.permission_id = {admin} "
+            f"JOIN {ENTITY_TABLE} e ON e.id = g.content_object_id AND e.state = '{State.LIVE.value}'",
             "sources": _admin_sources(self.rules, "SELECT entity_id FROM pairs"),
             "few": f"SELECT s.entity_id FROM sources s GROUP BY s.entity_id "
             f"HAVING count(DISTINCT s.user_id) <= {MIN_ADMINISTRATORS}",
-            "left_on": "SELECT p.id, p.entity_id, count(DISTINCT s.user_id) AS before_count, count(DISTINCT CASE WHEN s.type = 0 "
-            "OR s.group_id <> p.group_id OR s.user_id <> p.principal_id THEN s.user_id END) AS admins_left "
-            "FROM pairs p JOIN few ON few.entity_id = p.entity_id JOIN sources s ON s.entity_id = p.entity_id "
-            "GROUP BY p.id, p.entity_id",
+            "left_on": "SELECT p.id, p.entity_id, count(DISTINCT s.user_id) AS before_count, count(DISTINCT CASE WHEN d.id IS NULL "
+            "THEN s.user_id END) AS admins_left FROM pairs p JOIN few ON few.entity_id = p.entity_id "
+            "JOIN sources s ON s.entity_id = p.entity_id LEFT JOIN ended d ON d.id = p.id AND d.group_id = s.group_id "
+            "AND d.user_id = s.user_id GROUP BY p.id, p.entity_id",
             "losses": f"SELECT l.id, min({_admin_count_sql('l')}) AS admins_left FROM left_on l GROUP BY l.id",
             "grant_counts": f"SELECT v.member_of AS group_id, count(*) AS size FROM {GROUP_GRANT_TABLE} g "
             f"JOIN given v ON v.group_id = g.group_id GROUP BY v.member_of",

@@ -164,7 +164,7 @@ def _fill_namespace(dice: random.Random, tenant: Tenant, name: str) -> None:
 
 @dataclass(frozen=True)
 class TimedTenant:
-    """A tenant with periods of its grants and memberships. The key of a membership is (user, group).
+    """A tenant with periods of its grants and memberships. The key of a membership is (user, group) or (group, role).
 
     moments: the limits of the periods, and the last microseconds before them.
     """
@@ -175,21 +175,33 @@ class TimedTenant:
 
     def at(self, moment: datetime) -> Tenant:
         """Return the tenant without the grants and memberships that are not in force."""
-        groups = {
-            name: [user for user in members if self.periods[user, name].includes(moment)]
-            for name, members in self.tenant.groups.items()
-        }
-        grants = {grant for grant in self.tenant.grants if self.periods[grant].includes(moment)}
-        return replace(self.tenant, groups=groups, grants=grants)
+
+        def in_force(members: dict[str, list[str]]) -> dict[str, list[str]]:
+            return {
+                group: [name for name in names if self.periods[name, group].includes(moment)]
+                for group, names in members.items()
+            }
+
+        tenant = replace(
+            self.tenant,
+            groups=in_force({name: self.tenant.own_members(name) for name in self.tenant.groups}),
+            grants={grant for grant in self.tenant.grants if self.periods[grant].includes(moment)},
+            role_groups=in_force(self.tenant.role_groups),
+            role_users=in_force(self.tenant.role_users),
+        )
+        tenant.expand_roles()
+        return tenant
 
 
-def random_timed_tenant(seed: int) -> TimedTenant:
+def random_timed_tenant(seed: int, *, has_roles: bool = False) -> TimedTenant:
     """Return a tenant with few different limits, so that many periods begin and end together."""
-    tenant, dice = random_tenant(seed), random.Random(seed)
+    tenant, dice = random_tenant(seed, has_roles=has_roles), random.Random(seed)
     start = timezone.now().replace(microsecond=0)
     limits = sorted(start + timedelta(hours=hours) for hours in dice.sample(range(-100, 100), 4))
-    keys = sorted(tenant.grants, key=str) + [
-        (user, name) for name, members in tenant.groups.items() for user in members
+    keys = [
+        *sorted(tenant.grants, key=str),
+        *((user, name) for name in tenant.groups for user in tenant.own_members(name)),
+        *((group, role) for role, groups in tenant.role_groups.items() for group in groups),
     ]
     periods = {
         key: Validity(
