@@ -415,7 +415,7 @@ def write_changes(
             (change.address, *change.address.ancestors)
         ):
             live.append(change)
-        elif not isinstance(change, AddUser | AddGroup | Grant | Revoke | Join | Leave):
+        elif not isinstance(change, AddUser | AddGroup | Grant | Revoke | MembershipChange):
             in_order.append(change)
     # before the grants, so that a new entity of the set is not registered as planned for its grants
     if live:
