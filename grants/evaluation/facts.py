@@ -388,12 +388,12 @@ class _GrantPath:
 
     @property
     def membership_in_holder(self) -> str:
-        return f"{self.memberships} AND m.{self.source.group_column} = g.group_id LIMIT 1"
+        return f"{self.memberships} AND m.{self.source.group_column} = g.group_id"
 
     @property
     def is_effective(self) -> str:
         if self.source.membership:
-            return f"{_IN_FORCE} AND (SELECT 1 FROM {self.membership_in_holder}) IS NOT NULL"
+            return f"{_IN_FORCE} AND (SELECT 1 FROM {self.membership_in_holder} LIMIT 1) IS NOT NULL"
         return f"g.{self.source.holder.id_column} = a.subject_id AND {_IN_FORCE}"
 
     @property
@@ -406,12 +406,12 @@ class _GrantPath:
 
     @property
     def membership_end(self) -> str:
-        # without a type, PostgreSQL takes NULL for a text
-        return (
-            f"(SELECT m.valid_until FROM {self.membership_in_holder})"
-            if self.source.membership
-            else "CAST(NULL AS timestamptz)"
-        )
+        if not self.source.membership:
+            # without a type, PostgreSQL takes NULL for a text
+            return "CAST(NULL AS timestamptz)"
+        # a user can be in a role in several ways: the membership that ends last counts
+        last = "ORDER BY m.valid_until IS NULL DESC, m.valid_until DESC LIMIT 1"
+        return f"(SELECT m.valid_until FROM {self.membership_in_holder} {last})"
 
     def any_grant(self, condition: str, expression: str) -> str:
         """Return a scalar subquery for `expression` of any one grant that meets `condition`."""

@@ -12,8 +12,7 @@ from django.db.models import IntegerField, OuterRef, QuerySet, Subquery, Value
 
 from entities.models import Entity
 from grants.evaluation.effective_grants import grant_tables_of_principal
-from grants.models import GroupGrant, User, UserGrant, type_of
-from grants.querysets import belongings
+from grants.models import GroupGrant, RoleGroup, User, UserGrant, type_of
 
 # Counts above this limit are reported as the limit plus one.
 MAX_COUNTED = 1_000
@@ -48,9 +47,12 @@ def users_with_counts(rows: QuerySet[User]) -> QuerySet[User]:
 
 
 def groups_with_counts(rows: QuerySet[Group]) -> QuerySet[Group]:
-    """Annotate the groups with `total_members` and `total_grants`, counted up to the limit; sort by name."""
+    """Annotate the groups with `total_members` (those of a role are users and groups) and `total_grants`, counted up to
+    the limit; sort by name.
+    """
     return rows.annotate(
-        total_members=capped_count_subquery(belongings().filter(group=OuterRef("pk"))),
+        total_members=capped_count_subquery(_MEMBERSHIP.objects.filter(group=OuterRef("pk")))
+        + capped_count_subquery(RoleGroup.objects.filter(role=OuterRef("pk"))),
         total_grants=capped_count_subquery(GroupGrant.objects.filter(group=OuterRef("pk"))),
     ).order_by("name")
 

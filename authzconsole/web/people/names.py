@@ -161,7 +161,9 @@ def _page_context(request: HttpRequest, subject: User | Group, *, is_removal: bo
         "is_user": is_user,
         "guard": f"{link.name} cannot be {'removed' if is_removal else 'renamed'}: {fault}." if fault else "",
         "max_counted": MAX_COUNTED,
-        "memberships": capped_count(subject.groups if is_user else subject.user_set),
+        "memberships": capped_count(subject.groups)
+        if is_user
+        else capped_count(subject.user_set) + capped_count(subject.role_groups),
         "plans": items.order_by().values("plan").distinct().count(),
         **(ended_access(subject) if is_user else {"roles": roles_of(subject) if is_removal else []}),
     }

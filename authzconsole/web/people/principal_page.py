@@ -254,16 +254,17 @@ def _members(request: HttpRequest, profile: Profile) -> dict | None:
         max_rows=ROWS_PER_PAGE,
         prefix="member-",
     )
+    # the groups in a role, or the roles of a group
+    role_groups = list(
+        RoleGroup.objects.filter(Q(role=profile.principal) | Q(group=profile.principal))
+        .select_related("role", "group")
+        .order_by("role__name", "group__name")[:MAX_GROUPS]
+    )
     return {
         "page": page,
         "find": find,
-        "total": capped_count(members),
-        # the groups in a role, or the roles of a group
-        "role_groups": list(
-            RoleGroup.objects.filter(Q(role=profile.principal) | Q(group=profile.principal))
-            .select_related("role", "group")
-            .order_by("role__name", "group__name")[:MAX_GROUPS]
-        ),
+        "total": capped_count(members) + sum(row.role_id == profile.principal.pk for row in role_groups),
+        "role_groups": role_groups,
         "lines": _membership_lines(request, profile),
         "form": PeriodForm(auto_id="join-%s"),
     }

@@ -374,3 +374,14 @@ def test_one_person_gives_nobody_the_admin_of_a_role_through_its_group_by_a_plan
         apply_plan(author=author, plan_id=plan.pk)
     with pytest.raises(SecondPersonRequired, match="grants ADMIN"):
         apply(ChangeSet.of(Join("dan", "stewards")), author=author)
+
+
+def test_of_several_ways_into_a_role_the_one_that_ends_last_is_named():
+    import_lines(*TENANT, group("analysts", "carol"))
+    soon = timezone.now().replace(microsecond=0) + timedelta(hours=1)
+    import_lines(
+        role("stewards", {"name": "user:carol", "valid_until": soon.isoformat()}, "group:analysts"),
+    )
+    assert soon.strftime("%H:%M") not in str(check(question("user", "carol")))
+    remove_member("carol", "analysts")
+    assert soon.strftime("%H:%M") in str(check(question("user", "carol")))
