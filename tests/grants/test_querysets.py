@@ -10,7 +10,7 @@ import pytest
 from django.contrib.auth.models import Group
 from django.db.models import Q
 
-from grants.models import GroupGrant, User, UserGrant
+from grants.models import Belonging, GroupGrant, User, UserGrant
 from grants.querysets import (
     effective_memberships,
     memberships,
@@ -41,7 +41,7 @@ MOMENT = datetime(2026, 11, 2, tzinfo=UTC)
         (lambda: GroupGrant.objects.effective(), GroupGrant.objects.filter(pk__in_force=MOMENT)),
         (memberships, MEMBERSHIP.all()),
         (memberships_of_principals, MEMBERSHIP.filter(user__is_principal=True)),
-        (effective_memberships, MEMBERSHIP.filter(pk__in_force=MOMENT).filter(**USER_ACTIVE)),
+        (effective_memberships, Belonging.objects.filter(pk__in_force=MOMENT).filter(**USER_ACTIVE)),
     ],
 )
 def test_a_named_queryset_has_the_sql_of_the_plain_filter(named, plain_filter):

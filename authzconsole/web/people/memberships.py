@@ -37,11 +37,11 @@ from grants.querysets import memberships
 
 VERBS = ("add", "remove")
 TITLES = {
-    "add": "Add to a group",
-    "remove": "Remove from the group",
+    "add": "Add to a {type}",
+    "remove": "Remove from the {type}",
     "period": "Change the period of a membership",
 }
-BUTTONS = {"add": "Add to group", "remove": "Remove from group", "period": "Change period"}
+BUTTONS = {"add": "Add to {type}", "remove": "Remove from {type}", "period": "Change period"}
 
 
 class MembershipForm(PeriodForm):
@@ -120,16 +120,17 @@ class ChangeMembership(ForAdministrators, EffectPage):
         stored = members.first() if verb == "add" else None
         if stored is not None and self.request.method != "POST" and form.is_period_empty:
             form.initial |= fields_of_period(stored.validity)
+        group_link = principal_link_from_text(group_text(group))
         return super().get_context_data(**context) | {
             "verb": verb,
             "max_counted": MAX_COUNTED,
             "is_danger": verb == "remove",
-            "button": BUTTONS["period" if stored else verb],
+            "button": BUTTONS["period" if stored else verb].format(type=group_link.type),
             "user_link": principal_link_from_text(principal_text(type_, name)),
-            "group_link": principal_link_from_text(group_text(group)),
+            "group_link": group_link,
             "grants": capped_count(GroupGrant.objects.filter(group__name=group)),
             "back": form.page_url(),
-            "title": TITLES["period" if stored else verb],
+            "title": TITLES["period" if stored else verb].format(type=group_link.type),
             "stored": stored,
             "changed_period": stored.validity if stored and stored.validity.is_limited else None,
         }
