@@ -469,8 +469,8 @@ def _ended_memberships(at: str) -> str:
     return (
         f"SELECT w.id, w.user_id, w.group_id FROM ("
         f"SELECT b.id, b.principal_id AS user_id, b.group_id, b.group_id AS via FROM b WHERE b.is_active = 1 UNION ALL "
-        f"SELECT b.id, r.user_id, r.role_id, v.group_id FROM b JOIN {in_role} ON r.user_id = b.principal_id "
-        f"AND v.group_id = b.group_id WHERE b.is_active = 1 AND {in_force_sql('r', at)}) w "
+        f"SELECT b.id, r.user_id, r.role_id, v.group_id FROM {in_role} JOIN b ON b.principal_id = r.user_id "
+        f"AND b.group_id = v.group_id WHERE b.is_active = 1 AND {in_force_sql('r', at)}) w "
         f"JOIN sizes z ON z.group_id = w.group_id AND z.size <= {MIN_ADMINISTRATORS} "
         f"WHERE NOT EXISTS (SELECT 1 FROM {in_role} WHERE r.user_id = w.user_id AND r.role_id = w.group_id "
         f"AND v.group_id <> w.via AND {in_force_sql('r', at)}) "
