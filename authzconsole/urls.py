@@ -27,6 +27,7 @@ urlpatterns = [
     path("", include("authzconsole.api.urls")),
     path("api/v1/", include("authzconsole.rest.urls")),
     path("scim/", include("authzconsole.scim.urls")),
+    path("", include("authzconsole.cdap_api.urls")),
     path("readyz", readyz, name="readyz"),
     path("metrics", metrics, name="metrics"),
     *(path("", include(f"authzconsole.web.{area}.urls")) for area in AREAS),

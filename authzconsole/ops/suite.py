@@ -116,7 +116,8 @@ SERVICE_FOLDERS = tuple(
     for name in ("analytics", "benchmarks", "demo", "deploy", "entities", "grants", "ops", "server")
 )
 INTERFACE_FOLDERS = tuple(
-    f"tests/{name}" for name in ("api", "connections", "directory", "observability", "rest", "scim")
+    f"tests/{name}"
+    for name in ("api", "cdap_api", "connections", "directory", "observability", "rest", "scim")
 )
 # the longest pass first, so that the last ones end at about the same time
 FULL = (

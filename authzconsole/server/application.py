@@ -41,7 +41,7 @@ from authzconsole.server.waiting import (
 logger = logging.getLogger(__name__)
 Result = TypeVar("Result")
 # these endpoints authenticate before they read the body, and explain a missing or invalid token
-API_PATHS = ("/access/", "/api/", "/scim/")
+API_PATHS = ("/access/", "/api/", "/scim/", "/v3/security/authorization/")
 # the only path of an API that accepts more than MAX_BODY_BYTES
 IMPORT_PATH = "/api/v1/plans/import"
 # monitoring systems ask for it; it needs no thread, so it answers while all threads are busy
