@@ -16,9 +16,10 @@ from django.core.management import get_commands, load_command_class
 from analytics.analyses import ANALYSES
 from analytics.tables import EXTRA_TABLES, SET_ENTITIES, SET_PRINCIPALS, SNAPSHOT_TABLES, Table
 from authzconsole.rest.openapi import document
+from entities.vocabulary import KINDS, Privilege
 from grants.policies.catalogue import GENERATIONS
 from grants.policies.policy import Source
-from grants.policies.wording import requirement_in_words
+from grants.policies.wording import kinds_in_words, requirement_in_words
 
 OWN_APPS = ("authzconsole", "grants", "entities", "analytics")
 SEEDS = Path(__file__).with_name("seeds")
@@ -179,6 +180,33 @@ def rules() -> Iterator[str]:
             )
 
 
+def platform_permissions() -> Iterator[str]:
+    """Yield, for each generation with platform permissions, what each requires, and what each privilege gives."""
+    for generation in GENERATIONS.values():
+        if not generation.platform_permissions:
+            continue
+        yield from table(
+            ("permission", "on", "requires", "source"),
+            [
+                (
+                    f"`{row.permission}`",
+                    kinds_in_words(row, generation),
+                    requirement_in_words(row.requirement),
+                    f"{row.source.table}: {row_text(row.source)}{_notes([row])}",
+                )
+                for row in generation.platform_permissions
+            ],
+        )
+        yield "The other direction: what a privilege on an entity gives.\n"
+        yield from table(
+            ("on", *(f"{privilege} gives" for privilege in Privilege)),
+            [
+                (kind, *(", ".join(generation.given_permissions(each, kind)) for each in Privilege))
+                for kind in KINDS
+            ],
+        )
+
+
 def _requirement(requirement) -> str:
     return requirement_in_words(requirement) if requirement else "no rule, denied"
 
@@ -217,4 +245,5 @@ TABLES = {
     "analyses": analyses,
     "snapshot_tables": snapshot_tables,
     "rules": rules,
+    "platform_permissions": platform_permissions,
 }

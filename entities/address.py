@@ -137,7 +137,8 @@ def _check_key(kind: Kind, key: str) -> None:
         _check_name(kind, "the name", key)
         return
     names = key.split(".", depth - 1)
-    if len(names) < depth:
+    parts = names[-1].split(".", kind.name_format.count("."))
+    if len(names) < depth or len(parts) <= kind.name_format.count(".") or (len(parts) > 1 and "" in parts):
         raise AddressError(
             f"`{kind.name}:{clip(key)}` lacks a part: "
             f"{with_article(kind.title)} is written {address_format(kind.name)}"
@@ -188,7 +189,5 @@ def _allowed_characters(kind: Kind) -> str:
 
 def address_format(kind: str) -> str:
     """Return the written form of an address of this kind, for messages and placeholders."""
-    if kind == "program":
-        return "program:NAMESPACE.APPLICATION.TYPE.NAME"
     names = [container.upper() for container in reversed(ancestor_kinds(kind)) if container != "instance"]
-    return f"{kind}:{'.'.join([*names, 'NAME'])}"
+    return f"{kind}:{'.'.join([*names, KINDS[kind].name_format])}"

@@ -33,7 +33,7 @@ PROGRAM_TYPES = ("flow", "mapreduce", "workflow", "service", "spark", "worker")
 
 NAMESPACE_NAME = r"[A-Za-z0-9_]+"
 PLAIN_NAME = r"[A-Za-z0-9_-]+"
-ARTIFACT_NAME = r"[A-Za-z0-9_.-]+"
+DOTTED_NAME = r"[A-Za-z0-9_.-]+"
 DATASET_NAME = r"[A-Za-z0-9_.$-]+"
 # a kerberos principal may contain any visible character, including `/` and `@`
 PRINCIPAL_NAME = r"\S+"
@@ -51,6 +51,7 @@ class Kind:
     name_pattern: regular expression for the last part of an address.
     classes: for a deployment's own kind, (operation, class) pairs; the general rules of a generation apply to
     the class.
+    name_format: the parts of the name, joined by dots, as messages show them.
     """
 
     name: str
@@ -60,6 +61,7 @@ class Kind:
     name_pattern: str
     operations: tuple[str, ...]
     classes: tuple[tuple[str, "OperationClass"], ...] = ()
+    name_format: str = "NAME"
 
     def operation_class(self, operation: str) -> "OperationClass | None":
         """Return the class of an operation; None for the built-in kinds, which have a rule for each
@@ -112,7 +114,7 @@ KINDS: dict[str, Kind] = {
             "artifact",
             "artifacts",
             "namespace",
-            ARTIFACT_NAME,
+            DOTTED_NAME,
             (
                 "add",
                 "delete",
@@ -171,6 +173,7 @@ KINDS: dict[str, Kind] = {
                 "resume-schedule",
                 "suspend-schedule",
             ),
+            name_format="TYPE.NAME",
         ),
         Kind(
             "stream",
@@ -240,6 +243,33 @@ KINDS: dict[str, Kind] = {
             "instance",
             PRINCIPAL_NAME,
             ("deploy-app-as", "create-namespace-as", "create-dataset-as", "create-stream-as", "query-as"),
+        ),
+        # The kinds that have permissions of their own since CDAP 6.5.
+        Kind(
+            "profile",
+            "profile",
+            "profiles",
+            "namespace",
+            PLAIN_NAME,
+            ("create", "list", "get", "update", "delete"),
+        ),
+        Kind(
+            "system_service",
+            "system service",
+            "system services",
+            "instance",
+            DOTTED_NAME,
+            ("list", "get", "update", "restart"),
+        ),
+        # what a system application keeps in a namespace, such as a connection
+        Kind(
+            "system_app_entity",
+            "system application entity",
+            "system application entities",
+            "namespace",
+            DOTTED_NAME,
+            ("create", "list", "get", "update", "delete"),
+            name_format="APPLICATION.TYPE.NAME",
         ),
     )
 }

@@ -147,6 +147,20 @@ class ShownGeneration(NamedTuple):
     active: bool
     policies: Sequence[Policy] = ()
 
+    @property
+    def given_permissions(self) -> list[dict]:
+        if not self.rules.platform_permissions:
+            return []
+        return [
+            {
+                "kind": kind,
+                "privilege": privilege,
+                "permissions": self.rules.given_permissions(privilege, kind),
+            }
+            for kind in KINDS
+            for privilege in Privilege
+        ]
+
 
 class GenerationSerializer(output.Output):
     name = output.Choice(list(GENERATIONS), source="rules.name")
@@ -162,8 +176,34 @@ class GenerationsSerializer(output.Output):
     items = GenerationSerializer(many=True)
 
 
+class PermissionMappingSerializer(output.Output):
+    """A permission of the platform, and the privileges that give it, of which one is enough."""
+
+    permission = output.Text(example="STANDARD:GET")
+    kinds = output.Texts(help_text="The kinds of entity on which it is so; empty for all other kinds.")
+    privileges = output.Texts(PRIVILEGES)
+    scope = output.Text(help_text="`self`, or `parent` if the platform asks on the parent.")
+    source = SourceSerializer(get=lambda row: row.source.as_json())
+
+
+class GivenPermissionsSerializer(output.Output):
+    """The permissions that a privilege gives."""
+
+    kind = output.Text()
+    privilege = output.Choice(PRIVILEGES)
+    permissions = output.Texts()
+
+
 class CatalogueSerializer(GenerationSerializer):
     policies = PolicySerializer(many=True)
+    platform_permissions = PermissionMappingSerializer(
+        many=True,
+        source="rules.platform_permissions",
+        help_text="What each permission of the platform requires; empty if it asks for privileges.",
+    )
+    given_permissions = GivenPermissionsSerializer(
+        many=True, help_text="The other direction: what each privilege on an entity of a kind gives."
+    )
 
 
 class ActiveSerializer(output.Output):

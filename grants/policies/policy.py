@@ -10,15 +10,15 @@ from types import MappingProxyType
 from typing import Any
 
 from entities.address import ancestor_kinds
-from entities.vocabulary import KINDS, OperationClass, Privilege
-from grants.policies.grammar import Expression, Has
+from entities.vocabulary import CONTAINER_KINDS, KINDS, OperationClass, Privilege
+from grants.policies.grammar import Expression, Has, Scope
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
     """A row of a table in a seed document.
 
-    seed: the number of the document. note: how the row was interpreted, if the document is not clear.
+    seed: the name of the document. note: how the row was interpreted, if the document is not clear.
     """
 
     seed: str
@@ -36,6 +36,9 @@ class Source:
 
 # The platform deletes the kinds in this order. Other kinds come last.
 NAMED_STEPS = (("application", "program"), ("dataset",), ("dataset_module",), ("stream",), ("artifact",))
+
+# The kinds that the documents 000 to 004 do not know.
+LATER_KINDS = ("profile", "system_service", "system_app_entity")
 
 
 class OnUndeletable(StrEnum):
@@ -107,6 +110,35 @@ class GeneralRule:
 
 
 @dataclass(frozen=True, slots=True)
+class PermissionMapping:
+    """The privileges that give a permission of the platform, on entities of some kinds. Any one of them gives it.
+
+    permission: SET:NAME. kinds: of the entity on which the permission is asked for; empty for all other kinds.
+    scope: where the privilege is held. `Scope.PARENT` if the platform checks the permission on the parent.
+    """
+
+    permission: str
+    kinds: tuple[str, ...]
+    privileges: tuple[Privilege, ...]
+    scope: Scope
+    source: Source
+
+    @property
+    def requirement(self) -> Has:
+        return Has(self.privileges, self.scope)
+
+
+def mapping_of(mappings: Iterable[PermissionMapping], permission: str, kind: str) -> PermissionMapping | None:
+    """Return the mapping of a permission on an entity of a kind: the first that names the kind, or else the one for
+    all other kinds. None if the platform does not ask for the permission there.
+    """
+    return next(
+        (row for row in mappings if row.permission == permission and (not row.kinds or kind in row.kinds)),
+        None,
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class Generation:
     """One complete set of rules.
 
@@ -116,6 +148,7 @@ class Generation:
     deleting_removes_grants: whether the grants on an entity are deleted with it.
     lifecycle_source: the source of the previous two. deletion: the rules for deleting a namespace and its
     content.
+    platform_permissions: their mapping, if the platform asks for permissions instead of privileges.
     """
 
     name: str
@@ -127,6 +160,7 @@ class Generation:
     deleting_removes_grants: bool
     lifecycle_source: Source
     deletion: NamespaceDeletion
+    platform_permissions: tuple[PermissionMapping, ...] = ()
 
     def policy(self, kind: str, operation: str) -> Policy | None:
         """Return the policy of an operation or of a bare privilege; None if the kind has no such operation."""
@@ -136,6 +170,19 @@ class Generation:
         if operation in Privilege.__members__ and kind in KINDS:
             return Policy(kind, operation, Has((Privilege[operation],)), PRIVILEGE_SOURCE)
         return self._general_policy(kind, operation)
+
+    def given_permissions(self, privilege: Privilege, kind: str) -> list[str]:
+        """Return the permissions that a privilege on an entity of a kind gives, in the order of `platform_permissions`.
+
+        A permission that is checked on the parent is about the entities inside it.
+        """
+        return [
+            permission
+            for permission in dict.fromkeys(row.permission for row in self.platform_permissions)
+            if (row := mapping_of(self.platform_permissions, permission, kind)) is not None
+            and privilege in row.privileges
+            and (row.scope is Scope.SELF or kind in CONTAINER_KINDS)
+        ]
 
     def _general_policy(self, kind: str, operation: str) -> Policy | None:
         """Return the policy of an operation on a kind that the deployment defines; None if the kind has no
@@ -199,6 +246,14 @@ def without_rule(kind: str, seed: str, note: str, *operations: str, advice: str 
     """Return policies without a rule for operations of `kind`. note: why there is no rule."""
     source = Source(seed, KINDS[kind].plural.capitalize(), "not named", note)
     return [Policy(kind, operation, None, source, advice) for operation in operations]
+
+
+def later_kinds(seed: str) -> list[Policy]:
+    """Return policies without a rule for the kinds that are younger than a document."""
+    note = "CDAP has permissions on these entities since 6.5"
+    return [
+        policy for kind in LATER_KINDS for policy in without_rule(kind, seed, note, *KINDS[kind].operations)
+    ]
 
 
 def general_rules(

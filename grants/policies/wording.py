@@ -6,7 +6,7 @@ from typing import NamedTuple
 from entities.vocabulary import KINDS, Privilege, join_words, with_article
 from grants.policies.explain import privileges_in_words
 from grants.policies.grammar import Algebra, Expression, Parameter, Scope, fold
-from grants.policies.policy import Policy
+from grants.policies.policy import Generation, PermissionMapping, Policy
 
 _SCOPES = {
     Scope.SELF: "the entity",
@@ -25,6 +25,14 @@ def rule_in_words(policy: Policy | None) -> str:
     rule.
     """
     return "" if policy is None or policy.requirement is None else requirement_in_words(policy.requirement)
+
+
+def kinds_in_words(row: PermissionMapping, generation: Generation) -> str:
+    """Return the kinds to which a row of the mapping of platform permissions applies."""
+    if row.kinds:
+        return join_words([KINDS[kind].plural for kind in row.kinds])
+    is_only = sum(each.permission == row.permission for each in generation.platform_permissions) == 1
+    return "all kinds" if is_only else "all other kinds"
 
 
 def requirement_in_words(expression: Expression) -> str:

@@ -107,6 +107,8 @@ def test_visibility_counts_the_entities_that_list_permits(spark, own_kinds, fold
         ("core", "proposed", SMALL),
         ("existing", "proposed", SMALL),
         ("proposed", "core", SMALL),
+        ("final", "cdap65", SMALL),
+        ("cdap65", "final", SMALL),
         ("existing", "final", LARGE),
         ("proposed", "core", LARGE),
     ],

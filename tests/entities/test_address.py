@@ -39,6 +39,13 @@ EXAMPLES = {
     ),
     "securekey": ("securekey:sales.db-password", "db-password", ["namespace:sales", "instance:cdap"]),
     "kerberosprincipal": ("kerberosprincipal:etl/host.com@REALM", "etl/host.com@REALM", ["instance:cdap"]),
+    "profile": ("profile:sales.small-cluster", "small-cluster", ["namespace:sales", "instance:cdap"]),
+    "system_service": ("system_service:log.saver", "log.saver", ["instance:cdap"]),
+    "system_app_entity": (
+        "system_app_entity:sales.pipeline.connection.orders.db",
+        "pipeline.connection.orders.db",
+        ["namespace:sales", "instance:cdap"],
+    ),
 }
 
 # by the start of an address: the characters that are allowed in its last part
@@ -52,6 +59,9 @@ LAST_PART_CHARACTERS = {
     "dataset_module:sales.": DOLLARED,
     "dataset_type:sales.": DOLLARED,
     "securekey:sales.": DASHED,
+    "profile:sales.": DASHED,
+    "system_service:": DOTTED,
+    "system_app_entity:sales.pipeline.connection.": DOTTED,
 }
 
 
@@ -228,6 +238,8 @@ def test_the_last_part_accepts_exactly_the_characters_of_its_kind(prefix):
         "dataset_module:{}.x",
         "dataset_type:{}.x",
         "securekey:{}.x",
+        "profile:{}.x",
+        "system_app_entity:{}.x.y.z",
     ],
 )
 def test_the_namespace_part_accepts_the_characters_of_a_namespace(template):
@@ -331,6 +343,19 @@ REFUSED = [
     ("dataset_module:sales.a b", "the dataset module `a b`"),
     ("dataset_type:sales.a@b", "the dataset type `a@b`"),
     ("securekey:sales.db.password", "the secure key `db.password`"),
+    ("profile:sales.small.cluster", "the profile `small.cluster`"),
+    ("system_service:", "the name is empty"),
+    ("system_service:log saver", "the name `log saver`"),
+    (
+        "system_app_entity:sales.pipeline.connection",
+        "is written system_app_entity:NAMESPACE.APPLICATION.TYPE.NAME",
+    ),
+    ("system_app_entity:sales.pipeline.connection.", "lacks a part"),
+    ("system_app_entity:sales..connection.db", "lacks a part"),
+    (
+        "system_app_entity:sales.pipeline.connection.d$b",
+        "the system application entity `pipeline.connection.d$b`",
+    ),
     # programs
     ("program:", "1 parts, but a program has 4"),
     ("program:sales.orders.workflow.daily.v1", "5 parts, but a program has 4"),

@@ -6,7 +6,7 @@ from typing import get_args
 import pytest
 
 from authzconsole.rest.policies import NODES
-from entities.vocabulary import KINDS
+from entities.vocabulary import KINDS, Privilege
 from grants.active_generation import active_generation
 from grants.policies.catalogue import GENERATIONS
 from grants.policies.grammar import Expression
@@ -33,6 +33,8 @@ def test_the_catalogue_contains_every_operation_of_every_kind_with_its_source(ad
     ("generation", "kind", "operation", "words", "node"),
     [
         ("final", "dataset", "read", "READ on the entity", "has"),
+        ("cdap65", "dataset", "list", "any privilege on its parent", "has"),
+        ("cdap65", "system_service", "restart", "EXECUTE on the entity", "has"),
         (
             "final",
             "namespace",
@@ -66,6 +68,19 @@ def test_the_catalogue_contains_every_operation_of_every_kind_with_its_source(ad
 def test_a_policy_has_its_requirement_as_a_tree_and_as_text(ada, generation, kind, operation, words, node):
     (row,) = ada.get(f"/policies/{generation}", kind=kind, operation=operation).json()["policies"]
     assert (row["words"], row["requires"]["node"]) == (words, node)
+
+
+def test_a_generation_maps_platform_permissions_in_both_directions(ada):
+    content = ada.get("/policies/cdap65").json()
+    rows = {(row["permission"], *row["kinds"]): row for row in content["platform_permissions"]}
+    assert rows["STANDARD:GET", "dataset", "securekey"]["privileges"] == ["READ"]
+    assert rows["STANDARD:LIST",]["scope"] == "parent"
+    assert rows["INSTANCE:TETHER", "instance"]["source"]["row"] == "TETHER"
+    given = {(row["kind"], row["privilege"]): row["permissions"] for row in content["given_permissions"]}
+    assert given["dataset", "WRITE"] == ["STANDARD:UPDATE"]
+    assert set(given) == {(kind, privilege) for kind in KINDS for privilege in Privilege}
+    others = [ada.get(f"/policies/{name}").json() for name in GENERATIONS if name != "cdap65"]
+    assert all(other["platform_permissions"] == other["given_permissions"] == [] for other in others)
 
 
 def test_the_generations_are_listed_oldest_first(ada):

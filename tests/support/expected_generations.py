@@ -43,4 +43,5 @@ EXPECTED = {
     "existing": ExpectedGeneration(frozenset({"003"}), "003", ALL_PRIVILEGES, True, False, Deletion.ALL),
     "proposed": ExpectedGeneration(frozenset({"003"}), "003", (), False, True, Deletion.STEPS),
     "final": ExpectedGeneration(frozenset({"000", "002"}), "002", (), False, True, Deletion.STEPS),
+    "cdap65": ExpectedGeneration(frozenset({"cdap"}), "cdap", (), False, True, Deletion.STEPS),
 }

@@ -34,7 +34,7 @@ from authzconsole.web.shared.paging import url_with
 from authzconsole.web.shared.parameters import choice_parameter
 from authzconsole.web.shared.rendering import render_page, see_other, show_outcome
 from authzconsole.web.shared.times import exact_time, zone_hint
-from entities.vocabulary import KINDS, Kind
+from entities.vocabulary import KINDS, Kind, Privilege
 from grants.active_generation import (
     activation_fault,
     active_generation,
@@ -49,9 +49,9 @@ from grants.plans.create import PlanOrigin
 from grants.plans.regrants.compute import create_plan_of_regrants
 from grants.plans.staleness import invalidating_line
 from grants.policies.catalogue import GENERATIONS
-from grants.policies.policy import Generation
+from grants.policies.policy import Generation, mapping_of
 from grants.policies.question import Question
-from grants.policies.wording import rule_in_words
+from grants.policies.wording import kinds_in_words, requirement_in_words, rule_in_words
 from grants.roles.capabilities import Capability
 from grants.scheduled_activation import (
     activation_changes,
@@ -105,6 +105,11 @@ def policies_page(request: HttpRequest) -> HttpResponse:
             "only_url": url_with(request, only=None if only_differences else "differences"),
             "tables": [table for table in tables if table["rows"]],
             "lifecycle": displayed,
+            "mappings": [
+                _permission_tables(item, [kind] if kind else list(KINDS))
+                for item in displayed
+                if item.platform_permissions
+            ],
             "activation": scheduled_activation(),
             "can_cancel": request.user.can(Capability.MANAGE_SETTINGS),
             "can_see_guardrails": request.user.can(Capability.READ_ALL),
@@ -143,6 +148,30 @@ def _rows(kind: Kind, generation: Generation, other: Generation | None) -> Itera
             ],
             "differs": other_policy is not None and policy.requirement != other_policy.requirement,
         }
+
+
+def _permission_tables(generation: Generation, kinds: Sequence[str]) -> dict:
+    """Return the rows of the two tables of platform permissions: what each requires, and what each privilege gives."""
+    return {
+        "generation": generation,
+        "rows": [
+            {
+                "mapping": row,
+                "kinds": kinds_in_words(row, generation),
+                "requirement": requirement_in_words(row.requirement),
+            }
+            for row in generation.platform_permissions
+            if any(mapping_of(generation.platform_permissions, row.permission, kind) == row for kind in kinds)
+        ],
+        "privileges": list(Privilege),
+        "given": [
+            {
+                "title": KINDS[kind].title,
+                "cells": [generation.given_permissions(privilege, kind) for privilege in Privilege],
+            }
+            for kind in kinds
+        ],
+    }
 
 
 class ActivationForm(ConsoleForm):

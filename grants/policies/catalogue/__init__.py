@@ -2,6 +2,7 @@
 
 from entities.errors import Refusal
 from entities.vocabulary import clip
+from grants.policies.catalogue.cdap65 import CDAP65
 from grants.policies.catalogue.core import CORE
 from grants.policies.catalogue.existing import EXISTING
 from grants.policies.catalogue.final import FINAL
@@ -9,7 +10,7 @@ from grants.policies.catalogue.proposed import PROPOSED
 from grants.policies.policy import Generation
 
 GENERATIONS: dict[str, Generation] = {
-    generation.name: generation for generation in (CORE, EXISTING, PROPOSED, FINAL)
+    generation.name: generation for generation in (CORE, EXISTING, PROPOSED, FINAL, CDAP65)
 }
 
 

@@ -14,6 +14,7 @@ from grants.policies.policy import (
     OnUndeletable,
     Source,
     general_rules,
+    later_kinds,
     policies_by_operation,
     table_policies,
     without_rule,
@@ -245,6 +246,7 @@ CORE = Generation(
         + DATASET_TYPE
         + SECUREKEY
         + KERBEROSPRINCIPAL
+        + later_kinds("001")
     ),
     general=GENERAL,
     creator_receives=tuple(Privilege),

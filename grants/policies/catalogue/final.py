@@ -14,6 +14,7 @@ from grants.policies.policy import (
     Policy,
     Source,
     general_rules,
+    later_kinds,
     policies_by_operation,
     table_policies,
     without_rule,
@@ -316,6 +317,7 @@ FINAL = Generation(
         + DATASET_TYPE
         + SECUREKEY
         + KERBEROSPRINCIPAL
+        + later_kinds("002")
     ),
     general=GENERAL,
     creator_receives=(),

@@ -12,6 +12,7 @@ from grants.policies.policy import (
     OnUndeletable,
     Source,
     general_rules,
+    later_kinds,
     policies_by_operation,
     table_policies,
     without_rule,
@@ -249,6 +250,7 @@ PROPOSED = Generation(
         + DATASET_TYPE
         + SECUREKEY
         + KERBEROSPRINCIPAL
+        + later_kinds("003")
     ),
     general=GENERAL,
     creator_receives=(),

@@ -76,7 +76,7 @@ def test_owners_and_dataset_types_are_used_only_by_the_generations_that_document
         Parameter.NEW_ARTIFACT,
         Parameter.OWNER,
     }
-    assert used_parameters["final"] == set(Parameter)
+    assert used_parameters["final"] == used_parameters["cdap65"] == set(Parameter)
 
 
 def test_two_policies_for_the_same_operation_are_refused():

@@ -39,7 +39,12 @@ OPERATIONS = {
     for kind, _ in KINDS_AND_OPERATIONS
 }
 
-PARENTS = {"namespace": "instance", "kerberosprincipal": "instance", "program": "application"}
+PARENTS = {
+    "namespace": "instance",
+    "kerberosprincipal": "instance",
+    "system_service": "instance",
+    "program": "application",
+}
 LEAVES = set(OPERATIONS) - {"namespace", "application"}
 
 # The notation

@@ -344,7 +344,7 @@ def test_a_namespace_does_not_contain_entities_that_only_share_the_start_of_its_
     others = (
         "dataset:sales_eu.orders",
         "namespace:sales_eu",
-        "profile:sales.fast",
+        "former_kind:sales.fast",
         "dataset:eu.sales.orders",
     )
     with transaction.atomic():

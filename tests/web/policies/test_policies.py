@@ -28,6 +28,17 @@ def rows_of(response) -> dict[tuple[str, str], dict]:
     }
 
 
+def test_the_page_shows_what_each_platform_permission_requires_and_each_privilege_gives(browse):
+    text = page_html(browse("dee").get("/policies/?generation=cdap65&kind=dataset"))
+    assert "Permissions of the platform in cdap65" in text
+    for permission in ("STANDARD:GET", "STANDARD:UPDATE", "STANDARD:LIST"):
+        assert permission in text
+    # those of other kinds are filtered out
+    assert "INSTANCE:TETHER" not in text and "any privilege on its parent" in text
+    assert "Permissions of the platform" in page_html(browse("dee").get("/policies/?with=cdap65"))
+    assert "Permissions of the platform" not in page_html(browse("dee").get("/policies/?generation=final"))
+
+
 @pytest.mark.parametrize("name", GENERATIONS)
 def test_every_operation_is_listed_with_requirement_and_source(name, browse):
     response = browse("dee").get(f"/policies/?generation={name}")
