@@ -9,7 +9,7 @@ from authzconsole.demo.pages import NO_PAGE
 
 PLACEHOLDER = re.compile(r"\{[\w-]+\}")
 # URL modules of JSON APIs
-API_URL_MODULES = ("authzconsole.api.urls", "authzconsole.rest.urls", "authzconsole.scim.urls")
+API_URL_MODULES = tuple(f"authzconsole.{name}.urls" for name in ("api", "cdap_api", "rest", "scim"))
 
 
 def url_name(url: str) -> str:
