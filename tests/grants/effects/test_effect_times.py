@@ -38,7 +38,7 @@ def read_from(beginning, user="out", address=ORDERS, privilege=READ, until=None)
 
 @pytest.mark.parametrize("seed", range(4))
 def test_the_effect_at_each_time_is_the_difference_of_all_decisions_at_that_time(seed):
-    timed, dice = random_timed_tenant(seed + 40), random.Random(seed)
+    timed, dice = random_timed_tenant(seed + 40, has_roles=True), random.Random(seed)
     tenant = timed.tenant
     store_tenant(tenant, timed.periods)
     generation = GENERATIONS[dice.choice(list(GENERATIONS))]

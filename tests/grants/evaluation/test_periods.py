@@ -53,7 +53,7 @@ def _question(name: str, **context) -> Question:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_every_evaluator_ignores_what_is_not_in_force(seed):
-    timed, dice = random_timed_tenant(seed), random.Random(seed)
+    timed, dice = random_timed_tenant(seed, has_roles=True), random.Random(seed)
     store_tenant(timed.tenant, timed.periods)
     questions = [question for question in all_questions(timed.tenant, dice=dice) if dice.random() < 0.1]
     bodies = []
