@@ -415,7 +415,8 @@ class Connection(models.Model):
     writes it.
 
     type: a name of TYPES there. options: of the type, texts by name. entities: those that a sync found. creations: by
-    address of an entity, what changes when the platform creates it again, as the last sync found it.
+    address of an entity, what changes when the platform creates it again, as the last sync found it. secret: a token,
+    encrypted; empty if there is none.
     shown_digest: the hash of the grants of the platform when the changes of a push were shown; empty if none are
     waiting.
     """
@@ -426,6 +427,7 @@ class Connection(models.Model):
     options = models.JSONField(default=dict)
     entities = models.ManyToManyField(Entity, related_name="+")
     creations = models.JSONField(default=dict)
+    secret = models.TextField(blank=True, default="")
     synced_at = models.DateTimeField(null=True)
     shown_digest = models.CharField(max_length=64, blank=True, default="")
 

@@ -11,6 +11,7 @@ import resource
 import sys
 import tempfile
 import time
+from pathlib import Path
 
 from authzconsole.ops.postgres import postgresql
 
@@ -68,6 +69,17 @@ def serve(pipe) -> None:
             pipe.send(time.process_time())
 
 
+def database_seconds() -> float:
+    """Return the CPU seconds of the process of PostgreSQL that serves this one."""
+    from django.db import connection
+
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_backend_pid()")
+        [pid] = cursor.fetchone()
+    times = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
+    return sum(map(int, times)) / os.sysconf("SC_CLK_TCK")
+
+
 def measure(title: str, pipe) -> bool:
     from authzconsole.connections import services
     from grants.journal import Author
@@ -75,18 +87,20 @@ def measure(title: str, pipe) -> bool:
     pipe.send("delete" if title == "tenth deleted" else "tick")
     server = pipe.recv()
     connection = services.connection_by_name("prod")
-    started, cpu = time.perf_counter(), time.process_time()
+    started, cpu, database = time.perf_counter(), time.process_time(), database_seconds()
     result = services.computed_sync(connection)
     read = time.perf_counter() - started, time.process_time() - cpu
     services.sync(connection, result, author=Author("connection", "benchmark"))
     seconds = time.perf_counter() - started
+    used, database = time.process_time() - cpu, database_seconds() - database
     pipe.send("tick")
-    is_fast = seconds <= MAX_SECONDS
+    # without the time of the server, and independent of the other work of the machine
+    is_fast = used + database <= MAX_SECONDS
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
     print(
-        f"{'ok ' if is_fast else 'LOW'} {title}: {seconds:.1f} s (at most {MAX_SECONDS}), of them {read[0]:.1f} to read "
-        f"and compare; CPU {time.process_time() - cpu:.1f} s (reading {read[1]:.1f}), of the server "
-        f"{pipe.recv() - server:.1f}; {len(result.change_set):,} changes, {memory} MB",
+        f"{'ok ' if is_fast else 'LOW'} {title}: CPU {used:.1f} s (reading {read[1]:.1f}) and of PostgreSQL {database:.1f} (at most "
+        f"{MAX_SECONDS} together), of the server {pipe.recv() - server:.1f}; {seconds:.1f} s in all, {read[0]:.1f} to "
+        f"read and compare; {len(result.change_set):,} changes, {memory} MB",
         flush=True,
     )
     return is_fast

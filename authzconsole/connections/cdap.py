@@ -50,6 +50,7 @@ class CdapPlatform:
 
     capabilities: frozenset[Privilege] = frozenset()
     option_names = ("account", "user", "user_header", "verify")
+    has_token = True
 
     def __init__(self, url: str, options: Mapping[str, str], secret: str = ""):
         self.url = _base_url(url)

@@ -51,6 +51,7 @@ class HiveMetastore:
 
     capabilities = OF_ALL
     option_names = ("user",)
+    has_token = False
     # databases have no time of creation
     creations: Mapping[Address, str] = {}
 

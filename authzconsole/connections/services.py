@@ -17,6 +17,7 @@ from django.db import transaction
 from django.utils import timezone
 from django.utils.module_loading import import_string
 
+from authzconsole.common.encryption import UnknownKey, decrypted, encrypted
 from authzconsole.connections.platform import ConnectionFault, Platform, PlatformChange, Unsupported
 from authzconsole.models import Connection
 from entities.address import Address
@@ -24,7 +25,7 @@ from entities.models import Entity, State
 from entities.selectors import entities_at
 from entities.vocabulary import Privilege, clip, quantity
 from grants.authority.transactions import administrator_transaction
-from grants.bulk_rows import chunks
+from grants.bulk_rows import chunks, insert_rows
 from grants.change_set import (
     AddGroup,
     AddUser,
@@ -53,6 +54,7 @@ from grants.roles.capabilities import Capability
 from grants.validity import in_force
 
 MAX_NAME_CHARACTERS = 60
+SECRET_PURPOSE = b"secrets of connections\n"
 _ORDER = attrgetter("sort_key")
 # The class of each type. It is imported on first use, because it needs optional packages.
 TYPES = {
@@ -144,6 +146,19 @@ def add_connection(
     return connection
 
 
+def store_token(connection: Connection, token: str, *, author: Author) -> None:
+    """Store the token of a connection encrypted; an empty one removes it. Raise ConnectionFault if it cannot be one."""
+    platform_type = _platform_type(connection.type)
+    if token and not platform_type.has_token:
+        raise ConnectionFault(f"a platform of the type {connection.type} has no token")
+    platform_type(connection.url, connection.options, token)
+    with administrator_transaction(author, capability=Capability.MANAGE_SETTINGS) as head:
+        secret = encrypted(token, SECRET_PURPOSE) if token else ""
+        Connection.objects.filter(pk=connection.pk).update(secret=secret)
+        detail = f"{connection.name}: token {'stored' if token else 'removed'}"
+        append_to_journal(head, [JournalEntry("connection-change", detail=detail)], author=author)
+
+
 def connection_by_name(name: str) -> Connection:
     connection = Connection.objects.filter(name=name).first()
     if connection is None:
@@ -200,12 +215,29 @@ def sync(connection: Connection, result: SyncResult, *, author: Author) -> None:
     """Make the changes of a sync in one transaction. Raise StaleBase if the console changed since they were computed."""
     with transaction.atomic():
         apply(result.change_set, author=author, base_revision=result.revision)
-        for chunk in chunks(sorted(result.found, key=str)):
-            connection.entities.add(*entities_at(chunk).values())
+        _link(connection, result.found)
         connection.creations |= {str(address): mark for address, mark in result.creations.items()}
         connection.synced_at = timezone.now()
         connection.save(update_fields=["creations", "synced_at"])
         _record(author, connection, "connection-sync", len(result.change_set))
+
+
+def _link(connection: Connection, addresses: Collection[Address]) -> None:
+    """Remember that the connection found these entities. Some may be known from a time before they were deleted."""
+    links = Connection.entities.through
+    linked = set(links.objects.filter(connection=connection).values_list("entity_id", flat=True))
+    for chunk in chunks(addresses):
+        rows = Entity.objects.filter(kind__in={a.kind for a in chunk}, key__in=[a.key for a in chunk])
+        found = set(chunk)
+        insert_rows(
+            links,
+            ("connection_id", "entity_id"),
+            [
+                (connection.pk, pk)
+                for pk, kind, key in rows.values_list("pk", "kind", "key")
+                if pk not in linked and Address(kind, key) in found
+            ],
+        )
 
 
 def drift(connection: Connection) -> Iterator[tuple[Grant, bool, bool]]:
@@ -271,8 +303,16 @@ def push(connection: Connection, *, author: Author) -> tuple[list[PlatformChange
 
 
 def open_platform(connection: Connection) -> Platform:
-    """Return the platform, which connects when it is entered. Its secret is in the environment."""
+    """Return the platform, which connects when it is entered. Its token is in the environment, or stored."""
     secret = os.environ.get(f"CONNECTION_{connection.name.upper()}_TOKEN", "")
+    if not secret and connection.secret:
+        try:
+            secret = decrypted(connection.secret, SECRET_PURPOSE)
+        except UnknownKey:
+            raise ConnectionFault(
+                f"the token of {connection.name} cannot be decrypted, because neither MFA_KEYS nor SECRET_KEY has its "
+                f"key: store it again with `connection token {connection.name}`"
+            ) from None
     return _platform_type(connection.type)(connection.url, connection.options, secret)
 
 

@@ -1,5 +1,8 @@
 """Connect platforms: add one, and compare its grants with those of the console in either direction."""
 
+import sys
+from getpass import getpass
+
 from authzconsole.connections import services
 from authzconsole.connections.platform import ConnectionFault
 from grants.journal import Author
@@ -23,6 +26,8 @@ class Command(ConsoleCommand):
         add.add_argument(
             "--option", action="append", default=[], metavar="KEY=VALUE", help="an option of the type"
         )
+        token = verbs.add_parser("token", help="store the token of a connection, which standard input has")
+        token.add_argument("--remove", action="store_true", help="remove the stored token instead")
         sync = verbs.add_parser("sync", help="bring the console in line with the platform")
         sync.add_argument("--dry-run", action="store_true", help="only print what would change")
         sync.add_argument(
@@ -36,7 +41,7 @@ class Command(ConsoleCommand):
         push.add_argument("--reason", default="", metavar="TEXT", help="the reason, for the journal")
         for parser_of_verb in (sync, push):
             add_second_person_argument(parser_of_verb)
-        for parser_of_verb in (sync, drift, push):
+        for parser_of_verb in (token, sync, drift, push):
             parser_of_verb.add_argument("name", metavar="NAME", help="the name of the connection")
 
     def handle(self, *, verb, **options):
@@ -56,6 +61,16 @@ class Command(ConsoleCommand):
         self.stdout.write(
             f"the connection {name} was added; `connection sync {name} --dry-run` reads the platform"
         )
+
+    def _token(self, *, name, remove, **_):
+        connection = services.connection_by_name(name)
+        token = ""
+        if not remove:
+            token = getpass("Token: ") if sys.stdin.isatty() else sys.stdin.read().strip()
+            if not token:
+                raise ConnectionFault("standard input is empty: write the token into it, or pass --remove")
+        services.store_token(connection, token, author=Author("connection"))
+        self.stdout.write(f"the token of {name} is {'removed' if remove else 'stored, encrypted'}")
 
     def _sync(self, *, name, dry_run, accept_shrunken, second_person, **_):
         connection, reason = services.connection_by_name(name), f"sync of {name}"

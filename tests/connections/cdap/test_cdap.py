@@ -331,6 +331,53 @@ def test_the_token_is_in_the_environment_and_in_no_message(connected, monkeypatc
     assert TOKEN not in str(Connection.objects.values())
 
 
+def store_token(monkeypatch, token: str, *arguments: str) -> str:
+    """Run the command with a token in its standard input, and return what it prints."""
+    stdout = StringIO()
+    monkeypatch.setattr("sys.stdin", StringIO(token))
+    call_command("connection", "token", "prod", *arguments, stdout=stdout, stderr=StringIO())
+    return stdout.getvalue()
+
+
+def test_a_stored_token_is_encrypted_and_the_environment_takes_its_place(connected, monkeypatch, settings):
+    connected.token = TOKEN
+    assert TOKEN not in store_token(monkeypatch, f"{TOKEN}\n")
+    output("sync", "prod")
+    stored = Connection.objects.get().secret
+    assert stored and TOKEN not in str(Connection.objects.values())
+    line = JournalLine.objects.get(action="connection-change")
+    assert line.detail == "prod: token stored"
+    # a new key is put before the old one
+    settings.SECRET_KEY_FALLBACKS, settings.SECRET_KEY = [settings.SECRET_KEY], "another" * 10
+    output("sync", "prod")
+    settings.SECRET_KEY_FALLBACKS = []
+    with pytest.raises(CommandError, match="cannot be decrypted"):
+        output("sync", "prod")
+    monkeypatch.setenv("CONNECTION_PROD_TOKEN", TOKEN)
+    output("sync", "prod")
+    monkeypatch.delenv("CONNECTION_PROD_TOKEN")
+    store_token(monkeypatch, "", "--remove")
+    assert not Connection.objects.get().secret
+    with pytest.raises(CommandError, match="does not accept the token"):
+        output("sync", "prod")
+
+
+@pytest.mark.parametrize(
+    ("token", "message"),
+    [("", "standard input is empty"), ("a b", "no token has"), ("größe", "no token has")],
+)
+def test_what_cannot_be_a_token_is_not_stored(connected, monkeypatch, token, message):
+    with pytest.raises(CommandError, match=message) as error:
+        store_token(monkeypatch, token)
+    assert not Connection.objects.get().secret and (not token or token not in str(error.value))
+
+
+def test_a_platform_without_tokens_stores_none(monkeypatch):
+    output("add", "hive", "prod", "--url", "thrift://127.0.0.1")
+    with pytest.raises(CommandError, match="of the type hive has no token"):
+        store_token(monkeypatch, TOKEN)
+
+
 def test_neither_a_proxy_nor_a_password_of_the_environment_is_used(connected, monkeypatch, tmp_path):
     host = "127.0.0.1"
     (tmp_path / ".netrc").write_text(f"machine {host} login eve password x\n")

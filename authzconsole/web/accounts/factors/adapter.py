@@ -1,7 +1,5 @@
 """The adapter of django-allauth for second factors: it encrypts their secrets, and draws the QR code."""
 
-import base64
-import hashlib
 import logging
 
 from allauth.mfa.adapter import DefaultMFAAdapter
@@ -9,6 +7,7 @@ from django.conf import settings
 from django.core.exceptions import ValidationError
 from django.utils.html import format_html
 
+from authzconsole.common.encryption import UnknownKey, decrypted, encrypted
 from grants.models import User
 
 logger = logging.getLogger(__name__)
@@ -17,21 +16,16 @@ PURPOSE = b"secrets of second factors\n"
 
 
 class FactorAdapter(DefaultMFAAdapter):
-    """Encrypt secrets with the first of MFA_KEYS, or with SECRET_KEY.
-
-    All keys decrypt, so that keys can be replaced.
-    """
+    """Encrypt secrets, and draw the QR code."""
 
     def encrypt(self, text: str) -> str:
-        return _cipher().encrypt(text.encode()).decode()
+        return encrypted(text, PURPOSE)
 
     def decrypt(self, encrypted_text: str) -> str:
         """Return the secret. Raise ValidationError if no key can decrypt it."""
-        from cryptography.fernet import InvalidToken
-
         try:
-            return _cipher().decrypt(encrypted_text.encode()).decode()
-        except InvalidToken:
+            return decrypted(encrypted_text, PURPOSE)
+        except UnknownKey:
             logger.error("a second factor cannot be decrypted: neither MFA_KEYS nor SECRET_KEY has its key")
             raise ValidationError(
                 "The console lacks the key of your second factor. Ask the operator of the console."
@@ -63,13 +57,3 @@ class FactorAdapter(DefaultMFAAdapter):
             len(rows),
             path,
         )
-
-
-def _cipher():
-    # here, because most processes never see a second factor, and the import takes time
-    from cryptography.fernet import Fernet, MultiFernet
-
-    keys = [*settings.MFA_KEYS, settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS]
-    return MultiFernet(
-        [Fernet(base64.urlsafe_b64encode(hashlib.sha256(PURPOSE + key.encode()).digest())) for key in keys]
-    )
