@@ -51,7 +51,7 @@ def test_a_changed_field_loads_the_effect_and_the_button(browse, htmx, django_as
     assert not shown_effect(
         client.get(GRANT, fields | {"principal": "user:nobody"}, headers=htmx("grant-form-effect"))
     )
-    with django_assert_max_num_queries(22):
+    with django_assert_max_num_queries(23):
         client.get(GRANT, fields, headers=htmx("grant-form-effect"))
 
 
