@@ -54,7 +54,7 @@ def test_every_decision_of_every_generation_equals_the_reference(
 ):
     if not is_small:
         lower_limits(monkeypatch)
-    tenant = tenant_with_custom_kinds(seed)
+    tenant = tenant_with_custom_kinds(seed, has_later_kinds=True)
     with lease_snapshot() as snapshot:
         tables = read_snapshot(spark, snapshot.uri, is_small=is_small)
         no_counts = spark.createDataFrame([], "name string, pairs long")
@@ -82,7 +82,7 @@ def visibility_cases():
 
 @pytest.mark.parametrize(("seed", "size", "generation"), visibility_cases(), indirect=["size"])
 def test_visibility_counts_the_entities_that_list_permits(spark, own_kinds, folder, seed, size, generation):
-    tenant = tenant_with_custom_kinds(seed)
+    tenant = tenant_with_custom_kinds(seed, has_later_kinds=True)
     pairs = {
         (user, address)
         for user in active_users(tenant)
@@ -115,7 +115,7 @@ def test_visibility_counts_the_entities_that_list_permits(spark, own_kinds, fold
     indirect=["size"],
 )
 def test_policy_impact_counts_the_decisions_that_change(spark, own_kinds, folder, before, after, size):
-    tenant = tenant_with_custom_kinds(len(before + after))
+    tenant = tenant_with_custom_kinds(len(before + after), has_later_kinds=True)
     comparable = {
         (kind.name, operation)
         for kind in KINDS.values()
@@ -154,7 +154,7 @@ def test_ghost_grants_are_the_grants_on_addresses_that_are_not_live(spark, folde
 
 @pytest.mark.parametrize(("seed", "size"), SEEDS_AND_SIZES, indirect=["size"])
 def test_stranded_entities_have_fewer_than_two_active_administrators(spark, own_kinds, folder, seed, size):
-    tenant = tenant_with_custom_kinds(seed)
+    tenant = tenant_with_custom_kinds(seed, has_later_kinds=True)
     stranded = []
     for address in live_addresses(tenant):
         admins = [

@@ -96,10 +96,10 @@ def seeds(values: Sequence[int]) -> Sequence[int]:
     return values[1::2] or values if connection.vendor == "postgresql" else values[::2]
 
 
-def random_tenant(seed: int, *, has_roles: bool = False) -> Tenant:
+def random_tenant(seed: int, *, has_roles: bool = False, has_later_kinds: bool = False) -> Tenant:
     """Return a tenant with every kind and state, and so many grants that questions are permitted and denied.
 
-    has_roles: most tenants have a role with users and groups.
+    has_roles: most tenants have a role with users and groups. has_later_kinds: also entities of `LATER_KINDS`.
     """
     dice = random.Random(seed)
     tenant = Tenant({instance_address(): State.LIVE})
@@ -130,7 +130,8 @@ def random_tenant(seed: int, *, has_roles: bool = False) -> Tenant:
             tenant.grants.update((principal, address, privilege) for privilege in privileges)
     for address in [a for a in tenant.entities if a.kind == "namespace"]:
         _make_administrator(dice, tenant, address, principals)
-    _add_later_kinds(random.Random(f"later {seed}"), tenant, principals, density)
+    if has_later_kinds:
+        _add_later_kinds(random.Random(f"later {seed}"), tenant, principals, density)
     return tenant
 
 

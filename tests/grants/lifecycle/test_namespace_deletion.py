@@ -33,7 +33,7 @@ ORDER = ["application program", "dataset", "dataset_module", "stream", "artifact
 
 @pytest.fixture(params=seeds(range(8)))
 def tenant(request):
-    tenant = random_tenant(request.param)
+    tenant = random_tenant(request.param, has_later_kinds=True)
     store_tenant(tenant, has_periods=False)
     return tenant
 
@@ -107,7 +107,7 @@ def test_random_tenants_cover_every_verdict():
     """Otherwise the agreement with the reference would prove little."""
     covered = set()
     for seed in range(8):
-        tenant = random_tenant(seed)
+        tenant = random_tenant(seed, has_later_kinds=True)
         for namespace in live_namespaces(tenant):
             for user in tenant.users:
                 deleted, begins = expected_deletion(tenant, namespace, user, "final")
