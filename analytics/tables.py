@@ -179,7 +179,7 @@ MEMBERSHIPS = Table(
     (_long("user_id"), _long("group_id"), _text("valid_until", True)),
     ("user_id", "group_id"),
 )
-# Grants of all principals, inactive users included.
+# Grants of all principals, inactive users included, with what follows from grants on patterns.
 GRANTS = Table(
     "grants",
     (
@@ -190,6 +190,9 @@ GRANTS = Table(
         _text("reason"),
         _text("granted_at"),
         _text("valid_until", True),
+        _text(
+            "pattern", meaning="the pattern from which the grant follows; empty for a grant on the address"
+        ),
     ),
     ("principal_type", "principal_id", "entity_id", "privilege"),
 )

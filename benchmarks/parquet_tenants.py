@@ -71,7 +71,7 @@ def write_parquet_tenant(folder: Path, size: Size) -> None:
         "grants": f"""
             SELECT DISTINCT principal_type, principal_id, 2 + floor({size.entities - 1} * rng(n, 8))::BIGINT AS entity_id,
               list_extract({_PRIVILEGES}, 1 + floor({len(_PRIVILEGES)} * rng(n, 9))::BIGINT) AS privilege, '' AS reason,
-              '2026-01-01T00:00:00Z' AS granted_at, NULL::VARCHAR AS valid_until
+              '2026-01-01T00:00:00Z' AS granted_at, NULL::VARCHAR AS valid_until, '' AS pattern
             FROM (SELECT n, CASE WHEN n % 5 < 3 THEN 'user' ELSE 'group' END AS principal_type,
                     CASE WHEN n % 5 < 3 THEN 1 + floor({size.users} * rng(n, 10))::BIGINT
                       ELSE 1 + floor({size.groups} * pow(rng(n, 11), {_LARGE}))::BIGINT END AS principal_id

@@ -4,9 +4,12 @@ An address is `<kind>:<key>`. The kind is written in lower case and accepted in 
 case-sensitive. The key consists of the names from the namespace down, joined by dots. Only the first dot ends
 the namespace, so the name of an artifact or dataset may contain dots. A program is
 `namespace.application.type.name`; a kerberos principal is never split.
+
+A pattern is written like an address with `*` or `?` in its key (entities.patterns). Only `parse_grantable` accepts it.
 """
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -14,6 +17,7 @@ from entities.errors import Refusal
 from entities.vocabulary import KINDS, PROGRAM_TYPES, Kind, VocabularyError, clip, kind_by_name, with_article
 
 MAX_KEY_LENGTH = 512
+_WILDCARDS = frozenset("*?")
 
 _instance_name = "cdap"
 
@@ -24,13 +28,20 @@ class AddressError(Refusal, ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """The address of an entity. `parse_address` and `address_of` check that it is well-formed."""
+    """The address of an entity, or a pattern of addresses. `parse_address`, `address_of` and `parse_grantable` check
+    that it is well-formed.
+    """
 
     kind: str
     key: str
 
     def __str__(self) -> str:
         return f"{self.kind}:{self.key}"
+
+    @property
+    def is_pattern(self) -> bool:
+        """Whether it is a pattern, which is no entity and has no containers."""
+        return is_pattern(self.key)
 
     @property
     def name(self) -> str:
@@ -55,7 +66,11 @@ class Address:
         return self.ancestor("application")
 
     def ancestor(self, kind: str) -> "Address | None":
-        """Return this address if it is of this kind, or its container of this kind; None if there is neither."""
+        """Return this address if it is of this kind, or its container of this kind; None if there is neither, and for
+        a pattern.
+        """
+        if self.is_pattern:
+            return None
         if self.kind == kind:
             return self
         chain = ancestor_kinds(self.kind)
@@ -93,22 +108,42 @@ def set_instance_name(name: str) -> None:
 @lru_cache(maxsize=65_536)
 def parse_address(text: str) -> Address:
     """Parse `<kind>:<key>`. Raise AddressError if it is not an address."""
+    return address_of(*_split(text))
+
+
+@lru_cache(maxsize=65_536)
+def parse_grantable(text: str) -> Address:
+    """Parse what can be granted: an address, or a pattern of addresses. Raise AddressError if it is neither."""
+    kind, key = _split(text)
+    return _pattern_of(kind_by_name(kind), key) if is_pattern(key) else address_of(kind, key)
+
+
+def _split(text: str) -> tuple[str, str]:
+    """Return the name of the kind and the key."""
     kind, colon, key = text.partition(":")
     if not colon:
         raise AddressError(
             f"`{clip(text)}` is not an address: write <kind>:<name>, such as dataset:sales.orders"
         )
+    return _kind_named(kind).name, key
+
+
+def _kind_named(name: str) -> Kind:
     try:
-        known_kind = kind_by_name(kind)
+        return kind_by_name(name)
     except VocabularyError as error:
         raise AddressError(str(error)) from None
-    return address_of(known_kind.name, key)
 
 
-def address_or_none(text: str) -> Address | None:
-    """Return the address; None if the text is not one."""
+def is_pattern(key: str) -> bool:
+    """Return whether a key or a written address is a pattern."""
+    return not _WILDCARDS.isdisjoint(key)
+
+
+def address_or_none(text: str, parse: Callable[[str], Address] = parse_address) -> Address | None:
+    """Return the address; None if the text is not one. parse: `parse_grantable` to accept patterns."""
     try:
-        return parse_address(text)
+        return parse(text)
     except AddressError:
         return None
 
@@ -116,16 +151,42 @@ def address_or_none(text: str) -> Address | None:
 @lru_cache(maxsize=65_536)
 def address_of(kind: str, key: str) -> Address:
     """Return the address of this kind and key. Raise AddressError if they do not form an address."""
-    try:
-        known_kind = kind_by_name(kind)
-    except VocabularyError as error:
-        raise AddressError(str(error)) from None
-    if len(key) > MAX_KEY_LENGTH:
+    known_kind = _kind_named(kind)
+    _check_length(known_kind, key)
+    if is_pattern(key):
         raise AddressError(
-            f"the address of this {known_kind.title} has {len(key)} characters; {MAX_KEY_LENGTH} are allowed"
+            f"`{known_kind.name}:{clip(key)}` is a pattern, because it contains `*` or `?`: grants can be on a pattern, "
+            f"but here one address is needed, such as {address_format(known_kind.name)}"
         )
     _check_key(known_kind, key)
     return Address(known_kind.name, key)
+
+
+def _pattern_of(kind: Kind, key: str) -> Address:
+    """Return the pattern with this key. Raise AddressError if no address of this kind can match it."""
+    _check_length(kind, key)
+    parts = key.split(".")
+    if kind.name == "program" and len(parts) == 4:
+        parts[2] = parts[2].lower()
+        key = ".".join(parts)
+    can_have_dots = re.fullmatch(kind.name_pattern, "a.a") is not None
+    limit = 4 if kind.name == "program" else len(ancestor_kinds(kind.name)) or 1
+    if not can_have_dots and len(parts) > limit:
+        raise AddressError(
+            f"`{kind.name}:{clip(key)}` has {len(parts)} parts, so it matches nothing: "
+            f"{with_article(kind.title)} is written {address_format(kind.name)}"
+        )
+    for literal in re.split(r"[*?]" if can_have_dots else r"[*?.]", key):
+        if literal:
+            _check_name(kind, "the part", literal)
+    return Address(kind.name, key)
+
+
+def _check_length(kind: Kind, key: str) -> None:
+    if len(key) > MAX_KEY_LENGTH:
+        raise AddressError(
+            f"the address of this {kind.title} has {len(key)} characters; {MAX_KEY_LENGTH} are allowed"
+        )
 
 
 def _check_key(kind: Kind, key: str) -> None:

@@ -2,7 +2,8 @@
 
 A row is an address, not the entity itself. It is planned before the entity exists, live while the entity
 exists, and deleted afterwards. Therefore grants can be made before an entity exists, and remain after it is
-deleted.
+deleted. A pattern with grants has a row too, so that grants refer to it like to an address; `Entity.objects` leaves
+it out.
 """
 
 from django.db import models
@@ -19,9 +20,20 @@ class State(models.TextChoices):
     DELETED = "deleted"
 
 
+# the state of the row of a pattern, which is no entity
+PATTERN = "pattern"
+
+
+class EntityManager(models.Manager["Entity"]):
+    """The addresses without the patterns."""
+
+    def get_queryset(self) -> "models.QuerySet[Entity]":
+        return super().get_queryset().exclude(state=PATTERN)
+
+
 class Entity(models.Model):
     """An address and its state. `namespace` and `application` refer to its containers; a container refers to
-    itself.
+    itself. A pattern has no containers. `rows` includes the patterns.
 
     INVARIANT: kind and key never change, and the three foreign keys follow from them (entities.address).
     """
@@ -35,6 +47,9 @@ class Entity(models.Model):
     description = models.TextField(blank=True, default="")
     created_at = models.DateTimeField(auto_now_add=True)
     changed_at = models.DateTimeField(auto_now=True)
+
+    objects = EntityManager()
+    rows = models.Manager.from_queryset(models.QuerySet)()
 
     class Meta:
         default_permissions = ()

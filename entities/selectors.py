@@ -21,7 +21,7 @@ _LAST_CHARACTER = "\U0010ffff"
 
 def entity_at(address: Address) -> Entity | None:
     """Return the row of that address; None if it is not registered."""
-    return Entity.objects.filter(kind=address.kind, key=address.key).first()
+    return Entity.rows.filter(kind=address.kind, key=address.key).first()
 
 
 def entities_at(
@@ -29,9 +29,9 @@ def entities_at(
 ) -> dict[Address, Entity]:
     """Return the rows of the registered addresses. Runs one query for every `BATCH_SIZE` addresses.
 
-    queryset: return only rows of this queryset; all entities by default.
+    queryset: return only rows of this queryset; by default, all entities and patterns.
     """
-    queryset = Entity.objects.all() if queryset is None else queryset
+    queryset = Entity.rows.all() if queryset is None else queryset
     entities: dict[Address, Entity] = {}
     remaining = iter(set(addresses))
     while batch := set(islice(remaining, BATCH_SIZE)):

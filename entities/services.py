@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from entities.address import Address, instance_address
 from entities.errors import Refusal
-from entities.models import Entity, State
+from entities.models import PATTERN, Entity, State
 from entities.selectors import entities_at
 from entities.vocabulary import clip
 
@@ -29,7 +29,7 @@ class EntityError(Refusal, ValueError):
 @dataclass(frozen=True, slots=True)
 class EnsureResult:
     """rows: the rows of the requested addresses and of their containers. created: the new addresses,
-    containers first.
+    containers first, without patterns.
     """
 
     rows: dict[Address, Entity]
@@ -37,7 +37,7 @@ class EnsureResult:
 
 
 def ensure_entities(*, states: Mapping[Address, str]) -> EnsureResult:
-    """Create a row for each address that has none, in its state. Raise EntityError for another instance.
+    """Create a row for each address or pattern that has none, in its state. Raise EntityError for another instance.
 
     states: the state of each address, if it is created. An existing row keeps its state. Missing containers
     are created too: live if a new address inside is live, otherwise planned. Runs a fixed number of
@@ -51,7 +51,8 @@ def ensure_entities(*, states: Mapping[Address, str]) -> EnsureResult:
     for depth in sorted({len(address.ancestors) for address in missing}):
         level = [address for address in missing if len(address.ancestors) == depth]
         rows.update(_create_rows({address: missing[address] for address in level}, rows))
-    return EnsureResult(rows, tuple(sorted(missing, key=lambda address: len(address.ancestors))))
+    created = [address for address in missing if not address.is_pattern]
+    return EnsureResult(rows, tuple(sorted(created, key=lambda address: len(address.ancestors))))
 
 
 def instance_fault(address: Address) -> str:
@@ -59,7 +60,7 @@ def instance_fault(address: Address) -> str:
 
     Empty for every other address.
     """
-    if address.kind != "instance" or address == instance_address():
+    if address.kind != "instance" or address.is_pattern or address == instance_address():
         return ""
     return (
         f"`{clip(address)}` is not the instance of this console, which is `{instance_address()}` "
@@ -87,7 +88,7 @@ def _create_rows(
     created = [_row(address, state, rows) for address, state in states.items()]
     Entity.objects.bulk_create(created, batch_size=BATCH_SIZE)
     for kind in ("namespace", "application"):
-        containers = [row for row in created if row.kind == kind]
+        containers = [row for row in created if row.kind == kind and row.state != PATTERN]
         _refer_to_itself(containers, f"{kind}_id")
     return zip(states, created, strict=True)
 
@@ -99,7 +100,7 @@ def _row(address: Address, state: str, rows: Mapping[Address, Entity]) -> Entity
     return Entity(
         kind=address.kind,
         key=address.key,
-        state=state,
+        state=PATTERN if address.is_pattern else state,
         parent=row_of(address.parent),
         namespace=row_of(address.namespace),
         application=row_of(address.application),

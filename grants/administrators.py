@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from django.contrib.auth.models import Group
 from django.db.models import F, OuterRef, Subquery, Window
-from django.db.models.functions import RowNumber
+from django.db.models.functions import DenseRank
 
 from entities.address import Address
 from entities.vocabulary import MIN_ADMINISTRATORS, Privilege
@@ -65,13 +65,12 @@ def admin_sources(
         **in_force(),
     }
     others = {"user__pk__among": list(except_users)}
-    place = Window(RowNumber(), partition_by=F("content_object_id"), order_by=F("user_id").asc())
-    direct = UserGrant.objects.filter(**grants).effective().exclude(**others).annotate(place=place)
+    # a user has one place, also with several grants
+    place = Window(DenseRank(), partition_by=F("content_object_id"), order_by=F("user_id").asc())
+    direct = UserGrant.held.filter(**grants).effective().exclude(**others).annotate(place=place)
     for pk, user in direct.filter(place__lte=number).order_by().values_list("content_object_id", "user_id"):
         sources[pk].append(AdminSource(user))
-    of_groups = list(
-        GroupGrant.objects.filter(**grants).order_by().values_list("content_object_id", "group_id")
-    )
+    of_groups = list(GroupGrant.held.filter(**grants).order_by().values_list("content_object_id", "group_id"))
     members = _first_members({group for _, group in of_groups}, number, others)
     for pk, group in of_groups:
         sources[pk] += [AdminSource(user, group) for user in members[group]]

@@ -16,7 +16,7 @@ from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any, ClassVar, Self, get_args
 
-from entities.address import Address, AddressError, parse_address
+from entities.address import Address, AddressError, parse_address, parse_grantable
 from entities.vocabulary import Privilege, VocabularyError, privilege_by_name
 from grants.errors import GrantError, PrincipalError
 from grants.policies.catalogue import UnknownGeneration, generation_by_name
@@ -473,9 +473,12 @@ def _change(verb: str, *parts: str) -> Change:
     values, period = zip(names, parts, strict=False), parts[len(names) :]
     if period and (len(period) != 2 or not issubclass(type_, Addition)):
         raise ValueError(verb)
-    return type_(
+    change = type_(
         *(_MEMBERS[name](part) for name, part in values), *([Validity.parse(*period)] if period else [])
     )
+    if isinstance(change, Register | Recreate | Delete) and change.address.is_pattern:
+        raise ValueError(verb)
+    return change
 
 
 def _name(principal_type: str, name: str) -> str:
@@ -499,7 +502,7 @@ def _flag(text: str) -> bool:
 _TYPES: dict[str, Any] = {type_.verb: type_ for type_ in get_args(Change)}
 _MEMBERS: dict[str, Callable[[str], Any]] = {
     "principal": format_principal,
-    "address": parse_address,
+    "address": parse_grantable,
     "privilege": privilege_by_name,
     "user": partial(_name, "user"),
     "group": partial(_name, "group"),

@@ -114,7 +114,7 @@ def _period_changes(base_at: datetime, at: datetime) -> Iterator[tuple[str, str,
     """
     has_changed = period_change_condition(base_at, at)
     for row in PRINCIPAL_TYPES.values():
-        for principal, address, *_ in row.grants.filter(has_changed).order_by().grant_keys():
+        for principal, address, *_ in row.held_grants.filter(has_changed).order_by().grant_keys():
             yield "grant", principal, str(address)
     for name in belongings().filter(has_changed).values_list("user__username", flat=True):
         yield "member-add", f"user:{name}", ""

@@ -103,7 +103,7 @@ def base_of(snapshot: Snapshot, contents: Mapping, revision: int, at: datetime) 
         return None
     for row in PRINCIPAL_TYPES.values():
         changed.update(
-            row.grants.filter(period_change_condition(base_at, at))
+            row.held_grants.filter(period_change_condition(base_at, at))
             .order_by()
             .values_list("content_object_id", flat=True)[: MOST_CHANGES + 1]
         )

@@ -31,8 +31,8 @@ import pyarrow.parquet as pq
 from django.conf import settings
 from django.contrib.auth.models import Group
 from django.db import connection
-from django.db.models import Case, CharField, Exists, Func, OuterRef, Q, QuerySet, Value, When
-from django.db.models.functions import Coalesce
+from django.db.models import Case, CharField, Exists, Expression, Func, OuterRef, Q, QuerySet, Value, When
+from django.db.models.functions import Coalesce, Concat
 from pyarrow.fs import FileSelector, FileSystem, FileType
 
 from analytics.arrow import arrow_schema
@@ -77,7 +77,7 @@ from analytics.tables import (
     Table,
 )
 from entities.address import instance_address
-from entities.models import Entity
+from entities.models import PATTERN, Entity
 from entities.vocabulary import KINDS
 from grants.active_generation import active_generation
 from grants.consistent_read import consistent_read
@@ -88,6 +88,7 @@ from grants.models import (
     PRINCIPAL_TYPES,
     JournalHead,
     JournalLine,
+    PrincipalType,
     RoleGroup,
     User,
     clear_permission_ids,
@@ -642,9 +643,8 @@ def _table_rows(*, extra_tables: Collection[Table]) -> Iterator[tuple[Table, tup
     yield (
         GRANTS,
         tuple(
-            row.grants.filter(**in_force())
-            .annotate(kind=Value(row.name), privilege_name=privilege)
-            .order_by()
+            rows.order_by()
+            .annotate(kind=Value(row.name), privilege_name=privilege, pattern_text=pattern)
             .values_list(
                 "kind",
                 row.id_column,
@@ -653,14 +653,34 @@ def _table_rows(*, extra_tables: Collection[Table]) -> Iterator[tuple[Table, tup
                 *GrantAttributes._fields,
                 _TimeText("granted_at"),
                 ends,
+                "pattern_text",
             )
             for row in PRINCIPAL_TYPES.values()
+            for rows, pattern in _grants_on_entities(row)
         ),
     )
     if GUARDRAILS in extra_tables:
         yield from guardrail_rows(privilege)
     if PAST_GRANTS in extra_tables:
         yield from history_rows()
+
+
+def _grants_on_entities(principal_type: PrincipalType) -> Iterator[tuple[QuerySet, Expression]]:
+    """Yield the grants in force on entities, and then the derived grants that give something else, each with the text of
+    the pattern.
+    """
+    patterns = Entity.rows.filter(state=PATTERN).values("pk")
+    in_force_now = principal_type.held_grants.filter(**in_force())
+    yield in_force_now.filter(pattern=None).exclude(content_object__in=patterns), Value("")
+    others = in_force_now.filter(
+        Q(pattern=None) | Q(pk__lt=OuterRef("pk")),
+        content_object=OuterRef("content_object"),
+        permission=OuterRef("permission"),
+        **{principal_type.name: OuterRef(principal_type.name)},
+    )
+    derived = in_force_now.filter(~Exists(others), pattern__isnull=False)
+    text = Concat("pattern__kind", Value(":"), "pattern__key", output_field=CharField())
+    yield derived.exclude(content_object__in=patterns), text
 
 
 def _delete_old_snapshots_or_warn(filesystem: FileSystem, folder: str) -> None:

@@ -34,6 +34,11 @@ def live_entities(tables: Tables, namespace: str = "") -> DataFrame:
     return live.select(F.col("id").alias("entity_id"))
 
 
+def direct_grants(tables: Tables) -> DataFrame:
+    """Return the grants on addresses, without what follows from grants on patterns."""
+    return tables.grants.where(F.col("pattern") == "")
+
+
 def live_addresses(tables: Tables) -> DataFrame:
     """Return entity_id and entity (the address) of the live entities.
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from django.core.validators import RegexValidator
 from rest_framework import serializers
 
-from entities.address import parse_address
+from entities.address import parse_address, parse_grantable
 from entities.errors import Refusal
 from entities.text import storage_fault
 from entities.vocabulary import KINDS, Privilege, clip
@@ -144,6 +144,19 @@ class AddressText(ParsedText):
     def __init__(self, **options):
         options.setdefault("help_text", "An address, written `KIND:NAME`, such as `dataset:sales.orders`.")
         super().__init__(max_length=MAX_ADDRESS_CHARACTERS, pattern=r"^[A-Za-z][A-Za-z0-9_]*:\S+$", **options)
+
+
+class GrantableText(AddressText):
+    """What grants are on: an address, or a pattern of addresses; the validated value is an `Address`."""
+
+    parse = staticmethod(parse_grantable)
+
+    def __init__(self, **options):
+        options.setdefault(
+            "help_text",
+            "An address, such as `dataset:sales.orders`, or a pattern of addresses, such as `dataset:sales.*`.",
+        )
+        super().__init__(**options)
 
 
 class PrincipalText(Text):

@@ -401,7 +401,9 @@ def _console_grants(
     result = set()
     for principal_type in PRINCIPAL_TYPES.values():
         grants = (
-            principal_type.grants.effective() if is_effective else principal_type.grants.filter(**in_force())
+            principal_type.held_grants.effective()
+            if is_effective
+            else principal_type.grants.filter(**in_force())
         )
         for chunk in chunks(sorted(namespaces)):
             rows = grants.filter(namespace__key__in=chunk, entity_kind__in=kinds)

@@ -10,6 +10,7 @@ from authzconsole.common import output
 from authzconsole.common.fields import (
     AddressText,
     Choice,
+    GrantableText,
     NameText,
     PrincipalText,
     QueryBoolean,
@@ -42,7 +43,7 @@ class GrantSerializer(output.Output):
     state = output.Text(
         source="content_object.state",
         example="live",
-        help_text="The state of the entity: planned, live or deleted.",
+        help_text="The state of the entity: planned, live or deleted; `pattern` for a pattern.",
     )
     privilege = output.Choice(PRIVILEGES)
     granted_by = output.Text(
@@ -61,7 +62,9 @@ class GrantFilters(StrictSerializer):
     through_groups = QueryBoolean(
         required=False, default=False, help_text="For a user: also the grants of the user's groups."
     )
-    entity = AddressText(required=False, help_text="Only grants on exactly this address.")
+    entity = GrantableText(
+        required=False, help_text="Only grants on exactly this address, or on exactly this pattern."
+    )
     within = AddressText(
         required=False, help_text="Only grants on this namespace or application, or inside it."
     )

@@ -10,7 +10,7 @@ from rest_framework.response import Response
 
 from authzconsole.common import output
 from authzconsole.common.fields import (
-    AddressText,
+    GrantableText,
     List,
     PrincipalText,
     StrictSerializer,
@@ -52,7 +52,7 @@ class ChangeItemSerializer(StrictSerializer):
     """Privileges that a principal loses on an address."""
 
     principal = PrincipalText()
-    entity = AddressText()
+    entity = GrantableText()
     privileges = privilege_list()
 
 

@@ -67,7 +67,8 @@ class InsideLookup:
 
     def all_paths(self) -> Iterator[Path]:
         """Yield all paths, sorted. They are read in chunks, so memory does not grow with their number."""
-        rows = PRINCIPAL_TYPES[self.holder.type].grants_to([self.holder.pk]).filter(**in_force(at=self.at))
+        holders = PRINCIPAL_TYPES[self.holder.type]
+        rows = holders.held_grants.filter(**{holders.id_column: self.holder.pk}, **in_force(at=self.at))
         rows = rows.filter(**{f"{self.container.kind}_id": self.container.pk})
         if self.privilege is not None:
             rows = rows.filter(
@@ -81,7 +82,8 @@ class InsideLookup:
         )
         pairs = rows.annotate(address=address).order_by("address").values_list("address", "permission_id")
         for entity, grants in groupby(pairs.iterator(chunk_size=ROWS_PER_CHUNK), key=itemgetter(0)):
-            for privilege in sorted(str(privilege_of(permission)) for _, permission in grants):
+            # a grant and derived grants can give the same
+            for privilege in sorted({str(privilege_of(permission)) for _, permission in grants}):
                 yield Path(str(self.holder), entity, privilege)
 
 
@@ -408,7 +410,8 @@ def _paths_on(
         for pk, entity_id, permission, *name in rows.order_by().values_list(*columns).distinct():
             principal = principal_text(source.holder.name, name[0]) if name else names[pk]
             held[pk, entity_id].append(Path(principal, texts[entity_id], str(privilege_of(permission))))
-    return held
+    # a grant and derived grants can give the same
+    return {key: list(dict.fromkeys(paths)) for key, paths in held.items()}
 
 
 def _load_holders(loaded: _Loaded) -> None:

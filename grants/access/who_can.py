@@ -343,7 +343,7 @@ class PeopleWithAccess:
         is_inside = Q(content_object__namespace__key=namespace) | Q(
             content_object__kind="namespace", content_object__key=namespace
         )
-        return rows.filter(group__in=GroupGrant.objects.filter(is_inside).values("group"))
+        return rows.filter(group__in=GroupGrant.held.filter(is_inside).values("group"))
 
     @cached_property
     def _has_grant_in_reach(self) -> Q:

@@ -17,6 +17,7 @@ Management commands are exempt, because a person who can start them can also wri
 account with break-glass access.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -26,6 +27,8 @@ from django.contrib.auth.models import Group
 from django.db.models import Count, Q, QuerySet
 from django.utils import timezone
 
+from entities.address import Address
+from entities.patterns import entities_matching, matches, reveals
 from entities.vocabulary import Privilege, clip, join_words
 from grants.authority.break_glass import has_break_glass_access
 from grants.authority.persons import (
@@ -118,11 +121,12 @@ def check_direct_change(author: Author, changes: Collection[Change], *, is_writt
     if not is_restricted(author):
         return
     content = _Content(
-        count=len(grants) + len(members) + len(activated),
+        count=len(grants) + len(members) + len(activated) + _matched_count(grants),
         grants_admin=any(
             isinstance(change, Grant) and change.privilege == Privilege.ADMIN for change in grants
         ),
-        namespaces={namespace.key for change in grants if (namespace := change.address.namespace)},
+        namespaces={namespace.key for change in grants if (namespace := change.address.namespace)}
+        | _protected_by_patterns(grants),
         users={name for change in grants if (name := _name(change, "user"))}
         | {change.user for change in members if isinstance(change, Join | Leave)}
         | {*activated},
@@ -141,6 +145,26 @@ def check_direct_change(author: Author, changes: Collection[Change], *, is_writt
             f"one person cannot make this change, because it {join_words(reasons)}: create a plan, and "
             "let another administrator apply it"
         )
+
+
+def _protected_by_patterns(changes: Collection[Grant | Revoke]) -> set[str]:
+    """Return the protected namespaces in which patterns match, or can match, an address."""
+    patterns = {change.address for change in changes if change.address.is_pattern}
+    return {
+        name
+        for name in settings.PROTECTED_NAMESPACES
+        for pattern in patterns
+        if matches(pattern, namespace := Address("namespace", name)) or reveals(pattern, namespace)
+    }
+
+
+def _matched_count(changes: Collection[Grant | Revoke]) -> int:
+    """Return how many registered addresses the patterns of grants match, as far as the count matters."""
+    patterns = Counter(
+        change.address for change in changes if isinstance(change, Grant) and change.address.is_pattern
+    )
+    most = settings.FOUR_EYES_MAX_ITEMS + 1
+    return sum(entities_matching(pattern)[:most].count() * count for pattern, count in patterns.items())
 
 
 def _groups_with_grants(changes: Iterable[MembershipChange]) -> set[str]:
@@ -322,9 +346,9 @@ class _Content:
             content_object__kind="namespace", content_object__key__in=protected
         )
         for rows in (
-            GroupGrant.objects.filter(where, group__name__in=self.changed_groups),
-            UserGrant.objects.filter(where, user__username__in=self.receiving_users),
-            GroupGrant.objects.filter(where, group__belongings__user__username__in=self.receiving_users),
+            GroupGrant.held.filter(where, group__name__in=self.changed_groups),
+            UserGrant.held.filter(where, user__username__in=self.receiving_users),
+            GroupGrant.held.filter(where, group__belongings__user__username__in=self.receiving_users),
         ):
             if grant := rows.select_related("content_object").first():
                 namespace = grant.content_object.address.namespace

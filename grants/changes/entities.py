@@ -25,6 +25,7 @@ from grants.authority.transactions import administrator_transaction
 from grants.bulk_rows import chunks, refresh_statistics
 from grants.change_set import Delete, Grant, Recreate, Register, Revoke
 from grants.changes.grants import grant_entry, write_grants
+from grants.derived import delete_derived_on, derive_on_entities
 from grants.errors import LifecycleError
 from grants.grant_attributes import GrantAttributes
 from grants.guardrails.storage import guardrail_at
@@ -170,6 +171,7 @@ def _remove_planned_entity(head: JournalHead, author: Author, entity: Entity) ->
     revision = append_to_journal(
         head, [JournalEntry("delete", entity=str(address), detail="it was planned")], author=author
     )
+    delete_derived_on(entity)
     delete_planned_entity(entity=entity)
     return Outcome(True, f"{address} was only planned; it is no longer registered", revision)
 
@@ -191,7 +193,9 @@ def _make_live(changes: Sequence[Register | Recreate], before: Mapping[Address, 
     """Make the addresses live, and the instance with them. Return the journal entries. before: the states."""
     actions = {instance_address(): "register"} | {change.address: change.verb for change in changes}
     changed = [address for address in actions if before.get(address) != State.LIVE]
-    rows = ensure_entities(states=dict.fromkeys(actions, State.LIVE)).rows
+    ensured = ensure_entities(states=dict.fromkeys(actions, State.LIVE))
+    rows = ensured.rows
+    derive_on_entities([rows[address].pk for address in ensured.created])
     existing = [rows[address].pk for address in changed if address in before]
     Entity.objects.filter(pk__among=existing).update(state=State.LIVE, changed_at=timezone.now())
     entries = [

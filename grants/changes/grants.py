@@ -18,6 +18,7 @@ from entities.selectors import entities_at
 from entities.services import ensure_entities
 from grants.bulk_rows import chunks, database_time, insert_rows, update_rows
 from grants.change_set import Exclude, Grant, Key, Leave, MembershipChange, Revoke
+from grants.derived import delete_derived, derive_from_grants, derive_on_entities
 from grants.grant_attributes import GrantAttributes
 from grants.journal import Author, JournalEntry, append_to_journal
 from grants.journal_details import period_detail
@@ -70,6 +71,9 @@ def write_grants(
     ensured = ensure_entities(states={change.address: State.PLANNED for change in granted})
     new_principals = mark_as_principals([change.principal for change in granted], principals)
     _insert_grants(granted, principals, ensured.rows, author, attributes)
+    derive_on_entities([ensured.rows[address].pk for address in ensured.created])
+    on_patterns = [change for change in (*granted, *changed) if change.address.is_pattern]
+    _derive_from_grants(on_patterns, principals, entities | ensured.rows)
     grant_detail, reason = "; ".join(filter(None, (detail, attributes.detail))), attributes.reason
     append_to_journal(
         head,
@@ -179,8 +183,21 @@ def _update_periods(
 def _delete_grants(changes: Iterable[Revoke], existing: Mapping[Key, StoredRow]) -> None:
     for principal_type in PRINCIPAL_TYPES.values():
         of_type = [change for change in changes if _is_of_type(change, principal_type)]
+        for chunk in chunks(existing[change.key].pk for change in of_type if change.address.is_pattern):
+            delete_derived(principal_type, chunk)
         for chunk in chunks(existing[change.key].pk for change in of_type):
             principal_type.grants.filter(pk__in=chunk).delete()
+
+
+def _derive_from_grants(
+    changes: Collection[Grant], principals: Principals, entities: Mapping[Address, Entity]
+) -> None:
+    """Write what follows from these grants on patterns, which are written already."""
+    if changes:
+        stored = existing_grants(changes, principals, entities)
+        for principal_type in PRINCIPAL_TYPES.values():
+            of_type = [change for change in changes if _is_of_type(change, principal_type)]
+            derive_from_grants(principal_type, [stored[change.key].pk for change in of_type])
 
 
 def _insert_grants(
@@ -269,7 +286,7 @@ def _notices(
     """Yield why a grant has no effect yet: its address is registered already and is not live, or its user is
     inactive.
     """
-    for address in dict.fromkeys(grant.address for grant in grants):
+    for address in dict.fromkeys(grant.address for grant in grants if not grant.address.is_pattern):
         state = entities[address].state if address in entities else State.LIVE
         if state == State.DELETED:
             yield f"{address} was deleted: a grant on it takes effect only if it is recreated"
@@ -306,7 +323,7 @@ def insert_grant_rows(principal_type: PrincipalType, rows: Sequence[tuple]) -> N
     )
     containers_by_entity = {}
     for chunk in chunks({row[1] for row in rows}):
-        entities = Entity.objects.filter(pk__in=chunk).values_list(
+        entities = Entity.rows.filter(pk__in=chunk).values_list(
             "pk", "namespace_id", "application_id", "kind"
         )
         containers_by_entity.update((pk, containers) for pk, *containers in entities)

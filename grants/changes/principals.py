@@ -84,7 +84,8 @@ def write_removal(head: JournalHead, author: Author, change: RemovePrincipal) ->
         )
     revoked, left = _revocations(grants), [*_departures(members), *_exclusions(role_groups)]
     check_direct_change(author, [*revoked, *left])
-    grants.delete()
+    # with the derived ones
+    PRINCIPAL_TYPES[principal_type].held_grants.filter(**{principal_type: principal}).delete()
     members.delete()
     if isinstance(principal, User):
         ended = [*end_duties(principal), *end_access([principal.pk]), *remove_account_data(principal)]

@@ -8,16 +8,17 @@ not include this time does not count, whether it is stored or added. If somethin
 later, the effect is also evaluated at the first beginnings, MAX_TIMES times in all (`effect_times`).
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from django.conf import settings
 from django.db.models import Q
 
 from entities.address import Address
-from entities.models import State
-from entities.selectors import entity_at
+from entities.models import PATTERN, Entity, State
+from entities.patterns import entities_matching, matches
+from entities.selectors import entities_at, entity_at
 from grants.active_generation import active_generation
 from grants.change_set import (
     Activate,
@@ -34,6 +35,7 @@ from grants.change_set import (
     Grant,
     Include,
     Join,
+    Key,
     Leave,
     MakePrincipal,
     Recreate,
@@ -46,10 +48,10 @@ from grants.change_set import (
 )
 from grants.errors import EffectTooLarge
 from grants.lifecycle import grants_on, live_subtree
-from grants.models import USER, RoleGroup, User
+from grants.models import PRINCIPAL_TYPES, USER, RoleGroup, User
 from grants.plan_items import with_plan_changes
 from grants.principal_names import parse_principal
-from grants.validity import question_time
+from grants.validity import in_force, question_time
 
 ROWS_PER_READ = 5_000
 # the time of the question and the first beginnings
@@ -171,7 +173,8 @@ def next_limit(changes: Iterable[EffectChange], after: datetime) -> datetime | N
 
 
 def changes_at(changes: Iterable[EffectChange], at: datetime) -> list[EffectChange]:
-    """Return the changes as they count at this time.
+    """Return the changes as they count at this time, with what follows from those of grants on patterns (see
+    `with_derived`).
 
     An added grant that is not in force at this time counts as a revocation, because its validity replaces
     that of a stored grant. The same applies to memberships. The users become principals immediately.
@@ -190,4 +193,90 @@ def changes_at(changes: Iterable[EffectChange], at: datetime) -> list[EffectChan
             result.append(Exclude(change.group, change.role))
         else:
             result += [Leave(change.user, change.group), MakePrincipal(change.user)]
-    return result
+    return with_derived(result, at)
+
+
+def with_derived(changes: list[EffectChange], at: datetime) -> list[EffectChange]:
+    """Return the changes with what follows from those of grants on patterns, and without revocations of what a pattern
+    still gives.
+
+    A change of a grant on a pattern stays in the list, because it shows containers. Without patterns, runs at most one
+    query.
+    """
+    granted = [change for change in changes if isinstance(change, Grant) and change.address.is_pattern]
+    revoked = [change for change in changes if isinstance(change, Revoke)]
+    live = {
+        change.address for change in changes if isinstance(change, StateChange) and change.state == State.LIVE
+    }
+    if not granted and not ((revoked or live) and Entity.rows.filter(state=PATTERN).exists()):
+        return changes
+    new = live - entities_at(live).keys()
+    added: list[EffectChange] = []
+    for change in granted:
+        registered = entities_matching(change.address).order_by().values_list("kind", "key")
+        matched = {Address(*row) for row in registered.iterator(chunk_size=ROWS_PER_READ)}
+        matched |= {address for address in new if matches(change.address, address)}
+        added += [replace(change, address=address) for address in sorted(matched, key=str)]
+    return [*_effective_revocations(changes, revoked, at), *added, *_grants_on_new(new, revoked, at)]
+
+
+def _effective_revocations(
+    changes: list[EffectChange], revoked: list[Revoke], at: datetime
+) -> list[EffectChange]:
+    """Return the changes with revocations of exactly what no grant gives any more, neither on the address nor on a
+    pattern. at: the time of the grants.
+    """
+    keys = {change.key for change in revoked}
+    of_patterns = [change.address for change in revoked if change.address.is_pattern]
+    sources: dict[Key, set[Key]] = {}
+    for principal_type in PRINCIPAL_TYPES.values():
+        parsed = (parse_principal(change.principal) for change in revoked)
+        names = {name for type_, name in parsed if type_ == principal_type.name}
+        rows = (
+            principal_type.held_grants.filter(
+                Q(
+                    content_object__in=[
+                        row.pk for row in entities_at({change.address for change in revoked}).values()
+                    ]
+                )
+                | Q(content_object__in=Entity.objects.filter(_any_matches(of_patterns))),
+                **{f"{principal_type.name_path}__among": list(names)},
+                **in_force(at=at),
+            )
+            if names
+            else principal_type.held_grants.none()
+        )
+        for principal, address, privilege, kind, key in rows.grant_keys("pattern__kind", "pattern__key"):
+            source = Address(kind, key) if kind else address
+            sources.setdefault((principal, address, privilege), set()).add((principal, source, privilege))
+    kept = {key for key, of_key in sources.items() if not of_key <= keys}
+    derived = (
+        {key for key, of_key in sources.items() if of_key & keys and not key[1].is_pattern} - kept - keys
+    )
+    return [
+        *(change for change in changes if not isinstance(change, Revoke) or change.key not in kept),
+        *(Revoke(*key) for key in sorted(derived, key=str)),
+    ]
+
+
+def _any_matches(patterns: Iterable[Address]) -> Q:
+    condition = Q(pk__in=[])
+    for pattern in patterns:
+        condition |= Q(pk__in=entities_matching(pattern).values("pk"))
+    return condition
+
+
+def _grants_on_new(
+    addresses: Collection[Address], revoked: Iterable[Revoke], at: datetime
+) -> Iterator[Grant]:
+    """Yield what the stored grants on patterns give on addresses that are not registered yet."""
+    if not addresses:
+        return
+    keys = {change.key for change in revoked}
+    for principal_type in PRINCIPAL_TYPES.values():
+        rows = principal_type.grants.filter(content_object__state=PATTERN, **in_force(at=at))
+        for principal, pattern, privilege in rows.grant_keys():
+            if (principal, pattern, privilege) not in keys:
+                yield from (
+                    Grant(principal, address, privilege) for address in addresses if matches(pattern, address)
+                )

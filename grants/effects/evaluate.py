@@ -14,6 +14,7 @@ from datetime import datetime
 
 from entities.address import Address
 from entities.models import Entity, State
+from entities.patterns import containers_revealed_by
 from entities.vocabulary import CONTAINER_KINDS, Privilege
 from grants.change_set import ActivateGeneration
 from grants.effects.changes import EffectChange, changes_at, effect_times
@@ -177,6 +178,9 @@ class _Evaluator:
         self.all_live: dict[tuple[int, HasOnAllLive], list[int]] = {}
         self._results: dict[tuple, tuple[OperationEffect, ...]] = {}
         self._changed = [self.nodes.by_address[address] for address in changed | affected.after.states.keys()]
+        for pattern in filter(lambda address: address.is_pattern, changed):
+            rows = containers_revealed_by(pattern).values("pk")
+            self._changed += self.nodes.load_rows(pk__in=rows)
 
     def entity_effects(self) -> Iterator[EntityEffect]:
         """Yield the changed decisions by kind and key."""

@@ -11,6 +11,7 @@ from itertools import chain, islice
 from django.db.models import Count, OuterRef, QuerySet, Subquery
 
 from entities.models import Entity, State
+from entities.patterns import reveals
 from entities.vocabulary import ANY, Privilege
 from grants.effects.nodes import Node, NodeTable, batches, is_live
 from grants.effects.situations import AffectedUsers, Principal
@@ -33,7 +34,7 @@ class AffectedHolders:
         self.situations, self._nodes = affected.situations, nodes
         # a condition with the keys of all principals would be slower than reading the grants of others too
         self._grants = (
-            [(principal_type, principal_type.grants) for principal_type in PRINCIPAL_TYPES.values()]
+            [(principal_type, principal_type.held_grants) for principal_type in PRINCIPAL_TYPES.values()]
             if affected.has_all
             else list(grants_by_type(affected.after.bits.keys()))
         )
@@ -43,7 +44,7 @@ class AffectedHolders:
         self._added = [self._keys(situation.added) for situation in self.situations]
         self._removed = [self._keys(situation.removed) for situation in self.situations]
         self._added_on = [self._by_entity(keys) for keys in self._added]
-        self._existing: set[tuple[int, int, Principal]] | None = None
+        self._existing: Counter[tuple[int, int, Principal]] | None = None
         self._held: dict[int, HeldMasks] = {}
         self._retained: set[int] = set()
 
@@ -80,7 +81,7 @@ class AffectedHolders:
         for kind, pks in by_kind.items():
             counts = self._counts_inside(kind, pks)
             for position, situation in enumerate(self.situations):
-                differences = self._differences_inside(kind, position)
+                differences = self._differences_inside(kind, position, pks)
                 for (principal, pk), count in (
                     counts | {key: counts[key] + differences[key] for key in differences}
                 ).items():
@@ -211,7 +212,7 @@ class AffectedHolders:
                 counts[(name, principal), pk] = count
         return counts
 
-    def _differences_inside(self, kind: str, position: int) -> Counter:
+    def _differences_inside(self, kind: str, position: int, pks: Iterable[int]) -> Counter:
         """Return by how much the number of grants of each principal inside each container changes in a
         situation.
         """
@@ -220,31 +221,40 @@ class AffectedHolders:
         if not added and not removed:
             return differences
         existing = self._stored_changes()
-        for keys, step in ((added - existing, 1), (removed & existing, -1)):
-            for pk, _, principal in keys:
-                container = self._nodes.by_pk[pk].container(kind)
-                if container is not None:
-                    differences[principal, container] += step
+        for keys, step in ((added - existing.keys(), 1), (removed & existing.keys(), -1)):
+            for key in keys:
+                pk, _, principal = key
+                node = self._nodes.by_pk[pk]
+                if node.address.is_pattern:
+                    # one derived grant marks each container
+                    for container in pks:
+                        if reveals(node.address, self._nodes.by_pk[container].address):
+                            differences[principal, container] += step
+                elif (container := node.container(kind)) is not None:
+                    # a grant and derived grants can give the same
+                    differences[principal, container] += step if step > 0 else -existing[key]
         return differences
 
-    def _stored_changes(self) -> set[tuple[int, int, Principal]]:
-        """Return the changed grants that are stored and in force.
+    def _stored_changes(self) -> Counter[tuple[int, int, Principal]]:
+        """Return the changed grants that are stored and in force, with the number of their rows.
 
         Runs two queries for every `ROWS_PER_STATEMENT` entities, once.
         """
         if self._existing is None:
             changed = frozenset().union(*self._added, *self._removed)
             pks, principals = list({pk for pk, _, _ in changed}), {principal for _, _, principal in changed}
-            self._existing = set()
+            self._existing = Counter()
             for principal_type, grants in grants_by_type(principals):
                 for chunk in batches(pks):
                     rows = grants.filter(content_object__pk__among=chunk, **in_force()).order_by()
-                    self._existing |= {
-                        (pk, self._numbers[permission], (principal_type.name, principal))
+                    self._existing.update(
+                        key
                         for pk, permission, principal in rows.values_list(
                             "content_object_id", "permission_id", principal_type.id_column
                         )
-                    } & changed
+                        if (key := (pk, self._numbers[permission], (principal_type.name, principal)))
+                        in changed
+                    )
         return self._existing
 
     def _keys(self, grants: Iterable) -> frozenset[tuple[int, int, Principal]]:

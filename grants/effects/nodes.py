@@ -103,7 +103,7 @@ class NodeTable:
         wanted = {near for address in addresses for near in (*address.ancestors, address)} | {
             instance_address()
         }
-        rows = entities_at(wanted, Entity.objects.only(*NODE_COLUMNS))
+        rows = entities_at(wanted, Entity.rows.only(*NODE_COLUMNS))
         for row in rows.values():
             self._add(
                 Node(

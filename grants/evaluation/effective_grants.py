@@ -74,7 +74,7 @@ class GrantTable:
 
     def rows(self, **where) -> QuerySet:
         """Return the effective grants that also meet `where`."""
-        return self.model.objects.filter(**self.principal_condition, **where)
+        return self.model.held.filter(**self.principal_condition, **where)
 
     def entity_conditions(self, **where) -> dict:
         """Return the condition that an entity has such a grant, as keyword arguments for `filter`."""

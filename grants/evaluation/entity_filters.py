@@ -19,6 +19,7 @@ from django.db.models.lookups import IsNull
 
 from entities.address import Address, ancestor_kinds, instance_address
 from entities.models import Entity, State
+from entities.patterns import rows_about
 from entities.vocabulary import ANY, CONTAINER_KINDS, KINDS, Privilege
 from grants.evaluation.effective_grants import GrantTable, grant_tables_of_principal
 from grants.models import User, permission_ids
@@ -213,8 +214,11 @@ def condition_for_tables(tables: tuple[GrantTable, ...], rules: KindsByRequireme
 
 
 def on_address(address: Address) -> dict:
-    """Return the condition that a grant is on exactly this address."""
-    return {"content_object__kind": address.kind, "content_object__key": address.key}
+    """Return the condition that a grant is on exactly this address, or on a pattern that matches it.
+
+    Only an address that is not registered needs the patterns, because it has no derived grants.
+    """
+    return {"content_object__in": rows_about(address)}
 
 
 def with_privileges(privileges: tuple[Privilege, ...]) -> dict:

@@ -22,7 +22,8 @@ from types import MappingProxyType
 from django.db import connection
 
 from entities.address import Address
-from entities.models import Entity, State
+from entities.models import PATTERN, Entity, State
+from entities.patterns import matches_sql, reveals_sql
 from entities.vocabulary import CONTAINER_KINDS, KIND_ORDER, Privilege
 from grants.bulk_rows import database_time
 from grants.evaluation.raw_statement import fetch_rows
@@ -243,22 +244,29 @@ def _store_rows(results: _Results, lookups: _Lookups, rows: list[tuple]) -> None
 
 
 def _principals_by_privilege(text: str) -> Mapping[Privilege, str]:
-    """Return a holder of each privilege: of several, the one whose grant ends last."""
+    """Return a holder of each privilege: of several, the one whose grant ends last, and of those one without a
+    pattern.
+    """
     principals: dict[Privilege, HolderName] = {}
-    for permission, principal, *ends in json.loads(text):
-        holder, privilege = HolderName(principal, _first_end(ends)), privilege_of(permission)
+    for permission, principal, pattern, *ends in json.loads(text):
+        holder, privilege = HolderName(principal, _first_end(ends), pattern or ""), privilege_of(permission)
         known = principals.setdefault(privilege, holder)
-        if known.valid_until is not None and (
-            holder.valid_until is None or holder.valid_until > known.valid_until
-        ):
+        if _rank(holder) > _rank(known):
             principals[privilege] = holder
     return principals
 
 
+def _rank(holder: HolderName) -> tuple[bool, datetime | None, bool]:
+    # two ends are compared only if both grants end
+    return holder.valid_until is None, holder.valid_until, not holder.pattern
+
+
 def _grant_from_text(text: str) -> HeldGrant:
-    permission, address, grant_end, membership_end, principal = text.split(" ", 4)
-    end = _first_end(end for end in (grant_end, membership_end) if end != NO_END)
-    return HeldGrant(principal, _address_from_text(address), privilege_of(int(permission)), end)
+    permission, address, pattern, grant_end, membership_end, principal = text.split(" ", 5)
+    end = _first_end(end for end in (grant_end, membership_end) if end != NONE)
+    entity, privilege = _address_from_text(address), privilege_of(int(permission))
+    # a grant that only shows a container is on the pattern itself
+    return HeldGrant(principal, entity, privilege, end, "" if pattern in (NONE, address) else pattern)
 
 
 def _first_end(texts: Iterable[str | None]) -> datetime | None:
@@ -329,8 +337,8 @@ _AFTER_ALL_KINDS = "~"
 # The type of the time of the question. SQLite compares times as texts.
 _TIME_TYPES = {"postgresql": "timestamptz", "sqlite": "text"}
 
-# stands for the missing end of a validity in a text
-NO_END = "-"
+# stands for a missing pattern, or for the missing end of a validity, in a text
+NONE = "-"
 
 # Up to this many rows are passed as values, because parsing JSON would take longer than the lookups.
 FEW_ROWS = 4
@@ -363,6 +371,9 @@ class Relation:
 
 
 _IN_FORCE = in_force_sql("g", "a.at")
+# an address that is not registered has no derived grants, so its patterns are compared
+_IS_UNREGISTERED = f"a.entity_id IS NULL AND g.pattern_id IS NULL AND p.state = '{PATTERN}'"
+_PATTERN = f"(SELECT p.kind || ':' || p.key FROM {_ENTITY} p WHERE p.id = g.pattern_id)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -412,6 +423,10 @@ class _GrantPath:
         # a user can be in a role in several ways: the membership that ends last counts
         last = "ORDER BY m.valid_until IS NULL DESC, m.valid_until DESC LIMIT 1"
         return f"(SELECT m.valid_until FROM {self.membership_in_holder} {last})"
+
+    @property
+    def grants_on_patterns(self) -> str:
+        return f"{self.table} g JOIN {_ENTITY} p ON p.id = g.content_object_id"
 
     def any_grant(self, condition: str, expression: str) -> str:
         """Return a scalar subquery for `expression` of any one grant that meets `condition`."""
@@ -536,15 +551,26 @@ def _row(lookup: str, text: str, source: str, count: str = "NULL") -> str:
 def _held_privileges(vendor: str, paths: tuple[_GrantPath, ...], explained: bool) -> str:
     """Return a subquery for the privileges held on exactly the address, as text; NULL if there are none."""
     grants = " UNION ALL ".join(
-        f"SELECT g.permission_id{_explained_columns(path) if explained else ''} FROM {path.table} g "
-        f"WHERE g.content_object_id = a.entity_id AND {path.is_effective}"
+        f"SELECT g.permission_id{_explained_columns(path, pattern) if explained else ''} FROM {source} "
+        f"WHERE {condition} AND {path.is_effective}"
         for path in paths
+        for source, condition, pattern in (
+            (f"{path.table} g", "g.content_object_id = a.entity_id", _PATTERN),
+            (
+                path.grants_on_patterns,
+                f"{_IS_UNREGISTERED} AND {matches_sql('p', 'a')}",
+                "p.kind || ':' || p.key",
+            ),
+        )
     )
     return f"(SELECT {_AGGREGATES[vendor, explained]} FROM ({grants}) h)"
 
 
-def _explained_columns(path: _GrantPath) -> str:
-    return f", {path.principal} AS principal, g.valid_until AS grant_end, {path.membership_end} AS membership_end"
+def _explained_columns(path: _GrantPath, pattern: str) -> str:
+    return (
+        f", {path.principal} AS principal, {pattern} AS pattern, g.valid_until AS grant_end, "
+        f"{path.membership_end} AS membership_end"
+    )
 
 
 # JSON if principals are included, because the name of a group may contain any character
@@ -554,11 +580,11 @@ _AGGREGATES = {
     (
         "postgresql",
         True,
-    ): "json_agg(json_build_array(h.permission_id, h.principal, h.grant_end, h.membership_end))",
+    ): "json_agg(json_build_array(h.permission_id, h.principal, h.pattern, h.grant_end, h.membership_end))",
     (
         "sqlite",
         True,
-    ): "json_group_array(json_array(h.permission_id, h.principal, h.grant_end, h.membership_end))",
+    ): "json_group_array(json_array(h.permission_id, h.principal, h.pattern, h.grant_end, h.membership_end))",
 }
 
 
@@ -567,21 +593,27 @@ def _grant_below(paths: tuple[_GrantPath, ...], kind: str, explained: bool) -> s
 
     The principal is last in the text, because its name may contain spaces.
     """
-    inside = f"g.{kind}_id = a.entity_id"
+    inside, held = f"g.{kind}_id = a.entity_id", "'held'"
     grants = ", ".join(
-        path.any_grant(inside, _grant_as_text(path) if explained else "'held'") for path in paths
+        path.any_grant(inside, _grant_as_text(path, _PATTERN) if explained else held) for path in paths
     )
-    # SQLite does not accept COALESCE with one argument
-    return f"COALESCE({grants}, NULL)"
+    by_pattern = f"{_IS_UNREGISTERED} AND ({matches_sql('p', 'a')} OR {reveals_sql('p', 'a')})"
+    on_patterns = ", ".join(
+        f"(SELECT {_grant_as_text(path, 'NULL') if explained else held} FROM {path.grants_on_patterns} "
+        f"WHERE {by_pattern} AND {path.is_effective} LIMIT 1)"
+        for path in paths
+    )
+    return f"COALESCE({grants}, {on_patterns})"
 
 
-def _grant_as_text(path: _GrantPath) -> str:
+def _grant_as_text(path: _GrantPath, pattern: str) -> str:
     entity = f"(SELECT d.kind || ':' || d.key FROM {_ENTITY} d WHERE d.id = g.content_object_id)"
     ends = " || ' ' || ".join(
-        f"COALESCE(replace(CAST({end} AS text), ' ', 'T'), '{NO_END}')"
+        f"COALESCE(replace(CAST({end} AS text), ' ', 'T'), '{NONE}')"
         for end in ("g.valid_until", path.membership_end)
     )
-    return f"CAST(g.permission_id AS text) || ' ' || {entity} || ' ' || {ends} || ' ' || {path.principal}"
+    pattern = f"COALESCE({pattern}, '{NONE}')"
+    return f"CAST(g.permission_id AS text) || ' ' || {entity} || ' ' || {pattern} || ' ' || {ends} || ' ' || {path.principal}"
 
 
 def _entities_without_privilege(

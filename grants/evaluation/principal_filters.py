@@ -12,11 +12,12 @@ from django.db.models import Exists, OuterRef, Q, QuerySet, Subquery
 from django.db.models.lookups import IsNull
 
 from entities.address import Address
-from entities.models import Entity, State
+from entities.models import PATTERN, Entity, State
+from entities.patterns import patterns_about
 from entities.selectors import entity_at
 from entities.vocabulary import ANY, CONTAINER_KINDS, Privilege
 from grants.evaluation.entity_filters import ALL, NONE, Conditions, on_address, with_privileges
-from grants.models import GRANT_SOURCES, PRINCIPAL_TYPES, all_grants
+from grants.models import GRANT_SOURCES, PRINCIPAL_TYPES
 from grants.policies.grammar import Expression, FactsRead, Parameter, Scope, fold
 from grants.policies.question import Question
 from grants.querysets import union_all
@@ -48,9 +49,11 @@ class PrincipalConditions(Conditions):
         if self.question.known_target.kind not in CONTAINER_KINDS:
             return self._has_grant_on(self.question.target, ANY)
         if self.container is None:
-            return NONE
+            return self._has_grant({"content_object__in": patterns_about(self.question.known_target)})
         if not self.has_many_grants:
-            return self._has_grant(self.grants_inside)
+            return self._has_grant(self.grants_inside) | self._has_grant(
+                {"content_object__state": PATTERN, **self._inside}
+            )
         condition = NONE
         for grants in self._effective_grants(OuterRef("pk")):
             condition |= Q(IsNull(Subquery(grants.filter(**self._inside).values("pk")[:1]), False))
@@ -107,7 +110,7 @@ class PrincipalConditions(Conditions):
         """Return the condition that a principal has a grant that meets `where`, directly or through a group."""
         condition = NONE
         for source in GRANT_SOURCES[self.question.subject_type]:
-            grants = source.holder.grants.filter(**where, **in_force(at=self.at)).order_by()
+            grants = source.holder.held_grants.filter(**where, **in_force(at=self.at)).order_by()
             holders = grants.values(source.holder.id_column).distinct()
             if source.membership:
                 # the database finds the holders first, which are far fewer than their members
@@ -157,5 +160,8 @@ def principal_conditions(requirement: Expression, question: Question) -> Princip
 
 
 def _has_many_grants(conditions: PrincipalConditions) -> bool:
-    grants = [rows.order_by().values("pk") for rows in all_grants(**conditions.grants_inside)]
+    grants = [
+        principal_type.held_grants.filter(**conditions.grants_inside).order_by().values("pk")
+        for principal_type in PRINCIPAL_TYPES.values()
+    ]
     return union_all(grants)[: MAX_GRANTS_INSIDE + 1].count() > MAX_GRANTS_INSIDE

@@ -123,7 +123,7 @@ def _ranges_with_paths(parts: Sequence[MetPeriod]) -> list[tuple[Range, Sequence
 def access_periods(
     addresses: Iterable[Address], bounds: Range, default_generation: str, users: UserHistory | None = None
 ) -> Iterator[AccessPeriods]:
-    """Yield the access to each entity, in order. The history of ENTITIES_PER_READ entities of one kind is
+    """Yield the access to each entity, in order. An address that was never registered has none. The history of ENTITIES_PER_READ entities of one kind is
     read together.
 
     default_generation: the one that was active before the journal activated another. users: of `read_users`,

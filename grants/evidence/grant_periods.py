@@ -9,6 +9,7 @@ from typing import NoReturn
 from django.db.models import Q, QuerySet
 
 from entities.address import Address
+from entities.patterns import matches, reveals
 from grants.bulk_rows import chunks
 from grants.errors import GrantError
 from grants.evidence.revision_ranges import Range, Ranges, intersection
@@ -16,6 +17,7 @@ from grants.evidence.timeline import BoundaryLine, ExistencePeriod, HeldPeriod
 from grants.history import first_revisions
 from grants.models import JournalLine, privilege_of
 from grants.models.history import (
+    EntityPeriod,
     GroupGrantPeriod,
     GroupPeriod,
     HistoryAddress,
@@ -137,6 +139,7 @@ class GrantPeriodReader:
             for principal, address_id, *row in limited_rows(rows):
                 rows_by_address[address_id].append((principal, *row))
         found.addresses = _addresses({*found.direct, *found.through_groups})
+        self._add_derived(found, where)
         direct = [row for rows in found.direct.values() for row in rows]
         through_groups = [row for rows in found.through_groups.values() for row in rows]
         try:
@@ -148,6 +151,42 @@ class GrantPeriodReader:
         self._load_names({row[0] for row in direct}, {row[0] for row in through_groups})
         self._load_lines([*direct, *through_groups, *new_rows])
         return found
+
+    def _add_derived(self, found: GrantPeriods, where: Q) -> None:
+        """Add what follows from grants on patterns on the addresses that meet a condition. What shows a container counts as
+        a grant on the pattern inside the container.
+        """
+        overlap = periods_in(self.bounds)
+        rows = [
+            (rows_by_address, principal, address_id, row)
+            for model, column, rows_by_address in (
+                (UserGrantPeriod, "user", found.direct),
+                (GroupGrantPeriod, "group", found.through_groups),
+            )
+            for principal, address_id, *row in model.objects.filter(overlap, is_on_pattern=True).values_list(
+                column, *_GRANT_COLUMNS
+            )
+        ]
+        if not rows:
+            return
+        patterns = {pk: address for pk, (address, *_) in _addresses({row[2] for row in rows}).items()}
+        places = EntityPeriod.objects.filter(where).values_list(
+            "entity", "kind", "key", "namespace", "application"
+        )
+        mark = 0
+        for entity, kind, key, *containers in limited_rows(places.distinct()):
+            address = Address(kind, key)
+            for pk, pattern in patterns.items():
+                of_pattern = [row for row in rows if row[2] == pk]
+                if matches(pattern, address):
+                    found.addresses[entity] = address, *containers
+                    for rows_by_address, principal, _, row in of_pattern:
+                        rows_by_address[entity].append((principal, *row))
+                if reveals(pattern, address):
+                    mark -= 1
+                    found.addresses[mark] = pattern, *containers
+                    for rows_by_address, principal, _, row in of_pattern:
+                        rows_by_address[mark].append((principal, *row))
 
     def ranges(self, validity: Sequence[datetime | None], start: int, end: int | None) -> Ranges:
         """Return the revisions at which a grant or membership with this period is in force: one range, or

@@ -7,6 +7,7 @@ from heapq import merge
 from operator import itemgetter
 
 from entities.address import Address
+from entities.patterns import reveals
 from entities.vocabulary import Privilege
 from grants.evidence.revision_ranges import EMPTY, Range, Ranges, intersection, union
 from grants.policies.grammar import Algebra, Expression, Parameter, Scope, fold
@@ -221,4 +222,8 @@ def _any_of(held: Iterable[HeldPeriod]) -> MetPeriod:
 
 
 def _is_at_or_below(address: Address, container: Address) -> bool:
-    return address == container or container in address.ancestors
+    return (
+        address == container
+        or container in address.ancestors
+        or (address.is_pattern and reveals(address, container))
+    )

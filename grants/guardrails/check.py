@@ -19,6 +19,8 @@ from django.contrib.auth.models import Group
 from django.db.models import Q
 
 from entities.address import Address
+from entities.models import PATTERN, Entity
+from entities.patterns import rows_about
 from entities.selectors import entities_at
 from grants.change_set import (
     Activate,
@@ -319,7 +321,7 @@ class _Evaluation:
 
     @classmethod
     def of(cls, changes: list[Change] | None, forms: Collection[str]) -> "_Evaluation":
-        if changes is None or len(changes) > MAX_CHANGES:
+        if changes is None or len(changes) > MAX_CHANGES or _changes_patterns(changes):
             return cls(is_everything=True, times=(question_time(),))
         affected = _Affected.by(changes)
         # the members of a group may not fit into memory
@@ -443,6 +445,19 @@ class _Affected:
         return affected
 
 
+def _changes_patterns(changes: Collection[Change]) -> bool:
+    """Return whether a grant on a pattern changes, or a grant registers an address that a pattern matches: both give
+    grants that the changes do not name. Runs at most two queries.
+    """
+    addresses = {change.address for change in changes if isinstance(change, Grant | Revoke)}
+    if any(address.is_pattern for address in addresses):
+        return True
+    if not addresses or not Entity.rows.filter(state=PATTERN).exists():
+        return False
+    new = addresses - entities_at(addresses).keys()
+    return any(rows_about(address).exists() for address in new)
+
+
 def _grants_to_users(affected: _Affected) -> GrantsToUsers | None:
     guardrails = _guardrails_at(affected.granted, affected.permissions)
     forbidding = frozenset(pk for form in _FORBIDDING for pk in guardrails.get(form, ()))
@@ -508,8 +523,10 @@ def _entities_at_risk(affected: _Affected) -> tuple[frozenset[Address], frozense
         groups |= set(_memberships_of(users))
     for holder, pks in ((USER, users), (GROUP, groups)):
         if pks:
-            rows = holder.grants_to(list(pks)).filter(
-                entity_kind__in=kinds, permission_id__in={permission for _, permission in clauses}
+            rows = holder.held_grants.filter(
+                entity_kind__in=kinds,
+                permission_id__in={permission for _, permission in clauses},
+                **{f"{holder.name}__pk__among": list(pks)},
             )
             others.update(rows.order_by().values_list("content_object_id", flat=True).distinct())
     return frozenset(addresses), frozenset(others)

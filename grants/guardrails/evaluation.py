@@ -417,7 +417,7 @@ def _held_grants(
     else:
         condition &= Q(**source.in_force(at))
     no_time = Cast(Value(None), DateTimeField())
-    rows = source.holder.grants.filter(condition).order_by()
+    rows = source.holder.held_grants.filter(condition).order_by()
     values = rows.values(
         u=F(source.subject),
         e=F("content_object_id"),

@@ -13,7 +13,8 @@ from datetime import datetime
 from django.contrib.auth.models import Group
 from django.db import connection, models, transaction
 
-from entities.models import Entity
+from entities.models import PATTERN, Entity
+from entities.patterns import matches_sql, reveals_sql
 from grants.history.errors import HistoryError
 from grants.history.moments import Moment, check_revision, revision_time
 from grants.history.periods import catch_up_for_read
@@ -30,7 +31,9 @@ from grants.models.history import (
     GRANT_PERIODS,
     EntityPeriod,
     GenerationPeriod,
+    GrantPeriod,
     GroupPeriod,
+    HistoryAddress,
     MembershipPeriod,
     RoleGroupPeriod,
     RoleMembershipPeriod,
@@ -164,15 +167,15 @@ def view_statements(revision: int) -> Iterator[str]:
     quote = connection.ops.quote_name
     for table, periods, columns in _SOURCES:
         sources = {field.name: field.name for field in periods._meta.concrete_fields} | columns
-        selected = ", ".join(
-            f"{_expression(field, sources.get(field.name))} AS {quote(field.column)}"
-            for field in table._meta.concrete_fields
-        )
-        yield (
-            f"CREATE TEMPORARY VIEW {quote(table._meta.db_table)} AS SELECT {selected} "
-            f"FROM {quote(periods._meta.db_table)} WHERE from_revision <= {int(revision)} "
-            f"AND (until_revision IS NULL OR until_revision > {int(revision)})"
-        )
+        expressions = {
+            field.name: _expression(field, sources.get(field.name)) for field in table._meta.concrete_fields
+        }
+        selects = [f"SELECT {_selected(table, expressions)} FROM {_rows(periods, revision, 'g')}"]
+        if issubclass(periods, GrantPeriod):
+            selects += _derived_selects(table, periods, expressions, revision)
+        elif table is Entity:
+            selects.append(_patterns_select(expressions))
+        yield f"CREATE TEMPORARY VIEW {quote(table._meta.db_table)} AS {' UNION ALL '.join(selects)}"
     # the view of the present reads the tables of the present
     has_roles = RoleGroupPeriod.objects.filter(from_revision__lte=revision).exists()
     # without the join of periods, PostgreSQL reads the memberships of one group by an index
@@ -180,9 +183,58 @@ def view_statements(revision: int) -> Iterator[str]:
     yield f"CREATE TEMPORARY VIEW {quote(Belonging._meta.db_table)} AS {select}"
 
 
+def _selected(table: type[models.Model], expressions: Mapping[str, str]) -> str:
+    quote = connection.ops.quote_name
+    return ", ".join(
+        f"{expressions[field.name]} AS {quote(field.column)}" for field in table._meta.concrete_fields
+    )
+
+
+def _rows(periods: type[models.Model], revision: int, alias: str) -> str:
+    """Return the table with the condition that a period includes the revision."""
+    return (
+        f"{connection.ops.quote_name(periods._meta.db_table)} {alias} WHERE {alias}.from_revision <= {int(revision)} "
+        f"AND ({alias}.until_revision IS NULL OR {alias}.until_revision > {int(revision)})"
+    )
+
+
+def _derived_selects(
+    table: type[models.Model], periods: type[GrantPeriod], expressions: Mapping[str, str], revision: int
+) -> list[str]:
+    """Select what follows from the grants on patterns: on addresses, and on the containers that they reveal."""
+    of_address = dict(expressions) | {
+        "content_object": "e.entity",
+        "namespace": "e.namespace",
+        "application": "e.application",
+        "pattern": "p.id",
+    }
+    source = (
+        f"{HistoryAddress._meta.db_table} p CROSS JOIN (SELECT * FROM {_rows(EntityPeriod, revision, 'x')}) e "
+        f"CROSS JOIN {_rows(periods, revision, 'g')} AND g.is_on_pattern AND p.id = g.entity"
+    )
+    return [
+        f"SELECT {_selected(table, of_address)} FROM {source} AND {matches_sql('p', 'e')}",
+        f"SELECT {_selected(table, of_address | {'content_object': 'p.id'})} FROM {source} AND {reveals_sql('p', 'e')}",
+    ]
+
+
+def _patterns_select(expressions: Mapping[str, str]) -> str:
+    """Select the rows of the patterns of all times."""
+    of_pattern = {name: "NULL" if text.startswith("g.") else text for name, text in expressions.items()} | {
+        "id": "p.id",
+        "kind": "p.kind",
+        "key": "p.key",
+        "state": f"'{PATTERN}'",
+    }
+    grants = " UNION ".join(
+        f"SELECT entity FROM {periods._meta.db_table} WHERE is_on_pattern" for periods in GRANT_PERIODS
+    )
+    return f"SELECT {_selected(Entity, of_pattern)} FROM {HistoryAddress._meta.db_table} p WHERE p.id IN ({grants})"
+
+
 def _expression(field: models.Field, source: str | None) -> str:
     if source is not None:
-        return source if source.isdecimal() else connection.ops.quote_name(source)
+        return source if source.isdecimal() else f"g.{connection.ops.quote_name(source)}"
     return f"CAST({_constant(field)} AS {field.db_type(connection)})"
 
 

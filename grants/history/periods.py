@@ -12,6 +12,7 @@ from typing import Any
 
 from django.db import connection, models, transaction
 
+from entities.address import is_pattern
 from grants.author_names import ACCOUNT_SUFFIX
 from grants.bulk_rows import chunks, database_time, insert_rows, refresh_statistics, update_rows
 from grants.history.errors import HistoryNotReady
@@ -142,7 +143,7 @@ LINES_PER_BATCH = 20_000
 MAX_LINES_PER_READ = 50_000
 # With this many lines, outdated planner statistics would slow down the questions.
 MIN_LINES_TO_ANALYZE = 5_000
-_GRANT_DETAILS = ("namespace", "application", "granted_by", "reason")
+_GRANT_DETAILS = ("namespace", "application", "granted_by", "reason", "is_on_pattern")
 _USER_COLUMNS = ("name", "is_active", "is_principal", "role", "is_service")
 _POSITION = f"""
 SELECT COALESCE(h.revision, 0), COALESCE(h.hash, ''), COALESCE(p.revision, 0), COALESCE(p.hash, '')
@@ -377,11 +378,18 @@ def _write_entities(events: Events, addresses: dict[str, Place]) -> None:
 
 def _write_grants(events: Events, ids: dict[str, int], addresses: dict[str, Place]) -> None:
     places_by_id = {place.id: place for place in addresses.values()}
+    patterns = {place.id for text, place in addresses.items() if is_pattern(text)}
     permissions = {str(privilege): pk for privilege, pk in permission_ids().items()}
 
     def details(key: Key, event: Event) -> tuple:
         place = places_by_id[key[1]]
-        return place.namespace, place.application, ids.get(_author(event)), event.reason
+        return (
+            place.namespace,
+            place.application,
+            ids.get(_author(event)),
+            event.reason,
+            place.id in patterns,
+        )
 
     for model in GRANT_PERIODS:
         kind = model.principal_type

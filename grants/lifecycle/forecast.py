@@ -10,6 +10,7 @@ from django.db.models import Count, QuerySet
 
 from entities.address import Address
 from entities.models import Entity, State
+from entities.patterns import rows_about
 from entities.selectors import children_of, entity_at, subtree_of
 from entities.services import instance_fault
 from entities.vocabulary import KINDS, Privilege
@@ -117,7 +118,7 @@ def _deletion_forecast(address: Address, entity: Entity, rules: Generation) -> L
 def _live_forecast(
     verb: str, address: Address, entity: Entity | None, rules: Generation
 ) -> LifecycleForecast:
-    applying = _privileges_by_principal(entity) if entity is not None else {}
+    applying = _privileges_by_principal(address)
     return LifecycleForecast(
         verb,
         address,
@@ -128,9 +129,10 @@ def _live_forecast(
     )
 
 
-def _privileges_by_principal(entity: Entity) -> dict[str, list[Privilege]]:
+def _privileges_by_principal(address: Address) -> dict[str, list[Privilege]]:
+    """Return who holds what on the address, also by patterns."""
     unsorted: dict[str, list[Privilege]] = {}
-    for grants in all_grants(content_object=entity, **in_force()):
+    for grants in all_grants(content_object__in=rows_about(address), **in_force()):
         for principal, _, privilege in grants.grant_keys():
             unsorted.setdefault(principal, []).append(privilege)
     return {

@@ -4,12 +4,17 @@ Grants are django-guardian's direct-foreign-key models on `entities.Entity`, one
 privilege and entity. A new type of principal is an entry in PRINCIPAL_TYPES with its model and its table of
 grants. A new way to get grants, such as a membership, is an entry in GRANT_SOURCES. To read the grants of all
 types, iterate over PRINCIPAL_TYPES. To read the effective grants of a subject, read all of its sources.
+
+A grant on a pattern is a grant on the row of the pattern. From it follow derived grants, one on each address that it
+matches, so that evaluators compare no patterns (grants.derived). `objects` has the grants as they were made,
+`held` also has the derived ones.
 """
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
+from typing import ClassVar
 
 from django.contrib.auth.models import Group, Permission
 from django.db import models
@@ -49,13 +54,32 @@ class GrantQuerySet(models.QuerySet):
             yield principal, Address(kind, address_key), privilege_of(permission), *values
 
 
+class GrantManager:
+    """Makes a manager leave out the derived grants."""
+
+    def get_queryset(self):
+        return super().get_queryset().filter(pattern=None)
+
+
+class UserGrantManager(GrantManager, UserObjectPermissionManager.from_queryset(GrantQuerySet)):
+    """The grants to users as they were made."""
+
+
+class GroupGrantManager(GrantManager, GroupObjectPermissionManager.from_queryset(GrantQuerySet)):
+    """The grants to groups as they were made."""
+
+
 class GrantDetails(ValidityColumns):
     """The columns that guardian's models do not have: author, time, reason and validity of a grant, and facts
     about its entity.
 
+    pattern: of a derived grant, the pattern from which it follows. A derived grant on the pattern itself marks one
+        container that the pattern reveals: `namespace` and `application` are those of the container.
+
     entity_kind: the kind of the entity, so that an index finds the few grants on one kind among very many.
         Empty if it is not known, as in rows of the past (grants.history.past).
-    INVARIANT: `namespace`, `application` and `entity_kind` equal those of the entity (grants.changes.grants).
+    INVARIANT: `namespace`, `application` and `entity_kind` equal those of the entity (grants.changes.grants), except of
+        marks.
     """
 
     granted_by = models.ForeignKey("grants.User", models.SET_NULL, null=True, related_name="+")
@@ -64,6 +88,7 @@ class GrantDetails(ValidityColumns):
     namespace = models.ForeignKey(Entity, models.PROTECT, null=True, related_name="+", db_index=False)
     application = models.ForeignKey(Entity, models.PROTECT, null=True, related_name="+", db_index=False)
     entity_kind = models.CharField(max_length=63, blank=True, default="", db_default="")
+    pattern = models.ForeignKey(Entity, models.PROTECT, null=True, related_name="+", db_index=False)
 
     class Meta:
         abstract = True
@@ -92,12 +117,12 @@ def grant_indexes(holder: str) -> list[models.Index]:
         models.Index(
             fields=["content_object", holder, "permission"],
             name=f"{prefix}_on_entity",
-            include=VALIDITY_COLUMNS,
+            include=(*VALIDITY_COLUMNS, "pattern"),
         ),
         models.Index(
             fields=[holder, "namespace", "permission", "content_object"],
             name=f"{prefix}_in_namespace",
-            include=VALIDITY_COLUMNS,
+            include=(*VALIDITY_COLUMNS, "pattern"),
         ),
         models.Index(
             fields=[holder, "application"],
@@ -105,7 +130,24 @@ def grant_indexes(holder: str) -> list[models.Index]:
             condition=Q(application__isnull=False),
         ),
         models.Index(fields=[holder, "entity_kind"], name=f"{prefix}_on_kind"),
+        models.Index(
+            fields=["pattern", holder, "permission"],
+            name=f"{prefix}_by_pattern",
+            condition=Q(pattern__isnull=False),
+        ),
         *validity_indexes(prefix),
+    ]
+
+
+def grant_constraints(holder: str) -> list[models.BaseConstraint]:
+    """Return the constraints of the grants to principals of one type. holder: the name of the type."""
+    return [
+        validity_constraint(f"{holder}_grant"),
+        models.UniqueConstraint(
+            fields=[holder, "content_object", "permission"],
+            condition=Q(pattern__isnull=True),
+            name=f"{holder}_grant_key",
+        ),
     ]
 
 
@@ -116,14 +158,15 @@ class UserGrant(GrantDetails, UserObjectPermissionBase):
     content_object = models.ForeignKey(Entity, models.PROTECT, related_name="user_grants", db_index=False)
 
     principal_type = "user"
-    objects = UserObjectPermissionManager.from_queryset(GrantQuerySet)()
+    objects = UserGrantManager()
+    held = models.Manager.from_queryset(GrantQuerySet)()
 
     class Meta(UserObjectPermissionBase.Meta):
         abstract = False
-        unique_together = ["user", "content_object", "permission"]
+        unique_together: ClassVar[list[str]] = []
         default_permissions = ()
         indexes = grant_indexes("user")
-        constraints = [validity_constraint("user_grant")]
+        constraints = grant_constraints("user")
 
 
 class GroupGrant(GrantDetails, GroupObjectPermissionBase):
@@ -133,14 +176,15 @@ class GroupGrant(GrantDetails, GroupObjectPermissionBase):
     content_object = models.ForeignKey(Entity, models.PROTECT, related_name="group_grants", db_index=False)
 
     principal_type = "group"
-    objects = GroupObjectPermissionManager.from_queryset(GrantQuerySet)()
+    objects = GroupGrantManager()
+    held = models.Manager.from_queryset(GrantQuerySet)()
 
     class Meta(GroupObjectPermissionBase.Meta):
         abstract = False
-        unique_together = ["group", "content_object", "permission"]
+        unique_together: ClassVar[list[str]] = []
         default_permissions = ()
         indexes = grant_indexes("group")
-        constraints = [validity_constraint("group_grant")]
+        constraints = grant_constraints("group")
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,8 +223,13 @@ class PrincipalType:
 
     @property
     def grants(self) -> GrantQuerySet:
-        """All stored grants to principals of the type."""
+        """All grants to principals of the type, as they were made."""
         return self.grant_model.objects.all()
+
+    @property
+    def held_grants(self) -> GrantQuerySet:
+        """All grants to principals of the type, also the derived ones."""
+        return self.grant_model.held.all()
 
     def grants_to(self, principal: str | Model | Collection[int]) -> GrantQuerySet:
         """Return the grants to a principal, by name or as an object, or to those with these primary keys."""
@@ -244,7 +293,7 @@ class GrantSource:
 
     def rows(self, at: datetime | None = None, **where) -> GrantQuerySet:
         """Return the grants that are in force and meet `where`."""
-        return self.holder.grants.filter(**where, **self.in_force(at))
+        return self.holder.held_grants.filter(**where, **self.in_force(at))
 
 
 THROUGH_GROUPS = GrantSource(GROUP, "group__belongings__user", "group__belongings__")
@@ -279,10 +328,15 @@ def all_grants(**where) -> list[GrantQuerySet]:
 
 
 def grants_by_type(pks: Collection[tuple[str, int]]) -> Iterator[tuple[PrincipalType, GrantQuerySet]]:
-    """Yield the stored grants of these principals, each (type, primary key), for each type of principal among them."""
+    """Yield the grants of these principals, each (type, primary key), for each type of principal among them; also the
+    derived ones.
+    """
     for principal_type in PRINCIPAL_TYPES.values():
         if of_type := [pk for name, pk in pks if name == principal_type.name]:
-            yield principal_type, principal_type.grants_to(of_type)
+            yield (
+                principal_type,
+                principal_type.held_grants.filter(**{f"{principal_type.name}__pk__among": of_type}),
+            )
 
 
 @cache

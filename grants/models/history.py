@@ -193,7 +193,8 @@ class RoleMembershipPeriod(Period, ValidityColumns):
 
 class GrantPeriod(Period, ValidityColumns):
     """A period in which a grant existed. granted_by: the author of the journal line; null for commands.
-    reason: from the line.
+    reason: from the line. is_on_pattern: whether `entity` is a pattern. What follows from it is not stored, because it
+    depends on the periods of entities (grants.history.past).
     """
 
     principal_type: ClassVar[str]
@@ -203,6 +204,7 @@ class GrantPeriod(Period, ValidityColumns):
     application = models.BigIntegerField(null=True)
     granted_by = models.BigIntegerField(null=True)
     reason = models.TextField(blank=True, default="")
+    is_on_pattern = models.BooleanField(db_default=False)
 
     class Meta(Period.Meta):
         abstract = True
@@ -227,6 +229,7 @@ def _grant_indexes(holder: str, application_name: str) -> list[models.Index]:
             name=f"{prefix}_{application_name}",
             condition=Q(application__isnull=False),
         ),
+        models.Index(fields=[holder], name=f"{prefix}_pattern", condition=Q(is_on_pattern=True)),
     ]
 
 

@@ -19,15 +19,16 @@ class HolderName(str):
     """The written form of a principal that holds a privilege.
 
     valid_until: the time at which the grant or the membership through which it counts ends; None if neither
-    ends.
+    ends. pattern: the pattern on which the grant is; empty for a grant on the address.
     """
 
-    __slots__ = ("valid_until",)
+    __slots__ = ("pattern", "valid_until")
     valid_until: datetime | None
+    pattern: str
 
-    def __new__(cls, principal: str, valid_until: datetime | None = None) -> "HolderName":
+    def __new__(cls, principal: str, valid_until: datetime | None = None, pattern: str = "") -> "HolderName":
         holder = super().__new__(cls, principal)
-        holder.valid_until = valid_until
+        holder.valid_until, holder.pattern = valid_until, pattern
         return holder
 
 
@@ -35,7 +36,7 @@ class HolderName(str):
 class HeldGrant:
     """A grant that counts for the subject.
 
-    principal: the holder as it is written, either the subject itself or one of its groups. valid_until: as in
+    principal: the holder as it is written, either the subject itself or one of its groups. valid_until, pattern: as in
     `HolderName`.
     """
 
@@ -43,13 +44,14 @@ class HeldGrant:
     entity: Address
     privilege: Privilege
     valid_until: datetime | None = None
+    pattern: str = ""
 
     @classmethod
     def of(cls, holder: str, entity: Address, privilege: Privilege) -> "HeldGrant":
         """Return the grant of a value of `Facts.privileges_on`."""
-        return cls(
-            str(holder), entity, privilege, holder.valid_until if isinstance(holder, HolderName) else None
-        )
+        if not isinstance(holder, HolderName):
+            return cls(holder, entity, privilege)
+        return cls(str(holder), entity, privilege, holder.valid_until, holder.pattern)
 
 
 @dataclass(frozen=True, slots=True)

@@ -427,7 +427,8 @@ def _deciding_attempts(tree: Attempt) -> Iterator[Attempt]:
 def _grant_words(question: Question, grant: HeldGrant) -> str:
     through = "" if grant.principal == question.principal else f" through {grant.principal}"
     until = f" until {time_in_words(grant.valid_until)}" if grant.valid_until else ""
-    return f"{grant.privilege} on {grant.entity}{through}{until}"
+    by = f" by the pattern `{grant.pattern}`" if grant.pattern else ""
+    return f"{grant.privilege} on {grant.entity}{by}{through}{until}"
 
 
 def _unmet_words(tree: Attempt) -> str:

@@ -89,6 +89,8 @@ def attempt_as_json(attempt: Attempt) -> dict[str, Any]:
 
 def grant_as_json(grant: HeldGrant) -> dict[str, Any]:
     members = {"principal": grant.principal, "entity": str(grant.entity), "privilege": str(grant.privilege)}
+    if grant.pattern:
+        members["pattern"] = grant.pattern
     return members | {"valid_until": format_time(grant.valid_until)} if grant.valid_until else members
 
 

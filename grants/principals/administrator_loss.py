@@ -121,7 +121,7 @@ def _loss_of_members(ended: set[tuple[int, int]]) -> AdministratorLoss:
         **in_force(),
     }
     entity_ids = list(
-        GroupGrant.objects.filter(group__in=groups, **live)
+        GroupGrant.held.filter(group__in=groups, **live)
         .order_by()
         .values_list("content_object_id", flat=True)[: MAX_ADMIN_GRANTS_READ + 1]
     )
@@ -191,14 +191,12 @@ def _admin_entity_ids(principal: User | Group) -> QuerySet:
         "content_object__state": State.LIVE,
         **in_force(),
     }
-    through_groups = GroupGrant.objects.filter(group__in=_decisive_groups(principal), **live).order_by()
+    through_groups = GroupGrant.held.filter(group__in=_decisive_groups(principal), **live).order_by()
     through_groups = through_groups.values_list("content_object_id", flat=True)
     if isinstance(principal, Group):
         return through_groups
     direct = (
-        UserGrant.objects.filter(user=principal, **live)
-        .order_by()
-        .values_list("content_object_id", flat=True)
+        UserGrant.held.filter(user=principal, **live).order_by().values_list("content_object_id", flat=True)
     )
     return direct.union(through_groups, all=True)
 

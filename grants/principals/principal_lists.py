@@ -58,9 +58,9 @@ def groups_with_counts(rows: QuerySet[Group]) -> QuerySet[Group]:
 
 
 def directly_granted_entities(principal: User | Group) -> QuerySet[Entity]:
-    """Return the entities of any state on which the principal has a direct grant."""
+    """Return the entities of any state, and the patterns, on which the principal has a direct grant."""
     grants = type_of(principal).grants_to(principal)
-    return Entity.objects.filter(pk__in=grants.order_by().values("content_object_id"))
+    return Entity.rows.filter(pk__in=grants.order_by().values("content_object_id"))
 
 
 def grant_counts_inside(principal: User | Group, container_kind: str, ids: Iterable[int]) -> dict[int, int]:

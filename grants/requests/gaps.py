@@ -67,9 +67,9 @@ def _ends(subject: User, after: datetime, until: datetime) -> list[datetime]:
     ends = (
         rows.filter(valid_until__gt=after, valid_until__lte=until).order_by().values_list("valid_until")
         for rows in (
-            UserGrant.objects.filter(user=subject),
+            UserGrant.held.filter(user=subject),
             Belonging.objects.filter(user=subject),
-            GroupGrant.objects.filter(group__in=groups),
+            GroupGrant.held.filter(group__in=groups),
         )
     )
     grants, memberships, of_groups = ends

@@ -7,10 +7,11 @@ change.
 
 from collections import Counter
 
-from entities.address import ancestor_kinds, parse_address
-from entities.models import Entity, State
+from entities.address import ancestor_kinds, parse_grantable
+from entities.models import PATTERN, Entity, State
 from entities.vocabulary import CONTAINER_KINDS, KINDS
 from grants.bulk_rows import chunks, database_now, insert_rows, reserve_ids, update_rows
+from grants.derived import derive_on_entities
 from grants.journal import JournalEntry
 from grants.tenant.reading import Document
 from grants.tenant.report import Counted, ImportRun
@@ -34,7 +35,7 @@ def new_states(document: Document) -> dict[str, str]:
     """Return the state that each address of the document gets if it is not registered yet."""
     states = {line.address: line.state for line in document.entities.values()}
     for address in document.grants:
-        states.setdefault(address, State.PLANNED)
+        states.setdefault(address, PATTERN if parse_grantable(address).is_pattern else State.PLANNED)
     for address in list(states):
         _add_containers(address, states, document.entities)
     return states
@@ -42,7 +43,7 @@ def new_states(document: Document) -> dict[str, str]:
 
 def _add_containers(address: str, states: dict[str, str], listed: dict) -> None:
     is_live = states[address] == State.LIVE
-    container = parse_address(address).parent
+    container = parse_grantable(address).parent
     while container is not None:
         container_state = states.get(name := str(container))
         # Another call handles the containers of an address in `states`. A live entity continues up to the
@@ -71,6 +72,7 @@ def write_entities(run: ImportRun) -> dict[str, int]:
     for addresses in by_kind.values():
         for new in chunks([address for address in addresses if address not in ids]):
             _insert(run, new, states, ids)
+            derive_on_entities([ids[address] for address in new if states[address] != PATTERN])
     run.report.warnings += _warnings(
         {
             ids[address]: address
@@ -114,7 +116,7 @@ def _change_existing(
 
 def _stored_rows(kind: str, addresses: list[str]) -> dict[str, tuple[int, str, str]]:
     """Return (primary key, state, description) by address."""
-    rows = Entity.objects.filter(kind=kind, key__in=[address.partition(":")[2] for address in addresses])
+    rows = Entity.rows.filter(kind=kind, key__in=[address.partition(":")[2] for address in addresses])
     return {
         f"{kind}:{key}": (pk, state, description)
         for pk, key, state, description in rows.values_list("pk", "key", "state", "description")
@@ -125,18 +127,19 @@ def _insert(run: ImportRun, new: list[str], states: dict[str, str], ids: dict[st
     at = database_now()
     ids.update(zip(new, reserve_ids(Entity, len(new)), strict=True))
     insert_rows(Entity, COLUMNS, [_row(run.document, address, states[address], ids, at) for address in new])
-    for address in new:
+    registered = [address for address in new if states[address] != PATTERN]
+    for address in registered:
         run.report.changes[Counted.ENTITIES_ADDED, f"{states[address]} {address.partition(':')[0]}"] += 1
     run.record(
         [
             JournalEntry(ACTIONS[states[address]], entity=address, detail=str(states[address]))
-            for address in new
+            for address in registered
         ]
     )
 
 
 def _row(document: Document, text: str, state: str, ids: dict[str, int], at) -> tuple:
-    address, line = parse_address(text), document.entities.get(text)
+    address, line = parse_grantable(text), document.entities.get(text)
     container_ids = [
         ids.get(str(container)) for container in (address.parent, address.namespace, address.application)
     ]

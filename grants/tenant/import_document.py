@@ -10,11 +10,13 @@ from itertools import chain, starmap
 
 from django.db import transaction
 
+from entities.address import parse_grantable
 from entities.models import Entity
 from entities.vocabulary import quantity
 from grants.authority.transactions import administrator_transaction, check_capability
 from grants.bulk_rows import chunks, database_now, database_time, refresh_statistics, update_rows
 from grants.changes import StoredRow, insert_grant_rows
+from grants.derived import derive_from_grants
 from grants.guardrails.check import make_within_guardrails
 from grants.guardrails.exceptions import open_violations
 from grants.journal import Author, JournalEntry
@@ -153,6 +155,12 @@ def _write_grants(
             for row, (line, _) in changed.items()
         ],
     )
+    if patterns := {
+        row[1] for row, (line, _) in (added | changed).items() if parse_grantable(line.address).is_pattern
+    }:
+        rows = holder.grants.filter(content_object_id__in=patterns)
+        keys = {(pk, *key) for pk, *key in rows.values_list("pk", *columns[:3])}
+        derive_from_grants(holder, [pk for pk, *key in keys if tuple(key) in added | changed])
     run.record(
         [
             *starmap(_grant_change, added.values()),

@@ -4,13 +4,13 @@ Each reader reports the fault of an invalid member and returns None. A line with
 `email` or `members` leaves the stored value unchanged.
 """
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from datetime import datetime
 from functools import cache, lru_cache
 from sys import intern
 from typing import NamedTuple
 
-from entities.address import AddressError, parse_address
+from entities.address import Address, AddressError, parse_address, parse_grantable
 from entities.models import State
 from entities.services import instance_fault
 from entities.text import storage_fault
@@ -215,12 +215,12 @@ class MemberReader:
             return self.invalid(error.field, str(error))
         return validity
 
-    def address(self, field: str) -> str | None:
+    def address(self, field: str, parse: Callable[[str], Address] = parse_address) -> str | None:
         value = self.text(field)
         if value is None:
             return None
         try:
-            address = parse_address(value)
+            address = parse(value)
         except AddressError as error:
             return self.invalid(field, str(error))
         if reason := instance_fault(address):
@@ -316,7 +316,7 @@ def _grant(number: int, members: MemberReader) -> GrantLine | None:
     members.allow_only(
         "type", "principal", "entity", "privileges", *VALIDITY_COLUMNS, *GrantAttributes._fields
     )
-    principal, address = members.principal("principal"), members.address("entity")
+    principal, address = members.principal("principal"), members.address("entity", parse_grantable)
     privileges, validity = members.privileges("privileges"), members.validity()
     attributes = [ATTRIBUTE_READERS[name](members, name) for name in GrantAttributes._fields]
     if None in (principal, address, privileges, validity, *attributes):

@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 
 from django.db import connection, models
 
-from entities.address import Address, AddressError, parse_address
+from entities.address import Address, AddressError, is_pattern, parse_address
 from grants.author_names import ACCOUNT_SUFFIX
 from grants.bulk_rows import ROWS_PER_FETCH, chunks
 from grants.models import JournalLine, User, privilege_of
@@ -197,7 +197,7 @@ def _grants(model: type[GrantPeriod], principals: _Principals) -> Iterator[Store
     rows = _rows(
         f"""SELECT h.name, p."{type_}", a.kind, a.key, p.entity, p.permission, p.valid_from, p.valid_until,
         p.granted_by, j.actor, {_RANGE}, p.reason IS DISTINCT FROM j.reason,
-        p.namespace IS DISTINCT FROM a.namespace, p.application IS DISTINCT FROM a.application
+        p.namespace IS DISTINCT FROM a.namespace, p.application IS DISTINCT FROM a.application, p.is_on_pattern
         FROM {_table(model)} p {_JOURNAL} {_principal(type_)} {_ADDRESS}"""
     )
     authors: set[tuple[int, str]] = set()
@@ -217,6 +217,7 @@ def _grants(model: type[GrantPeriod], principals: _Principals) -> Iterator[Store
         b,
         c,
         d,
+        is_on_pattern,
     ) in rows:
         key = fact_key(
             "grant",
@@ -224,7 +225,7 @@ def _grants(model: type[GrantPeriod], principals: _Principals) -> Iterator[Store
             _address(kind, name, entity),
             privilege_of(permission),
         )
-        _check_line(a or b or c or d, key, start)
+        _check_line(a or b or c or d or bool(is_on_pattern) != is_pattern(name), key, start)
         if author is not None:
             authors.add((author, actor.removesuffix(ACCOUNT_SUFFIX)))
         yield StoredPeriod(key, start, end, held_value(Validity(*map(_time, period))))

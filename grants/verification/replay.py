@@ -16,6 +16,7 @@ from pathlib import Path
 from django.conf import settings
 
 from grants.consistent_read import consistent_read
+from grants.derived import first_derived_fault
 from grants.journal import ChainBreak, current_head, first_break
 from grants.journal_details import parse_detail, period_detail
 from grants.models import JournalLine
@@ -168,7 +169,11 @@ def first_fault(more_facts: Callable[[], Iterable[Fact]] = tuple) -> ChainBreak 
         _store_facts(store, renames.translate_facts(facts_of_tables()))
         _store_facts(store, renames.translate_facts(more_facts()))
         return (
-            _first_difference(store) or role_membership_fault() or _history_difference(store, renames) or None
+            _first_difference(store)
+            or role_membership_fault()
+            or first_derived_fault()
+            or _history_difference(store, renames)
+            or None
         )
 
 

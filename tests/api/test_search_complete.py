@@ -24,7 +24,9 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture(scope="module", params=SEEDS)
 def stored_tenant(request, django_db_setup, django_db_blocker):
     """A tenant that no test changes, with the decisions that tests needed: stored once for all tests."""
-    with stored_for_several_tests(random_tenant(request.param, has_roles=True), django_db_blocker) as created:
+    with stored_for_several_tests(
+        random_tenant(request.param, has_patterns=True, has_roles=True), django_db_blocker
+    ) as created:
         created.seed, created.decisions = request.param, {}
         yield created
 

@@ -32,6 +32,7 @@ IDENTITY = {
     "namespace_id",
     "application_id",
     "entity_kind",
+    "pattern_id",
 }
 RECORDED = {"granted_by_id", "granted_at"}
 # An allowed value of each column of GrantAttributes, as in a tenant document.
@@ -103,6 +104,7 @@ def test_a_snapshot_has_its_attributes():
         *GrantAttributes._fields,
         "granted_at",
         "valid_until",
+        "pattern",
     )
 
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from django.contrib.auth.models import Group
 
 from authzconsole.common.tokens import IssuedToken, create_token
-from entities.address import Address, parse_address
+from entities.address import Address, parse_grantable
 from entities.vocabulary import Privilege, privilege_by_name
 from grants.change_set import (
     Activate,
@@ -59,7 +59,7 @@ def _grant_key(principal: str | User | Group, address: Address | str, privilege:
 
 
 def _address(address: Address | str) -> Address:
-    return address if isinstance(address, Address) else parse_address(address)
+    return address if isinstance(address, Address) else parse_grantable(address)
 
 
 def change_grants(

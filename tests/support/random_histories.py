@@ -50,6 +50,7 @@ ADDRESSES = [
     "stream:b.events",
     "artifact:b.parts",
 ]
+PATTERNS = ["dataset:a.*", "program:*", "dataset:?.one", "namespace:*", "stream:b.nothing*"]
 
 
 def begin_history(dice: random.Random) -> None:
@@ -95,7 +96,7 @@ def _principal(dice: random.Random) -> str:
 
 def _items(dice: random.Random) -> list:
     return [
-        (_principal(dice), dice.choice(ADDRESSES), dice.choice(list(Privilege)))
+        (_principal(dice), dice.choice([*ADDRESSES, *PATTERNS]), dice.choice(list(Privilege)))
         for _ in range(dice.randint(0, 4))
     ]
 
@@ -200,5 +201,5 @@ def _import(dice):
         *(user(each, active=dice.random() < 0.7) for each in names),
         *(entity(address, dice.choice(State.values)) for address in dice.sample(ADDRESSES, 2)),
         group(name, *names),
-        grant(group_text(name), dice.choice(ADDRESSES), "READ"),
+        grant(group_text(name), dice.choice([*ADDRESSES, *PATTERNS]), "READ"),
     )

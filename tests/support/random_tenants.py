@@ -15,13 +15,24 @@ from django.contrib.auth.models import Group
 from django.db import connection
 from django.utils import timezone
 
-from entities.address import Address, instance_address, parse_address
-from entities.models import Entity, State
+from entities.address import Address, instance_address, parse_address, parse_grantable
+from entities.models import PATTERN, Entity, State
+from entities.patterns import matches, reveals
+from entities.services import ensure_entities
 from entities.vocabulary import ANY, KINDS, PROGRAM_TYPES, Privilege, child_kinds
 from grants.change_set import Activate, Deactivate, Exclude, Grant, Include, Join, Leave, Revoke
+from grants.derived import derive_from_grants
 from grants.effects.changes import StateChange
 from grants.evaluation.engine import check_many
-from grants.models import GroupGrant, Membership, RoleGroup, User, UserGrant, permission_ids
+from grants.models import (
+    PRINCIPAL_TYPES,
+    GroupGrant,
+    Membership,
+    RoleGroup,
+    User,
+    UserGrant,
+    permission_ids,
+)
 from grants.policies.catalogue import GENERATIONS
 from grants.policies.grammar import (
     AllOf,
@@ -52,14 +63,15 @@ class Tenant:
     """A tenant in memory.
 
     entities: state by address. users: (is active, is a principal) by name. groups: members by name, also of roles.
-    grants: (principal, address, privilege). role_groups: the groups in each role. role_users: the users in each role
-    with groups that are its members themselves.
+    grants: (principal, address, privilege). patterns: the same of the grants on patterns. role_groups: the groups in each
+    role. role_users: the users in each role with groups that are its members themselves.
     """
 
     entities: dict[Address, str] = field(default_factory=dict)
     users: dict[str, tuple[bool, bool]] = field(default_factory=dict)
     groups: dict[str, list[str]] = field(default_factory=dict)
     grants: set[tuple[str, Address, Privilege]] = field(default_factory=set)
+    patterns: set[tuple[str, Address, Privilege]] = field(default_factory=set)
     role_groups: dict[str, list[str]] = field(default_factory=dict)
     role_users: dict[str, list[str]] = field(default_factory=dict)
 
@@ -96,7 +108,9 @@ def seeds(values: Sequence[int]) -> Sequence[int]:
     return values[1::2] or values if connection.vendor == "postgresql" else values[::2]
 
 
-def random_tenant(seed: int, *, has_roles: bool = False, has_later_kinds: bool = False) -> Tenant:
+def random_tenant(
+    seed: int, *, has_patterns: bool = False, has_roles: bool = False, has_later_kinds: bool = False
+) -> Tenant:
     """Return a tenant with every kind and state, and so many grants that questions are permitted and denied.
 
     has_roles: most tenants have a role with users and groups. has_later_kinds: also entities of `LATER_KINDS`.
@@ -132,7 +146,28 @@ def random_tenant(seed: int, *, has_roles: bool = False, has_later_kinds: bool =
         _make_administrator(dice, tenant, address, principals)
     if has_later_kinds:
         _add_later_kinds(random.Random(f"later {seed}"), tenant, principals, density)
+    if has_patterns:
+        tenant.patterns = random_patterns(tenant, dice)
     return tenant
+
+
+def random_patterns(tenant: Tenant, dice: random.Random) -> set[tuple[str, Address, Privilege]]:
+    """Return grants on random patterns: addresses in which parts are replaced, and a few that match nothing."""
+    principals = _principals(tenant)
+    addresses = [*sorted(tenant.entities, key=str), parse_address("dataset:ns0.nothing.like.it")]
+    return {
+        (dice.choice(principals), _random_pattern(dice, dice.choice(addresses)), dice.choice(ANY))
+        for _ in range(dice.randint(3, 12))
+    }
+
+
+def _random_pattern(dice: random.Random, address: Address) -> Address:
+    key = address.key
+    for _ in range(dice.randint(1, 3)):
+        begin = dice.randrange(len(key) + 1)
+        end = begin + dice.choice([0, 1, 3, len(key)])
+        key = key[:begin] + dice.choice("*?" if end == begin + 1 else "*") + key[end:]
+    return parse_grantable(f"{address.kind}:{key}")
 
 
 def _principals(tenant: Tenant) -> list[str]:
@@ -274,15 +309,17 @@ def store_tenant(
         for user in users.values()
         if user.username in members or dice.random() < extra_members
     )
+    patterns = {address for _, address, _ in tenant.patterns}
+    rows |= ensure_entities(states=dict.fromkeys(patterns, State.PLANNED)).rows
     RoleGroup.objects.bulk_create(
         RoleGroup(role=groups[role], group=groups[name], **validity((name, role), True))
         for role, names in tenant.role_groups.items()
         for name in names
     )
     write_role_memberships([group.pk for group in groups.values()])
-    ids, now = permission_ids(), timezone.now()
+    made, ids, now = tenant.grants | tenant.patterns, permission_ids(), timezone.now()
     user_grants, group_grants = [], []
-    for principal, address, privilege in sorted(tenant.grants | extra_grants, key=str):
+    for principal, address, privilege in sorted(made | extra_grants, key=str):
         kind, name = type_and_name(principal)
         entity = rows[address]
         columns = {
@@ -292,7 +329,7 @@ def store_tenant(
             "namespace_id": entity.namespace_id,
             "application_id": entity.application_id,
             "entity_kind": entity.kind,
-            **validity((principal, address, privilege), (principal, address, privilege) in tenant.grants),
+            **validity((principal, address, privilege), (principal, address, privilege) in made),
         }
         if kind == "user":
             user_grants.append(UserGrant(user=users[name], **columns))
@@ -300,6 +337,9 @@ def store_tenant(
             group_grants.append(GroupGrant(group=groups[name], **columns))
     UserGrant.objects.bulk_create(user_grants)
     GroupGrant.objects.bulk_create(group_grants)
+    for principal_type in PRINCIPAL_TYPES.values():
+        on_patterns = principal_type.grants.filter(content_object__state=PATTERN)
+        derive_from_grants(principal_type, on_patterns.values_list("pk", flat=True))
 
 
 def _grants_out_of_force(tenant: Tenant, dice: random.Random) -> set[tuple[str, Address, Privilege]]:
@@ -378,6 +418,9 @@ def reference_is_permitted(tenant: Tenant, question: Question) -> bool:
 def _is_any_held(tenant: Tenant, holders: list[str], address: Address | None, privileges) -> bool:
     return any(
         (holder, address, privilege) in tenant.grants for holder in holders for privilege in privileges
+    ) or any(
+        holder in holders and privilege in privileges and address is not None and matches(pattern, address)
+        for holder, pattern, privilege in tenant.patterns
     )
 
 
@@ -394,6 +437,9 @@ def _is_met(tenant: Tenant, holders: list[str], expression, question: Question) 
                 _is_any_held(tenant, holders, address, ANY)
                 for _, address, _ in tenant.grants
                 if address == question.target or _is_inside(address, question.target)
+            ) or any(
+                holder in holders and (matches(pattern, question.target) or reveals(pattern, question.target))
+                for holder, pattern, _ in tenant.patterns
             )
         case HasOnAllLive(privilege, kind):
             return all(
@@ -441,10 +487,12 @@ def changed_tenant(tenant: Tenant, changes: Iterable) -> Tenant:
     for change in changes:
         match change:
             case Grant(principal, address, privilege):
-                after.grants.add((principal, address, privilege))
+                (after.patterns if address.is_pattern else after.grants).add((principal, address, privilege))
                 _make_principal(after, principal)
             case Revoke(principal, address, privilege):
-                after.grants.discard((principal, address, privilege))
+                (after.patterns if address.is_pattern else after.grants).discard(
+                    (principal, address, privilege)
+                )
             case Join(user, group):
                 members = after.role_users if group in after.role_groups else after.groups
                 members[group] = [*{*members[group], user}]

@@ -4,7 +4,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from analytics.spark.analysis_input import AnalysisInput
-from analytics.spark.joins import principal_names
+from analytics.spark.joins import direct_grants, principal_names
 
 
 def rows(analysis_input: AnalysisInput) -> DataFrame:
@@ -18,7 +18,8 @@ def rows(analysis_input: AnalysisInput) -> DataFrame:
         F.col("id").alias("entity_id"), F.concat_ws(":", "kind", "key").alias("entity"), "state"
     )
     return (
-        tables.grants.join(addresses.hint("merge"), on="entity_id", how="inner")
+        direct_grants(tables)
+        .join(addresses.hint("merge"), on="entity_id", how="inner")
         .join(principal_names(tables), on=["principal_type", "principal_id"], how="inner")
         .select("principal", "entity", "privilege", "state", "reason")
     )

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from analytics.spark.analysis_input import AnalysisInput
 from analytics.spark.engine.rules import PRIVILEGES
-from analytics.spark.joins import group_text, live_addresses, user_names, with_addresses
+from analytics.spark.joins import direct_grants, group_text, live_addresses, user_names, with_addresses
 from analytics.spark.schemas import Tables
 
 # later than the end of every period
@@ -145,15 +145,22 @@ def _permissions_of(tables: Tables, principal_type: str) -> DataFrame:
     A permission is one number for the entity and the privilege, which Spark exchanges and compares faster than texts.
     """
     privilege = F.array_position(F.array(*map(F.lit, PRIVILEGES)), F.col("privilege")) - 1
-    return tables.grants.where(F.col("principal_type") == principal_type).select(
+    return _of_type(tables, principal_type).select(
         "principal_id", (F.col("entity_id") * len(PRIVILEGES) + privilege).alias("permission"), "valid_until"
     )
 
 
 def _grants_of(tables: Tables, principal_type: str) -> DataFrame:
     """Return principal_id, entity_id, privilege and ends of the grants to users or to groups."""
-    of_type = tables.grants.where(F.col("principal_type") == principal_type)
-    return of_type.select("principal_id", "entity_id", "privilege", _ends().alias("ends"))
+    return _of_type(tables, principal_type).select(
+        "principal_id", "entity_id", "privilege", _ends().alias("ends")
+    )
+
+
+def _of_type(tables: Tables, principal_type: str) -> DataFrame:
+    """Return the direct grants to users, or all grants to groups."""
+    grants = direct_grants(tables) if principal_type == "user" else tables.grants
+    return grants.where(F.col("principal_type") == principal_type)
 
 
 def _memberships(tables: Tables) -> DataFrame:

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 from analytics.analyses import ROLES_OF_TEAMS, AnalysisError
 from analytics.spark.analysis_input import AnalysisInput
-from analytics.spark.joins import live_addresses, live_entities, user_names
+from analytics.spark.joins import direct_grants, live_addresses, live_entities, user_names
 from analytics.spark.past import PRINCIPAL, moment_at, past_addresses, state_at
 from analytics.spark.role_cover import fewest_roles
 from analytics.spark.schemas import Tables
@@ -213,7 +213,7 @@ def _direct_grants(analysis_input: AnalysisInput) -> DataFrame:
     """
     tables = analysis_input.tables
     live = live_entities(tables, analysis_input.option("namespace"))
-    grants = tables.grants.where(F.col("principal_type") == "user")
+    grants = direct_grants(tables).where(F.col("principal_type") == "user")
     direct = (
         grants.select(F.col("principal_id").alias("user_id"), "entity_id", "privilege")
         .join(tables.users.select(F.col("id").alias("user_id")), on="user_id", how="left_semi")

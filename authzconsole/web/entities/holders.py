@@ -21,13 +21,15 @@ from entities.vocabulary import Privilege
 from grants.authority.rights import can_change_some_grants, can_see_holders
 from grants.authority.stewards import sees_everything_in
 from grants.holders import Holder, holders_of
+from grants.models import PRINCIPAL_TYPES, privilege_of
 from grants.plans.sources.expired import PeriodScope
 from grants.policies.policy import Generation
-from grants.policies.principals import group_text
+from grants.policies.principals import group_text, principal_text
 from grants.principals.administrator_loss import capped_admin_count
 
 ROWS_PER_PAGE = 20
 ORDERS = ("latest",)
+MAX_BY_PATTERNS = 100
 # with more holders, the section has a filter by name
 MAX_HOLDERS_WITHOUT_FILTER = 10
 
@@ -59,10 +61,26 @@ def holders_section(request: HttpRequest, entity: Entity, generation: Generation
         "grant_form": GrantForm(account=request.user) if can_change else None,
         "find": find,
         "order": order,
+        "by_patterns": _by_patterns(entity),
         "expired": expired_link(PeriodScope(within=entity.address)) if request.user.can_see_all else None,
         "total_admins": capped_admin_count(entity) if entity.is_live else None,
         "is_filtered": bool(find) or page.total > MAX_HOLDERS_WITHOUT_FILTER,
     }
+
+
+def _by_patterns(entity: Entity) -> list[dict]:
+    """Return the first grants on patterns that match the entity: pattern, holder and privileges."""
+    rows: dict[tuple[str, str], list[str]] = {}
+    for principal_type in PRINCIPAL_TYPES.values():
+        derived = principal_type.held_grants.filter(content_object=entity, pattern__isnull=False)
+        columns = ("pattern__kind", "pattern__key", principal_type.name_path, "permission_id")
+        for kind, key, name, permission in derived.order_by(*columns).values_list(*columns)[:MAX_BY_PATTERNS]:
+            holder = f"{kind}:{key}", principal_text(principal_type.name, name)
+            rows.setdefault(holder, []).append(str(privilege_of(permission)))
+    return [
+        {"pattern": pattern, "principal": principal, "privileges": ", ".join(privileges)}
+        for (pattern, principal), privileges in sorted(rows.items())
+    ]
 
 
 def _row(holder: Holder, entity: Entity, groups_by_user: dict, can_change: bool, sees_all: bool) -> dict:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 
+from django.db.models import Count
 from django.http import Http404, HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
@@ -22,9 +23,10 @@ from authzconsole.web.shared.links import address_url, entity_tab_url, entity_ur
 from authzconsole.web.shared.past import shows_past
 from authzconsole.web.shared.rendering import render_page, requested_section
 from authzconsole.web.shared.visible_entities import breadcrumbs_of
-from entities.address import Address, address_or_none
-from entities.models import Entity, State
-from entities.selectors import children_of, entity_at
+from entities.address import Address, address_or_none, parse_address, parse_grantable
+from entities.models import PATTERN, Entity, State
+from entities.patterns import containers_revealed_by, entities_matching
+from entities.selectors import children_of, entity_at, sorted_by_address
 from entities.vocabulary import KINDS, child_kinds
 from grants.active_generation import active_generation
 from grants.authority.rights import can_read_history
@@ -95,6 +97,8 @@ SECTIONS: dict[str, Section] = {
     "history": history_section,
 }
 
+# how many of the entities that a pattern matches its page lists
+MAX_MATCHING = 50
 DELETE = ("delete", "Delete")
 VERBS = {State.PLANNED: ("register", "Register"), State.LIVE: DELETE, State.DELETED: ("recreate", "Recreate")}
 
@@ -102,7 +106,11 @@ VERBS = {State.PLANNED: ("register", "Register"), State.LIVE: DELETE, State.DELE
 @require_safe
 @shows_past(lambda address: address_or_none(address))
 def entity_page(request: HttpRequest, address: str) -> HttpResponse:
-    requested_address = address_or_404(address)
+    requested_address = address_or_404(
+        address, parse_grantable if request.user.can_see_all else parse_address
+    )
+    if requested_address.is_pattern:
+        return _pattern_response(request, requested_address)
     if (
         request.user.can_see_all
         and not getattr(request, "past", None)
@@ -188,6 +196,28 @@ def _readiness_url(request: HttpRequest, entity: Entity) -> str:
 
 def _total_grants(entity: Entity) -> int:
     return sum(model.objects.filter(content_object=entity).count() for model in (UserGrant, GroupGrant))
+
+
+def _pattern_response(request: HttpRequest, pattern: Address) -> HttpResponse:
+    """Render the page of a pattern, with what it matches and its holders. Only for accounts that see everything."""
+    row = entity_at(pattern) or Entity(pk=0, kind=pattern.kind, key=pattern.key, state=PATTERN)
+    context = _section_context(request, row, active_generation(), "holders")
+    if requested_section(request) == "holders":
+        return render_page(request, "entities/_holders.html", context)
+    matching = sorted_by_address(entities_matching(pattern))
+    counts = dict(matching.order_by().values_list("state").annotate(Count("pk")))
+    return render_page(
+        request,
+        "entities/pattern.html",
+        context
+        | {
+            "matching": matching[:MAX_MATCHING],
+            "counts": [(state.label, counts[state]) for state in State if state in counts],
+            "total": sum(counts.values()),
+            "plural": KINDS[pattern.kind].plural,
+            "containers": containers_revealed_by(pattern).count(),
+        },
+    )
 
 
 def _unregistered_response(request: HttpRequest, address: Address) -> HttpResponse:

@@ -21,7 +21,7 @@ from authzconsole.web.forms import (
 from authzconsole.web.shared.links import principal_link, principal_url
 from authzconsole.web.shared.principal_input import principal_or_404
 from authzconsole.web.shared.rendering import see_other, show_outcome
-from entities.models import State
+from entities.models import PATTERN, State
 from grants.change_set import RemovePrincipal, Rename
 from grants.changes import ChangeSet, Outcome, Preview
 from grants.models import PlanItem, PlanState, User
@@ -132,9 +132,10 @@ class RemovalPage(ForAdministrators, EffectPage):
 
 
 def grants_by_state(subject: User | Group) -> list[tuple[str, int]]:
-    """Return the number of direct grants on planned, live and deleted entities, without those that are 0. Runs one query."""
+    """Return the number of direct grants on planned, live and deleted entities and on patterns, without those that are 0. Runs one query."""
     counts = dict(subject.grants.order_by().values_list("content_object__state").annotate(Count("pk")))
-    return [(state.label.lower(), counts[state]) for state in State if counts.get(state)]
+    states = [*((state.value, state.label.lower()) for state in State), (PATTERN, PATTERN)]
+    return [(label, counts[state]) for state, label in states if counts.get(state)]
 
 
 def roles_of(group: Group) -> list[str]:

@@ -7,7 +7,7 @@ from authzconsole.web.forms import ConsoleForm, FormPage, reason_field
 from authzconsole.web.shared.guard import request_author
 from authzconsole.web.shared.parameters import name_parameter, text_parameter
 from authzconsole.web.shared.rendering import see_other, show_outcome
-from entities.address import address_or_none
+from entities.address import address_or_none, parse_grantable
 from entities.vocabulary import Privilege
 from grants.change_set import Leave, Revoke
 from grants.changes import give_back
@@ -26,7 +26,7 @@ class GiveBack(FormPage):
 
     def prepare(self) -> None:
         name, group = self.request.user.username, name_parameter(self.request, "group")
-        address = address_or_none(text_parameter(self.request, "entity"))
+        address = address_or_none(text_parameter(self.request, "entity"), parse_grantable)
         privilege = text_parameter(self.request, "privilege")
         if group:
             self.change: Revoke | Leave = Leave(name, group)

@@ -320,10 +320,11 @@ def _people_of(part: AccessRequestPart, account: User) -> dict:
     admins = [
         principal_text(principal_type.name, name)
         for principal_type in PRINCIPAL_TYPES.values()
-        for name in principal_type.grants.effective()
+        for name in principal_type.held_grants.effective()
         .filter(**is_admin)
         .order_by(principal_type.name_path)
-        .values_list(principal_type.name_path, flat=True)[: MAX_NAMES + 1]
+        .values_list(principal_type.name_path, flat=True)
+        .distinct()[: MAX_NAMES + 1]
     ]
     people = {"admins": admins[: MAX_NAMES + 1], "has_people": True}
     if not sees_everything_in(account, entity):

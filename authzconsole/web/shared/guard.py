@@ -4,14 +4,14 @@ The response is 404 if the account cannot see the entity or page, as if it did n
 but not change it.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import wraps
 
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest
 
 from authzconsole.common.messages import READ_ONLY_ACCOUNT, read_only_message
-from entities.address import Address, AddressError, parse_address
+from entities.address import Address, AddressError, parse_address, parse_grantable
 from entities.models import Entity
 from entities.selectors import entity_at
 from grants.active_generation import active_generation
@@ -30,9 +30,9 @@ class InvalidAddress(Http404):
     """
 
 
-def address_or_404(text: str) -> Address:
+def address_or_404(text: str, parse: Callable[[str], Address] = parse_address) -> Address:
     try:
-        return parse_address(text)
+        return parse(text)
     except AddressError as error:
         raise InvalidAddress(str(error)) from None
 
@@ -78,13 +78,13 @@ def administrable_address_or_404(request: HttpRequest, text: str) -> Address:
 
 
 def grantable_address_or_404(request: HttpRequest, text: str) -> Address:
-    """Return the address, registered or not, if the account may change grants on it. Raise Http404 or
+    """Return the address, registered or not, or the pattern, if the account may change grants on it. Raise Http404 or
     PermissionDenied.
 
     A delegate may change grants on addresses inside its entity that it cannot see, whether or not they are
     registered.
     """
-    address = address_or_404(text)
+    address = address_or_404(text, parse_grantable)
     return (
         address
         if can_change_some_grants(request.user, address)

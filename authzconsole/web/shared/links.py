@@ -6,7 +6,7 @@ from urllib.parse import quote
 from django.contrib.auth.models import Group
 from django.urls import reverse
 
-from entities.address import Address, AddressError, parse_address
+from entities.address import Address, AddressError, parse_grantable
 from entities.models import Entity
 from grants.holders import Holder
 from grants.models import User
@@ -61,7 +61,7 @@ def address_link_to(target: Entity | Address | AddressLink | str, *, is_linked: 
     if isinstance(target, AddressLink):
         return target
     try:
-        address = parse_address(target) if isinstance(target, str) else getattr(target, "address", target)
+        address = parse_grantable(target) if isinstance(target, str) else getattr(target, "address", target)
     except AddressError:
         # the kind existed when the text was written, but no longer does
         return AddressLink("entity", "", str(target))

@@ -79,11 +79,18 @@ def privilege_cells(principal: User | Group, entities: Collection[Entity]) -> di
 
     Runs two queries for a user, one for a group.
     """
-    rows = type_of(principal).grants_to(principal).filter(content_object__in=entities, **in_force())
-    direct = {
-        (entity_id, privilege_of(permission_id))
-        for entity_id, permission_id in rows.values_list("content_object_id", "permission_id")
-    }
+    holders = type_of(principal)
+    rows = holders.held_grants.filter(content_object__in=entities, **{holders.name: principal}, **in_force())
+    direct: set[tuple[int, Privilege]] = set()
+    by_pattern: dict[tuple[int, Privilege], str] = {}
+    for entity_id, permission_id, kind, key in rows.values_list(
+        "content_object_id", "permission_id", "pattern__kind", "pattern__key"
+    ):
+        place = entity_id, privilege_of(permission_id)
+        if kind is None:
+            direct.add(place)
+        else:
+            by_pattern[place] = f"{kind}:{key}"
     groups = groups_of_user(principal, entities) if isinstance(principal, User) else {}
     return {
         entity.pk: [
@@ -91,6 +98,7 @@ def privilege_cells(principal: User | Group, entities: Collection[Entity]) -> di
                 privilege,
                 entity.state,
                 groups.get(entity.pk, {}).get(privilege, ()),
+                by_pattern.get((entity.pk, privilege), ""),
                 is_direct=(entity.pk, privilege) in direct,
             )
             for privilege in Privilege
@@ -100,10 +108,13 @@ def privilege_cells(principal: User | Group, entities: Collection[Entity]) -> di
 
 
 def _privilege_cell(
-    privilege: Privilege, state: str, groups: Sequence[str], *, is_direct: bool
+    privilege: Privilege, state: str, groups: Sequence[str], pattern: str, *, is_direct: bool
 ) -> PrivilegeCell:
     if is_direct:
         title = f"{privilege} held directly{_STATE_SUFFIXES.get(state, '')}"
+        return PrivilegeCell(LETTERS[privilege], _DIRECT_STATUSES.get(state, "direct"), title)
+    if pattern:
+        title = f"{privilege} held by the pattern {pattern}{_STATE_SUFFIXES.get(state, '')}"
         return PrivilegeCell(LETTERS[privilege], _DIRECT_STATUSES.get(state, "direct"), title)
     return PrivilegeCell(LETTERS[privilege], "group" if groups else "none", _group_text(privilege, groups))
 

@@ -107,7 +107,7 @@ def _load_stage(users: AffectedUsers, namespace: int | None, name: str) -> Stage
     held: dict[int, list[int]] = {}
     for principal_type, row in PRINCIPAL_TYPES.items():
         grants = (
-            row.grants.filter(**where, **in_force())
+            row.held_grants.filter(**where, **in_force())
             .order_by()
             .values_list("content_object_id", "permission_id", row.id_column)
         )

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from operator import attrgetter
 
-from entities.address import parse_address
+from entities.address import parse_grantable
 from entities.vocabulary import Privilege, clip
 from grants.change_set import Grant, Key, Revoke
 from grants.errors import GrantError, PlanError
@@ -227,7 +227,10 @@ def _add_change(file: ChangeFile, number: int, body: dict, report_fault: ReportF
         members.choice("verb", tuple(verb.value for verb in GRANT_VERBS)),
         members.principal("principal"),
     )
-    address, privilege = members.address("entity"), members.choice("privilege", tuple(map(str, Privilege)))
+    address, privilege = (
+        members.address("entity", parse_grantable),
+        members.choice("privilege", tuple(map(str, Privilege))),
+    )
     validity = members.validity(has_to_last=verb == PlanVerb.GRANT)
     if None in (verb, principal, address, privilege, validity):
         return
@@ -236,7 +239,7 @@ def _add_change(file: ChangeFile, number: int, body: dict, report_fault: ReportF
             next(name for name, time in validity._asdict().items() if time), "only a grant has a period"
         )
         return
-    key = principal_text(*principal), parse_address(address), Privilege[privilege]
+    key = principal_text(*principal), parse_grantable(address), Privilege[privilege]
     change = Grant(*key, validity) if verb == PlanVerb.GRANT else Revoke(*key)
     earlier = file.by_key.setdefault(key, change)
     earlier_line = file.changes.setdefault(earlier, number)

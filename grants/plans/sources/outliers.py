@@ -76,7 +76,7 @@ def _memberships(selected: Collection[Revoke], addresses: Collection[Address]) -
     members = memberships().filter(
         active_principal_condition("user__"), user__username__among=list(users), **in_force()
     )
-    grants = GroupGrant.objects.filter(not_over_condition(question_time()))
+    grants = GroupGrant.held.filter(not_over_condition(question_time()))
     on_selected = grants.filter(
         group__in=members.values("group"),
         content_object__kind__in={address.kind for address in addresses},

@@ -133,7 +133,7 @@ def redundant_grants(**where) -> GrantQuerySet:
         if source.membership:
             # in one call, because all conditions are about the same membership
             given_too |= Exists(
-                source.holder.grants.filter(
+                source.holder.held_grants.filter(
                     _ends_no_sooner(),
                     _ends_no_sooner(source.membership),
                     content_object=OuterRef("content_object"),
@@ -193,14 +193,14 @@ def has_duty(group: str) -> Q:
 
 
 def _grants_not_over() -> GrantQuerySet:
-    return GroupGrant.objects.filter(not_over_condition(question_time()))
+    return GroupGrant.held.filter(not_over_condition(question_time()))
 
 
 def _gives_all(group: OuterRef, *, of: OuterRef) -> Q:
     """Return the condition that the group `of` gives everything that `group` gives, from now or from the same time on,
     and for as long. group: seen from the grants of `group`. of: seen from those of `of`, one level deeper.
     """
-    same = GroupGrant.objects.filter(
+    same = GroupGrant.held.filter(
         _ends_no_sooner(),
         Q(valid_from__isnull=True)
         | Q(valid_from__lte=question_time())

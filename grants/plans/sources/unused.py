@@ -105,7 +105,7 @@ class UnusedAccess:
         """Return the memberships without an end in groups of which the user used nothing. Memberships in groups that have
         another purpose remain.
         """
-        given = PRINCIPAL_TYPES["group"].grants.filter(
+        given = PRINCIPAL_TYPES["group"].held_grants.filter(
             content_object__state=State.LIVE, group=OuterRef("group")
         )
         joined = JournalLine.objects.filter(

@@ -11,8 +11,8 @@ from analytics.tables import (
     USERS,
 )
 
-# reason, granted_at and valid_until of a grant
-DETAILS = ("", "2026-01-01T00:00:00Z", None)
+# reason, granted_at, valid_until and pattern of a grant
+DETAILS = ("", "2026-01-01T00:00:00Z", None, "")
 
 
 @pytest.fixture(params=["small", "large"])

@@ -23,7 +23,9 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture(scope="module", params=[2])
 def tenant(request, django_db_setup, django_db_blocker):
     """Store a tenant, once for all tests. No test changes it."""
-    with stored_for_several_tests(random_tenant(request.param, has_roles=True), django_db_blocker) as stored:
+    with stored_for_several_tests(
+        random_tenant(request.param, has_patterns=True, has_roles=True), django_db_blocker
+    ) as stored:
         yield stored
 
 

@@ -31,6 +31,7 @@ from tests.support.random_tenants import (
     administrator_counts,
     changed_tenant,
     permitted_decisions,
+    random_patterns,
     random_tenant,
     seeds,
     store_tenant,
@@ -62,12 +63,15 @@ def random_changes(dice, tenant, number):
         parse_address("program:ns1.newapp.flow.x"),
     ]
     changes = {}
-    stored = sorted(tenant.grants, key=str)
+    stored = sorted(tenant.grants, key=str) + sorted(tenant.patterns, key=str) * 3
+    new = sorted(random_patterns(tenant, dice), key=str) if tenant.patterns else []
     if number % 4 != 1:
         for _ in range(dice.choice([1, 3, 20])):
             grant = (dice.choice(principals), dice.choice(addresses), dice.choice(ANY))
             if dice.random() < 0.5 and stored:
                 grant = dice.choice(stored)
+            if new and dice.random() < 0.2:
+                grant = dice.choice(new)
             changes[grant] = (Grant if dice.random() < 0.5 else Revoke)(*grant)
     if number % 4 in (1, 3):
         for _ in range(dice.randint(1, 3)):
@@ -104,7 +108,7 @@ def test_above_the_limits_the_effect_is_an_error(settings, setting, counted):
 
 @pytest.mark.parametrize("seed", seeds(range(12)))
 def test_the_effect_is_the_difference_of_all_decisions(seed):
-    tenant = random_tenant(seed, has_roles=True)
+    tenant = random_tenant(seed, has_patterns=True, has_roles=True)
     store_tenant(tenant)
     changes = random_changes(random.Random(seed), tenant, seed)
     strandings = effect_of(changes, GENERATIONS["final"]).strandings
@@ -124,7 +128,7 @@ def test_the_effect_is_the_difference_of_all_decisions(seed):
 
 @pytest.mark.parametrize("seed", seeds(range(2)))
 def test_the_effect_of_another_generation_is_the_difference_of_all_decisions_with_a_rule_in_both(seed):
-    tenant = random_tenant(seed, has_roles=True)
+    tenant = random_tenant(seed, has_patterns=True, has_roles=True)
     store_tenant(tenant)
     of_generations = {name: permitted_decisions(tenant, name) for name in GENERATIONS}
     for before, after in itertools.permutations(GENERATIONS.values(), 2):
@@ -147,7 +151,7 @@ def test_the_effect_of_another_generation_is_the_difference_of_all_decisions_wit
 
 @pytest.mark.parametrize("seed", seeds(range(12)))
 def test_the_effect_of_another_generation_with_other_changes_is_the_difference_of_all_decisions(seed):
-    tenant = random_tenant(seed, has_roles=True)
+    tenant = random_tenant(seed, has_patterns=True, has_roles=True)
     store_tenant(tenant)
     dice = random.Random(seed)
     changes = random_changes(dice, tenant, seed)

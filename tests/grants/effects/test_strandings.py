@@ -26,7 +26,7 @@ def address_reads(queries: CaptureQueriesContext) -> int:
 
 @pytest.mark.parametrize("number", [3, 17, 44])
 def test_the_result_does_not_depend_on_the_chunks_and_no_chunk_reads_the_addresses_again(monkeypatch, number):
-    tenant = random_tenant(number)
+    tenant = random_tenant(number, has_patterns=True)
     store_tenant(tenant)
     live = sorted((address for address, state in tenant.entities.items() if state == State.LIVE), key=str)
     changes = [

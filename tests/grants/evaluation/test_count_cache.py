@@ -182,6 +182,7 @@ COUNTED_COLUMNS = {
     "application_id",
     "valid_from",
     "valid_until",
+    "pattern_id",
 }
 
 

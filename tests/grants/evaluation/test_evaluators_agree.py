@@ -33,7 +33,8 @@ pytestmark = pytest.mark.django_db
 def tenant(request, django_db_setup, django_db_blocker):
     """Store a tenant, once for all tests. No test changes it."""
     with stored_for_several_tests(
-        random_tenant(request.param, has_roles=True, has_later_kinds=True), django_db_blocker
+        random_tenant(request.param, has_patterns=True, has_roles=True, has_later_kinds=True),
+        django_db_blocker,
     ) as stored:
         stored.seed = request.param
         yield stored

@@ -43,7 +43,9 @@ class StoredTenant:
 @pytest.fixture(scope="module", params=seeds(range(4)))
 def tenant(request, django_db_setup, django_db_blocker):
     """Store a tenant and compute the complete decisions, once for all tests. No test changes the tenant."""
-    with stored_for_several_tests(random_tenant(request.param), django_db_blocker) as random_data:
+    with stored_for_several_tests(
+        random_tenant(request.param, has_patterns=True), django_db_blocker
+    ) as random_data:
         with django_db_blocker.unblock():
             stored = StoredTenant(
                 request.param,

@@ -49,7 +49,8 @@ class StoredTenant:
 @pytest.fixture(scope="module", params=seeds(range(3)))
 def tenant(request, django_db_setup, django_db_blocker):
     """Store a tenant and compute the expected results, once for all tests. No test changes the tenant."""
-    with stored_for_several_tests(random_tenant(request.param, has_later_kinds=True), django_db_blocker):
+    tenant = random_tenant(request.param, has_patterns=True, has_later_kinds=True)
+    with stored_for_several_tests(tenant, django_db_blocker):
         with django_db_blocker.unblock():
             stored = StoredTenant(Entity.objects.in_bulk(), list(User.objects.order_by("pk")), {})
             for user, generation in itertools.product(stored.users, GENERATIONS.values()):

@@ -1,0 +1,74 @@
+"""A grant on a pattern does not avoid a check that a grant on an address obeys."""
+
+import pytest
+
+from entities.address import parse_grantable
+from grants.authority.rights import can_change_some_grants
+from grants.errors import GrantError, GuardrailHolds, SecondPersonRequired
+from grants.evaluation.engine import check
+from grants.policies.question import Question
+from tests.support.authors import author_named, database_state
+from tests.support.cast import create_sample_tenant
+from tests.support.changes import add_grant, register_entity, revoke_grant
+from tests.support.guardrails import FORBID, add_guardrail
+
+pytestmark = pytest.mark.django_db
+PATTERN = "dataset:sales.*"
+
+
+@pytest.fixture
+def cast():
+    return create_sample_tenant()
+
+
+def test_a_delegate_cannot_grant_on_a_pattern(cast, settings):
+    settings.DELEGATION = True
+    assert not can_change_some_grants(cast["ned"], parse_grantable(PATTERN))
+    before = database_state()
+    for pattern in (PATTERN, "namespace:sal?s", "namespace:*"):
+        with pytest.raises(GrantError):
+            add_grant("user:out", pattern, "READ", author=author_named("ned"))
+    assert database_state() == before
+
+
+def test_administrators_by_a_pattern_are_delegates(cast, settings):
+    settings.DELEGATION = True
+    add_grant("user:out", "dataset:sales.o*", "ADMIN")
+    add_grant("user:dee", "dataset:sales.orders", "WRITE", author=author_named("out"))
+
+
+def test_a_guardrail_refuses_what_a_pattern_would_give(cast):
+    add_guardrail("no-writers", FORBID)
+    before = database_state()
+    for pattern in (PATTERN, "dataset:*", "dataset:s*s"):
+        with pytest.raises(GuardrailHolds):
+            add_grant("user:out", pattern, "WRITE")
+    assert database_state() == before
+    add_grant("user:out", "dataset:hr.*", "WRITE")
+
+
+def test_a_guardrail_refuses_a_registration_that_a_pattern_turns_into_a_violation(cast):
+    add_grant("user:out", "stream:sales.*", "WRITE")
+    add_guardrail("no-writers", FORBID)
+    with pytest.raises(GuardrailHolds):
+        register_entity("stream:sales.clicks")
+    # the grant of somebody else would register the address
+    with pytest.raises(GuardrailHolds):
+        add_grant("user:dee", "stream:sales.clicks", "READ")
+
+
+def test_four_eyes_count_what_a_pattern_matches(cast, settings):
+    settings.FOUR_EYES, settings.FOUR_EYES_MAX_ITEMS, settings.PROTECTED_NAMESPACES = True, 3, ["hr"]
+    ada = author_named("ada")
+    add_grant("user:out", "dataset:sales.o*", "READ", author=ada)
+    for pattern in (PATTERN, "dataset:hr.nothing*", "dataset:*.nothing", "namespace:h?"):
+        with pytest.raises(SecondPersonRequired):
+            add_grant("user:out", pattern, "READ", author=ada)
+    revoke_grant("user:out", "dataset:sales.o*", "READ", author=ada)
+
+
+def test_an_inactive_user_holds_nothing_by_a_pattern(cast):
+    add_grant("user:ina", PATTERN, "READ")
+    for name in ("orders", "unregistered"):
+        target = parse_grantable(f"dataset:sales.{name}")
+        assert not check(Question("user", "ina", "read", target, "final")).is_permitted

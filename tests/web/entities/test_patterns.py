@@ -1,0 +1,79 @@
+"""Patterns on the pages: granting on one, its page, and where it is shown."""
+
+from tests.support.authors import all_grants, is_permitted
+from tests.support.changes import add_grant
+from tests.support.pages import page_html, post_as_shown
+
+PATTERN = "dataset:sales.*"
+GRANT, PAGE = "/grant/dataset:sales.%2A", "/entities/dataset:sales.%2A"
+
+
+def test_a_grant_on_a_pattern_shows_its_effect_and_leads_to_the_page_of_the_pattern(browse):
+    client = browse("ada")
+    assert page_html(client.get(GRANT)).count("dataset:sales.*")
+    response = post_as_shown(client, GRANT, {"principal": "user:out", "privilege": "READ"})
+    assert response.status_code == 303
+    assert ("user:out", PATTERN, "READ") in all_grants()
+    assert is_permitted("out", "read", "dataset:sales.orders")
+    page = client.get(response.headers["Location"])
+    assert page.status_code == 200
+    assert [str(row) for row in page.context["matching"]] == [
+        "dataset:sales.customers",
+        "dataset:sales.forecast",
+        "dataset:sales.legacy",
+        "dataset:sales.orders",
+    ]
+    assert "user:out" in page_html(page)
+
+
+def test_the_effect_of_a_grant_on_a_pattern_names_who_gains_on_what_it_matches(browse, htmx):
+    query = "?principal=user:out&privilege=READ"
+    text = page_html(browse("ada").get(GRANT + query, headers=htmx("grant-form-effect")))
+    assert "user:out" in text and "dataset:sales.orders" in text
+
+
+def test_a_revocation_of_a_pattern_ends_what_it_gave(browse):
+    add_grant("user:out", PATTERN, "READ")
+    post_as_shown(browse("ada"), "/revoke/dataset:sales.%2A", {"principal": "user:out", "privilege": "READ"})
+    assert not is_permitted("out", "read", "dataset:sales.orders")
+
+
+def test_the_page_of_an_entity_names_the_patterns_that_give_on_it(browse):
+    add_grant("group:operators", PATTERN, "READ")
+    text = page_html(browse("ada").get("/entities/dataset:sales.orders?tab=access"))
+    assert "By patterns" in text and "gives READ to group:operators" in text
+    own = page_html(browse("grp").get("/entities/dataset:sales.orders?tab=access"))
+    assert "READ" in own and "By patterns" not in own
+
+
+def test_the_page_of_a_principal_lists_its_patterns(browse):
+    add_grant("user:out", PATTERN, "READ")
+    assert PATTERN in page_html(browse("ada").get("/people/user:out"))
+    own = browse("out").get("/my-access")
+    assert PATTERN in page_html(own)
+
+
+def test_a_user_sees_a_privilege_by_a_pattern_as_held(browse):
+    add_grant("user:out", PATTERN, "READ")
+    text = page_html(browse("out").get("/entities/dataset:sales.orders?tab=access"))
+    assert "READ held by the pattern dataset:sales.*" in text
+
+
+def test_a_pattern_is_no_entity(browse):
+    add_grant("user:out", PATTERN, "READ")
+    for name in ("out", "dee"):
+        response = browse(name).get(PAGE)
+        assert response.status_code == 404 and "is a pattern" in page_html(response)
+    ada = browse("ada")
+    assert "is a pattern" in page_html(ada.get(f"/ask?subject=user:out&operation=read&entity={PATTERN}"))
+    assert ada.get("/lifecycle/register/dataset:sales.%2A").status_code == 404
+    assert browse("out").get(GRANT).status_code == 404
+
+
+def test_strange_patterns_have_a_page_or_a_message(browse):
+    ada = browse("ada")
+    for text in ("dataset:*", "namespace:*", "dataset:a.**%3F", "instance:*", "kerberosprincipal:*"):
+        assert ada.get(f"/entities/{text}").status_code == 200
+        assert ada.get(f"/grant/{text}").status_code == 200
+    response = ada.get("/entities/namespace:a.*")
+    assert response.status_code == 404 and "matches nothing" in page_html(response)
