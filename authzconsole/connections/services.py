@@ -80,6 +80,12 @@ class PlatformState:
     unsupported: list[Unsupported] = field(default_factory=list)
     digest: str = ""
 
+    @property
+    def all_principals(self) -> set[str]:
+        """The principals of the platform, the holders of grants, the roles and their members."""
+        holders = (grant.principal for grant in self.grants)
+        return {*holders, *self.principals, *chain.from_iterable(change.key for change in self.members)}
+
 
 @dataclass(frozen=True, slots=True)
 class SyncResult:
@@ -188,7 +194,7 @@ def computed_sync(connection: Connection, *, accepts_shrunken: bool = False) -> 
             if not accepts_shrunken:
                 _check_entity_counts(connection, state, known, recreated)
             present = _console_grants(state.entities, platform.capabilities)
-            added, unknown = _new_principals(state)
+            added, unknown = new_principals(state.all_principals)
             members = _console_members(state.principals)
     granted = {grant for grant in state.grants - present if grant.principal not in unknown}
     joined = {change for change in state.members - members if unknown.keys().isdisjoint(change.key)}
@@ -428,11 +434,9 @@ def _live_changes(
             yield Recreate(address)
 
 
-def _new_principals(state: PlatformState) -> tuple[list[AddUser | AddGroup], dict[str, str]]:
-    """Return the changes that add unknown holders, roles and members, and by name why one cannot be added."""
-    holders = (grant.principal for grant in state.grants)
-    members = chain.from_iterable(change.key for change in state.members)
-    names = sorted({*holders, *state.principals, *members})
+def new_principals(names: Collection[str]) -> tuple[list[AddUser | AddGroup], dict[str, str]]:
+    """Return the changes that add the unknown ones of these principals, and by name why one cannot be added."""
+    names = sorted(names)
     known = principals_by_name(names)
     added: list[AddUser | AddGroup] = []
     faults = {}

@@ -40,6 +40,8 @@ PRIVILEGE_OF_ACCESS = {privilege.lower(): privilege for privilege in Privilege}
 
 PUBLIC_GROUP = "public"
 CURRENT_USER, OWNER = "{USER}", "{OWNER}"
+# the form of the times of a schedule
+SCHEDULE_TIME = "%Y/%m/%d %H:%M:%S"
 
 
 class PolicyFileError(Refusal, ValueError):
@@ -94,20 +96,22 @@ class Level:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """Who has which privileges by one item of a policy."""
+    """Who has which privileges by one item of a policy. delegates: whether they may also change such policies."""
 
     users: frozenset[str]
     groups: frozenset[str]
     roles: frozenset[str]
     accesses: frozenset[Privilege]
+    delegates: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """A period of validity; None for no limit."""
+    """A period of validity; None for no limit. recurs: whether it is limited to recurring parts of the period."""
 
     start: datetime | None
     end: datetime | None
+    recurs: bool = False
 
     def contains(self, at: datetime) -> bool:
         return (self.start is None or self.start <= at) and (self.end is None or at <= self.end)
@@ -145,12 +149,13 @@ class Policy:
 @dataclass(frozen=True, slots=True)
 class Note:
     """What a policy has and the answers do not consider, or what they depend on. policy, id: empty for the
-    whole file.
+    whole file. feature: set if only some versions of Ranger consider it.
     """
 
     policy: str
     id: int | None
     reason: str
+    feature: Feature | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,8 +222,10 @@ def read_policies(raw: bytes, *, file_name: str) -> PolicyFile:
         if ids[id_] > 1:
             raise PolicyFileError(f"{place} has the id {id_} of a policy before it: {_EXPORT}")
         reasons: list[str] = []
-        policy = _policy(entry, name, id_, place, enables_deny, reasons)
+        policy = _policy(entry, place, reasons)
         notes += [Note(name, id_, reason) for reason in reasons]
+        if policy is not None:
+            notes += _notes_of_features(policy, enables_deny)
         policies += [] if policy is None else [policy]
     if len(services) > 1:
         raise PolicyFileError(
@@ -297,9 +304,16 @@ def _notes_of_parts(body: dict, file_name: str) -> Iterator[Note]:
         yield Note("", None, f"the policies of the security zone `{clip(zone)}` are not evaluated")
 
 
-def _policy(
-    entry: dict, name: str, id_: int | None, place: str, enables_deny: bool | None, reasons: list[str]
-) -> Policy | None:
+def _notes_of_features(policy: Policy, enables_deny: bool | None) -> Iterator[Note]:
+    for feature in sorted(policy.features):
+        if feature is Feature.DENY and enables_deny is not None:
+            versions = "both versions apply" if enables_deny else "both versions ignore"
+        else:
+            versions = "Ranger 0.7 ignores and Ranger 2 applies"
+        yield Note(policy.name, policy.id, f"the policy has {feature}, which {versions}", feature)
+
+
+def _policy(entry: dict, place: str, reasons: list[str]) -> Policy | None:
     """Return the policy; None for one that decides nothing. Append what is not supported to `reasons`."""
     if not _member(entry, "isEnabled", bool, place, True):
         return None
@@ -332,8 +346,8 @@ def _policy(
         for field_name in ("policyItems", "allowExceptions", "denyPolicyItems", "denyExceptions")
     )
     policy = Policy(
-        name=name,
-        id=id_,
+        name=_member(entry, "name", str, place, ""),
+        id=_member(entry, "id", int, place, None),
         levels=levels,
         allow=allow,
         allow_exceptions=allow_exceptions,
@@ -343,16 +357,9 @@ def _policy(
         priority=_member(entry, "policyPriority", int, place, 0),
         denies_all_else=_member(entry, "isDenyAllElse", bool, place, False),
     )
-    features = frozenset(_features(policy))
-    for feature in sorted(features):
-        if feature is Feature.DENY and enables_deny is not None:
-            versions = "both versions apply" if enables_deny else "both versions ignore"
-        else:
-            versions = "Ranger 0.7 ignores and Ranger 2 applies"
-        reasons.append(f"the policy has {feature}, which {versions}")
     if any(OWNER in item.users for item in policy.items):
         reasons.append("the policy names `{OWNER}`, but CDAP does not send the owner of an entity to Ranger")
-    return replace(policy, features=features)
+    return replace(policy, features=frozenset(_features(policy)))
 
 
 def _levels(resources: dict, place: str, reasons: list[str]) -> tuple[Level, ...]:
@@ -406,7 +413,7 @@ def _item(body: dict, field_name: str, place: str, reasons: list[str]) -> Item:
         else:
             reasons.append(f"{field_name} has the unknown access type `{clip(name)}`")
     users, groups, roles = (frozenset(_texts(body, name, place)) for name in ("users", "groups", "roles"))
-    return Item(users, groups, roles, frozenset(accesses))
+    return Item(users, groups, roles, frozenset(accesses), _member(body, "delegateAdmin", bool, place, False))
 
 
 def _schedules(entry: dict, place: str, reasons: list[str]) -> Iterator[Schedule]:
@@ -416,23 +423,22 @@ def _schedules(entry: dict, place: str, reasons: list[str]) -> Iterator[Schedule
     for schedule in _objects(entry, "validitySchedules", place):
         place_of_schedule = f"{place}.validitySchedules"
         zone = _member(schedule, "timeZone", str, place_of_schedule, "") or "GMT"
-        if _member(schedule, "recurrences", list, place_of_schedule, []):
+        recurs = bool(_member(schedule, "recurrences", list, place_of_schedule, []))
+        if recurs:
             reasons.append("the policy has a recurring schedule; its recurrences are not evaluated")
         times = []
         for name in ("startTime", "endTime"):
             text = _member(schedule, name, str, place_of_schedule, "")
             try:
                 times.append(
-                    datetime.strptime(text, "%Y/%m/%d %H:%M:%S").replace(tzinfo=ZoneInfo(zone))
-                    if text
-                    else None
+                    datetime.strptime(text, SCHEDULE_TIME).replace(tzinfo=ZoneInfo(zone)) if text else None
                 )
             except (ValueError, KeyError, OSError):
                 reasons.append(
                     f"the policy has the {name} `{clip(text)}` in `{clip(zone)}`, which is not a time; it is no limit"
                 )
                 times.append(None)
-        yield Schedule(*times)
+        yield Schedule(times[0], times[1], recurs)
 
 
 def _features(policy: Policy) -> Iterator[Feature]:
