@@ -46,6 +46,7 @@ _ONE_PARTITION = {
     "spark.sql.autoBroadcastJoinThreshold": "-1",
     # Generating and compiling code for each step takes longer than processing a few rows without it.
     "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.optimizer.disableHints": "true",
     "spark.sql.shuffle.partitions": "1",
 }
