@@ -86,6 +86,17 @@ class Address:
         chain = (self.ancestor(kind) for kind in reversed(ancestor_kinds(self.kind)))
         return [ancestor for ancestor in chain if ancestor is not None]
 
+    @property
+    def names(self) -> dict[str, str]:
+        """The names from the namespace down, by kind, as systems name an entity that do not join them. Of a pattern, the
+        parts between its dots. Empty for the instance, and for a pattern that does not have each of these parts.
+        """
+        kinds = [kind for kind in (*reversed(ancestor_kinds(self.kind)), self.kind) if kind != "instance"]
+        names = self.key.split(".", len(kinds) - 1) if len(kinds) > 1 else [self.key]
+        if names[-1].endswith("*"):
+            names += ["*"] * (len(kinds) - len(names))
+        return dict(zip(kinds, names, strict=True)) if len(names) == len(kinds) else {}
+
 
 def ancestor_kinds(kind: str) -> tuple[str, ...]:
     """Return the kinds that contain `kind`, nearest first; none for one that KINDS_FILE no longer has."""

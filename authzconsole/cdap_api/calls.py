@@ -15,11 +15,13 @@ from authzconsole.common.problems import Problem
 from authzconsole.common.request_body import read_json_object
 from authzconsole.lists.grants import Grants
 from authzconsole.lists.people import Roles
-from entities.address import Address, ancestor_kinds, parse_address
+from entities.address import Address, ancestor_kinds, parse_grantable
 from entities.vocabulary import KINDS, Privilege, VocabularyError, clip, privilege_by_name
 from grants.change_set import Change, ChangeSet, Exclude, Grant, Include, Join, Leave, RemovePrincipal, Revoke
 from grants.changes import apply
 from grants.models import RoleGroup, User, all_grants
+from grants.policies.catalogue import generation_by_name
+from grants.policies.catalogue.platform_permissions import Permission, required
 from grants.policies.principals import ROLE_PREFIX
 from grants.principal_names import principals_by_name
 from grants.principals.services import add_role
@@ -40,7 +42,9 @@ def grant(request: TokenRequest) -> None:
     """Give a principal privileges on an entity."""
     body = read_json_object(request)
     address, principal = _address_of(body), _principal_of(body)
-    _apply(request, *(Grant(principal, address, privilege) for privilege in _privileges_of(body)))
+    _apply(
+        request, *(Grant(principal, address, privilege) for privilege in _privileges_of(body, address.kind))
+    )
 
 
 def revoke(request: TokenRequest) -> None:
@@ -52,20 +56,27 @@ def revoke(request: TokenRequest) -> None:
         changes = [Revoke(*key) for grants in rows for key in grants.grant_keys()]
     else:
         principal = _principal_of(body)
-        changes = [Revoke(principal, address, privilege) for privilege in _privileges_of(body)]
+        changes = [Revoke(principal, address, privilege) for privilege in _privileges_of(body, address.kind)]
     _apply(request, *changes)
 
 
 def list_privileges(request: TokenRequest, type: str, name: str) -> list[dict]:
-    """List the grants of a principal that are in force."""
+    """List the grants of a principal that are in force: one item for each permission that a privilege gives. Clients before
+    6.5 read `action`, and later ones `permission`.
+    """
     principal = _principal(type, name)
     rows = Grants(request.user, {"principal": principal, "through_groups": False, "valid": "now"})
     if not rows.is_readable:
         raise Problem(403, "your account can only read its own grants and those of its groups")
     return [
-        {"authorizable": _authorizable(row.content_object.address), "action": str(row.privilege)}
+        {
+            "authorizable": _authorizable(row.content_object.address),
+            "action": str(row.privilege),
+            **permission,
+        }
         for queryset, _ in rows.parts()
         for row in queryset.order_by("content_object__kind", "content_object__key", "permission_id")
+        for permission in _permissions_json(row.privilege, row.content_object.kind)
     ]
 
 
@@ -157,6 +168,12 @@ def _role_json(stored: str) -> dict:
     return {"name": stored.removeprefix(ROLE_PREFIX), "type": "ROLE"}
 
 
+def _permissions_json(privilege: Privilege, kind: str) -> list[dict]:
+    """Return the member `permission` of each permission that a privilege gives; one item without it if there are none."""
+    given = (text.partition(":") for text in generation_by_name("cdap65").given_permissions(privilege, kind))
+    return [{"permission": {"type": set_name, "name": name}} for set_name, _, name in given] or [{}]
+
+
 def _member(body: dict, name: str, type_: type, example: str) -> Any:
     value = body.get(name)
     if not isinstance(value, type_):
@@ -173,18 +190,36 @@ def _principal_of(body: dict) -> str:
     return principal
 
 
-def _privileges_of(body: dict) -> list[Privilege]:
-    names = _member(body, "actions", list, 'a list such as ["READ", "WRITE"]')
-    if not names:
-        raise Problem(400, "`actions` is empty: name at least one")
+def _privileges_of(body: dict, kind: str) -> list[Privilege]:
+    """Return the privileges of `actions`, or those that give the `permissions` of CDAP 6.5 on an entity of the kind."""
+    if body.get("actions") is None and body.get("permissions") is not None:
+        permissions = _member(
+            body, "permissions", list, 'a list such as [{"type": "STANDARD", "name": "GET"}]'
+        )
+        privileges = [_privilege_of(permission, kind) for permission in permissions]
+    else:
+        names = _member(body, "actions", list, 'a list such as ["READ", "WRITE"]')
+        try:
+            privileges = [privilege_by_name(str(name)) for name in names]
+        except VocabularyError as error:
+            raise Problem(400, f"`actions`: {error}") from None
+    if not privileges:
+        raise Problem(400, "`actions` or `permissions` is empty: name at least one")
+    return list(dict.fromkeys(privileges))
+
+
+def _privilege_of(permission: object, kind: str) -> Privilege:
+    """Return the privilege that gives a permission: of several, the first, which allows the least."""
+    member = permission if isinstance(permission, dict) else {}
+    text = f"{member.get('type')}:{member.get('name')}"
     try:
-        return [privilege_by_name(str(name)) for name in dict.fromkeys(names)]
-    except VocabularyError as error:
-        raise Problem(400, f"`actions`: {error}") from None
+        return required(Permission(text.upper()), kind).privileges[0]
+    except ValueError:
+        raise Problem(400, f"`permissions`: `{clip(text)}` is not a permission on {kind.upper()}") from None
 
 
 def _address_of(body: dict) -> Address:
-    """Return the address of an `Authorizable`. It has a part for each container, named like the kind of the container."""
+    """Return the address of an `Authorizable`, which may be a pattern. It has a part for each container, named like the kind of the container."""
     member = _member(body, "authorizable", dict, '{"entityType": "DATASET", "entityParts": {...}}')
     type_name = _member(member, "entityType", str, "such as DATASET")
     parts = _member(member, "entityParts", dict, 'such as {"NAMESPACE": "sales", "DATASET": "orders"}')
@@ -200,12 +235,12 @@ def _address_of(body: dict) -> Address:
     )
     if missing := [name.upper() for name in path if not isinstance(parts.get(name.upper()), str)]:
         raise Problem(400, f"`entityParts` of {kind.upper()} lacks {', '.join(missing)}")
-    return parse_address(f"{kind}:{'.'.join(parts[name.upper()] for name in path)}")
+    return parse_grantable(f"{kind}:{'.'.join(parts[name.upper()] for name in path)}")
 
 
 def _authorizable(address: Address) -> dict:
-    containers = (container for container in address.ancestors if container.kind != "instance")
+    parts = address.names or {address.kind: address.key}
     return {
         "entityType": address.kind.upper(),
-        "entityParts": {part.kind.upper(): part.name for part in (*containers, address)},
+        "entityParts": {kind.upper(): name for kind, name in parts.items()},
     }

@@ -198,8 +198,9 @@ def policies_of(grants: Iterable[Grant], *, service: str) -> tuple[list[dict[str
     by_place: dict[tuple[str, Validity], list[Grant]] = defaultdict(list)
     notes = []
     for grant in grants:
-        names = _level_names(grant.address)
-        if not names and grant.address != instance_address():
+        names = list(grant.address.names.values())
+        is_known = names or grant.address == instance_address()
+        if grant.address.kind not in KINDS_IN_RANGER or not is_known:
             notes.append(Note(str(grant), None, "no policy of CDAP can express this address"))
             continue
         place = f"{grant.address.kind}:{'.'.join(names) or grant.address.key}"
@@ -213,17 +214,6 @@ def policies_of(grants: Iterable[Grant], *, service: str) -> tuple[list[dict[str
         for number, (place, validity) in enumerate(places, 1)
     ]
     return policies, list(dict.fromkeys(notes))
-
-
-def _level_names(address: Address) -> list[str]:
-    """Return the names of an address or pattern at each level below the instance; none if Ranger has no policy for it."""
-    depth = len(ancestor_kinds(address.kind))
-    if depth == 0 or address.kind not in KINDS_IN_RANGER:
-        return []
-    names = address.key.split(".", depth - 1) if depth > 1 else [address.key]
-    if names[-1].endswith("*"):
-        names += ["*"] * (depth - len(names))
-    return names if len(names) == depth else []
 
 
 def _policy_json(
@@ -250,15 +240,14 @@ def _policy_json(
 
 def _resources(address: Address) -> dict[str, Any]:
     """Return the levels of an address, with an excluded `*` at those below it, so that the content is not granted too."""
-    kinds = (*reversed(ancestor_kinds(address.kind)), address.kind)
-    names = [instance_address().key, *_level_names(address)]
+    names = {"instance": instance_address().key, **address.names}
     resources = {
         _LEVEL_OF_KIND[kind]: {
             "values": [_ANY_NAME if name == "*" else name],
             "isExcludes": False,
             "isRecursive": False,
         }
-        for kind, name in zip(kinds, names, strict=True)
+        for kind, name in names.items()
     }
     return resources | {_LEVEL_OF_KIND[kind]: dict(_NOTHING) for kind in _BELOW[address.kind]}
 

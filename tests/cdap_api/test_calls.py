@@ -78,9 +78,17 @@ def test_a_revocation_without_principal_and_actions_takes_all_grants_on_the_enti
 
 def test_privileges_are_listed_in_the_form_of_the_client(cdap):
     cdap.change("grant", ORDERS, "out", "READ")
-    answer = cdap.send("GET", "/USER/out/privileges")
-    assert answer.json() == [{"authorizable": ORDERS, "action": "READ"}]
+    answer = cdap.send("GET", "/USER/out/privileges").json()
+    assert all((row["authorizable"], row["action"]) == (ORDERS, "READ") for row in answer)
+    assert {"type": "STANDARD", "name": "GET"} in [row["permission"] for row in answer]
     assert cdap.privileges("user/out") == {("sales.orders", "READ")}
+
+
+def test_wildcards_are_granted_and_listed_as_patterns(cdap):
+    everything = {"entityType": "DATASET", "entityParts": {"NAMESPACE": "sales", "DATASET": "*"}}
+    assert cdap.change("grant", everything, "out", "READ").status_code == 200
+    assert ("user:out", "READ") in grants_on("dataset:sales.*")
+    assert cdap.privileges("USER/out") == {("sales.*", "READ")}
 
 
 def test_roles_are_created_filled_listed_and_dropped(cdap):
@@ -102,6 +110,22 @@ def test_roles_are_created_filled_listed_and_dropped(cdap):
 
 
 @pytest.mark.parametrize(
+    ("set_name", "name", "privilege"),
+    [("STANDARD", "GET", "READ"), ("STANDARD", "UPDATE", "WRITE"), ("STANDARD", "DELETE", "ADMIN")],
+)
+def test_the_permissions_of_later_clients_become_the_privilege_that_allows_the_least(
+    cdap, set_name, name, privilege
+):
+    permissions = [{"type": set_name, "name": name}]
+    body = {"authorizable": ORDERS, "principal": {"name": "out", "type": "USER"}, "permissions": permissions}
+    assert cdap.send("POST", "//privileges/grant", body).status_code == 200
+    assert cdap.privileges("USER/out") == {("sales.orders", privilege)}
+    assert permissions[0] in [row["permission"] for row in cdap.send("GET", "/USER/out/privileges").json()]
+    assert cdap.send("POST", "//privileges/revoke", body).status_code == 200
+    assert cdap.privileges("USER/out") == set()
+
+
+@pytest.mark.parametrize(
     ("body", "status", "message"),
     [
         ({}, 400, "`authorizable` is missing"),
@@ -118,6 +142,15 @@ def test_roles_are_created_filled_listed_and_dropped(cdap):
             "does not know user:nobody",
         ),
         ({"authorizable": ORDERS, "principal": {"name": "out", "type": "USER"}}, 400, "`actions` is missing"),
+        (
+            {
+                "authorizable": ORDERS,
+                "principal": {"name": "out", "type": "USER"},
+                "permissions": [{"type": "INSTANCE", "name": "TETHER"}],
+            },
+            400,
+            "`INSTANCE:TETHER` is not a permission on DATASET",
+        ),
         (
             {"authorizable": ORDERS, "principal": {"name": "out", "type": "USER"}, "actions": ["FLY"]},
             400,

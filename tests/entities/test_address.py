@@ -6,7 +6,14 @@ import string
 
 import pytest
 
-from entities.address import MAX_KEY_LENGTH, AddressError, address_format, address_of, parse_address
+from entities.address import (
+    MAX_KEY_LENGTH,
+    AddressError,
+    address_format,
+    address_of,
+    parse_address,
+    parse_grantable,
+)
 from entities.vocabulary import KINDS
 
 WORD = set(string.ascii_letters + string.digits + "_")
@@ -454,3 +461,23 @@ def test_the_error_is_one_short_printable_line_for_any_text(text):
 def test_texts_that_only_look_like_addresses_are_refused(address):
     with pytest.raises(AddressError):
         parse_address(address)
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("instance:cdap", {}),
+        ("namespace:sales", {"namespace": "sales"}),
+        ("dataset:sales.raw.orders", {"namespace": "sales", "dataset": "raw.orders"}),
+        (
+            "program:sales.shop.workflow.daily",
+            {"namespace": "sales", "application": "shop", "program": "workflow.daily"},
+        ),
+        ("kerberosprincipal:etl/host@REALM", {"kerberosprincipal": "etl/host@REALM"}),
+        ("dataset:sales.*", {"namespace": "sales", "dataset": "*"}),
+        ("dataset:s*", {"namespace": "s*", "dataset": "*"}),
+        ("dataset:s?orders", {}),
+    ],
+)
+def test_the_names_of_an_address_are_listed_by_kind(text, names):
+    assert parse_grantable(text).names == names
