@@ -198,5 +198,5 @@ def test_the_number_of_queries_does_not_grow_with_the_changes(browse, django_ass
         REVOKE,
         *(["grant", "user:out", address, "READ"] for address in ("dataset:sales.orders", "namespace:hr")),
     ):
-        with django_assert_max_num_queries(27):
+        with django_assert_max_num_queries(28):
             client.get(url_of(change))

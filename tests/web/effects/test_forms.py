@@ -122,7 +122,7 @@ def test_the_part_with_the_effect_is_for_those_who_may_open_the_page(browse, htm
             ("join", 30),
             ("leave", 35),
             ("delete", 36),
-            ("register", 36),
+            ("register", 37),
             ("remove", 51),
             ("generation", 31),
         )
