@@ -482,16 +482,13 @@ def _prepare(extra_tables: Collection[Table]) -> None:
 def _chain(journal_hash: str, at: datetime, *, extra_tables: Collection[Table]) -> str:
     """Return the text that identifies the state of the data at a time, together with its revision.
 
-    extra_tables: the text also identifies their data.
+    extra_tables: the text also identifies them and their data, except what has a journal line for each change.
     """
-    parts = [journal_hash]
+    parts = [journal_hash, *(table.name for table in extra_tables)]
     if (last_change := last_change_of_time(at)) is not None:
         parts.append(format_time(last_change))
     if USES in extra_tables:
         parts.append(f"uses up to {newest_use()}")
-    if GUARDRAILS in extra_tables:
-        # a change of a guardrail has a journal line
-        parts.append("guardrails")
     if PAST_GRANTS in extra_tables:
         parts.append(f"history up to line {history_revision()}")
     if len(parts) == 1:

@@ -10,6 +10,7 @@ import pytest
 from django.db import connection, connections, transaction
 from django.test.utils import CaptureQueriesContext
 
+from analytics.analyses import ANALYSES
 from analytics.models import StorageIdentity
 from analytics.snapshots import snapshot as snapshots
 from analytics.snapshots.snapshot import lease_snapshot
@@ -189,6 +190,14 @@ def test_only_a_snapshot_for_the_analysis_of_guardrails_evaluates_them():
     with lease_snapshot(extra_tables=GUARDRAIL_TABLES) as snapshot:
         assert [row["guardrail"] for row in rows(snapshot, GUARDRAILS)] == ["two-admins"]
         assert rows(snapshot, UNEXPECTED) == []
+
+
+@pytest.mark.parametrize("name", [name for name, analysis in ANALYSES.items() if analysis.extra_tables])
+def test_a_snapshot_with_extra_tables_is_not_one_without_them(name):
+    with lease_snapshot() as ordinary, lease_snapshot(extra_tables=ANALYSES[name].extra_tables) as larger:
+        for table in ANALYSES[name].extra_tables:
+            assert not Path(ordinary.path, table.name).exists()
+            assert Path(larger.path, table.name).is_dir()
 
 
 def test_a_different_journal_at_the_same_revision_needs_a_new_snapshot():
