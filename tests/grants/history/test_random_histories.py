@@ -127,7 +127,7 @@ def test_every_revision_gives_the_answers_recorded_at_that_time(seed):
 
 
 def test_every_line_sets_what_the_replay_of_the_journal_says(settings):
-    dice, facts = random.Random(6), {}
+    dice, facts = random.Random(10), {}
     begin_history(dice)
     for _ in range(CHANGES + 20):
         change_at_random(dice)
