@@ -448,5 +448,5 @@ def test_the_verification_keeps_little_in_memory_and_reads_each_table_once(
     tenant, django_assert_max_num_queries
 ):
     # the last one stores the result for the page Status
-    with django_assert_max_num_queries(30):
+    with django_assert_max_num_queries(34):
         verify()
