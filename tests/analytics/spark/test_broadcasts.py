@@ -26,7 +26,7 @@ ROWS = {
     "inactive_users": [],
     "memberships": [(1, 1, None)],
     "grants": [
-        (kind, 1, n, "ADMIN", "", "2026-01-01T00:00:00Z", None)
+        (kind, 1, n, "ADMIN", "", "2026-01-01T00:00:00Z", None, "")
         for kind in ("user", "group")
         for n in range(ADDRESSES)
     ],
