@@ -64,6 +64,7 @@ def write_parquet_tenant(folder: Path, size: Size) -> None:
             UNION ALL SELECT 'two-admins', 'require', 'block', 0, 'ADMIN', 'namespace', '', NULL, 2""",
         "unexpected": "SELECT '' AS guardrail, '' AS principal, '' AS entity, '' AS operation LIMIT 0",
         "groups": f"SELECT n AS id, 'group' || n AS name FROM range(1, {size.groups + 1}) t(n)",
+        "role_groups": "SELECT 0::BIGINT AS role_id, 0::BIGINT AS group_id LIMIT 0",
         "memberships": f"""
             SELECT DISTINCT n AS user_id, 1 + floor({size.groups} * pow(rng(n, 20 + k), {_LARGE}))::BIGINT AS group_id,
               NULL::VARCHAR AS valid_until
