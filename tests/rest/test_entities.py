@@ -58,7 +58,7 @@ def test_a_repeated_parameter_is_refused(ada):
 
 
 @pytest.mark.parametrize(
-    "key", ["etl/host.com@REALM", "a/recreate", "recreate", "a%2Fb", "ä?#", "a//b", "x/dry_run=1;y"]
+    "key", ["etl/host.com@REALM", "a/recreate", "recreate", "a%2Fb", "ä#", "a//b", "x/dry_run=1;y"]
 )
 def test_any_address_can_be_read_by_path_and_by_parameter(ada, key):
     address = f"kerberosprincipal:{key}"
