@@ -91,7 +91,7 @@ class Address:
         """The names from the namespace down, by kind, as systems name an entity that do not join them. Of a pattern, the
         parts between its dots. Empty for the instance, and for a pattern that does not have each of these parts.
         """
-        kinds = [kind for kind in (*reversed(ancestor_kinds(self.kind)), self.kind) if kind != "instance"]
+        kinds = named_kinds(self.kind)
         names = self.key.split(".", len(kinds) - 1) if len(kinds) > 1 else [self.key]
         if names[-1].endswith("*"):
             names += ["*"] * (len(kinds) - len(names))
@@ -102,6 +102,11 @@ def ancestor_kinds(kind: str) -> tuple[str, ...]:
     """Return the kinds that contain `kind`, nearest first; none for one that KINDS_FILE no longer has."""
     parent = KINDS[kind].parent if kind in KINDS else None
     return () if parent is None else (parent, *ancestor_kinds(parent))
+
+
+def named_kinds(kind: str) -> list[str]:
+    """Return the kinds of the names in a key, from the namespace down to `kind`; none for the instance."""
+    return [name for name in (*reversed(ancestor_kinds(kind)), kind) if name != "instance"]
 
 
 def instance_address() -> Address:

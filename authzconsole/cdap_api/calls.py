@@ -15,7 +15,7 @@ from authzconsole.common.problems import Problem
 from authzconsole.common.request_body import read_json_object
 from authzconsole.lists.grants import Grants
 from authzconsole.lists.people import Roles
-from entities.address import Address, ancestor_kinds, parse_grantable
+from entities.address import Address, named_kinds, parse_grantable
 from entities.vocabulary import KINDS, Privilege, VocabularyError, clip, privilege_by_name
 from grants.change_set import Change, ChangeSet, Exclude, Grant, Include, Join, Leave, RemovePrincipal, Revoke
 from grants.changes import apply
@@ -219,7 +219,7 @@ def _privilege_of(permission: object, kind: str) -> Privilege:
 
 
 def _address_of(body: dict) -> Address:
-    """Return the address of an `Authorizable`, which may be a pattern. It has a part for each container, named like the kind of the container."""
+    """Return the address of an `Authorizable`, which may be a pattern. Each part has the name of its kind."""
     member = _member(body, "authorizable", dict, '{"entityType": "DATASET", "entityParts": {...}}')
     type_name = _member(member, "entityType", str, "such as DATASET")
     parts = _member(member, "entityParts", dict, 'such as {"NAMESPACE": "sales", "DATASET": "orders"}')
@@ -228,11 +228,7 @@ def _address_of(body: dict) -> Address:
         raise Problem(
             400, f"`{clip(type_name)}` is not a type of entity: use {', '.join(map(str.upper, KINDS))}"
         )
-    path = (
-        [kind]
-        if kind == "instance"
-        else [k for k in (*reversed(ancestor_kinds(kind)), kind) if k != "instance"]
-    )
+    path = named_kinds(kind) or [kind]
     if missing := [name.upper() for name in path if not isinstance(parts.get(name.upper()), str)]:
         raise Problem(400, f"`entityParts` of {kind.upper()} lacks {', '.join(missing)}")
     return parse_grantable(f"{kind}:{'.'.join(parts[name.upper()] for name in path)}")

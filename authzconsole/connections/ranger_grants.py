@@ -21,6 +21,7 @@ from authzconsole.connections.ranger.policies import (
     SCHEDULE_TIME,
     SERVICE_TYPE,
     Feature,
+    Item,
     Level,
     Note,
     Policy,
@@ -102,7 +103,7 @@ def _validity(policy: Policy) -> Validity:
     )
 
 
-def _principals(item, reasons: list[str]) -> Iterator[str]:
+def _principals(item: Item, reasons: list[str]) -> Iterator[str]:
     """Yield the principals of an item, in written form."""
     for type_, names in (("user", item.users), ("group", item.groups), ("role", item.roles)):
         for name in sorted(names):

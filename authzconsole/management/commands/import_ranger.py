@@ -3,14 +3,12 @@
 from collections import defaultdict
 from pathlib import Path
 
-from django.core.management.base import CommandError
-
-from authzconsole.connections.ranger.policies import PolicyFileError, read_policies
 from authzconsole.connections.ranger_grants import computed_import
+from authzconsole.management.policy_file import policies_in
 from entities.vocabulary import clip, quantity
 from grants.changes import apply
 from grants.journal import Author
-from grants.management.console_command import ConsoleCommand, opened_input
+from grants.management.console_command import ConsoleCommand
 from grants.management.second_person import add_second_person_argument, reason_with_second_person
 
 
@@ -31,12 +29,7 @@ class Command(ConsoleCommand):
 
     def handle(self, *, file, dry_run, second_person, **options):
         name = "the input" if file == "-" else clip(Path(file).name)
-        try:
-            with opened_input(file) as stream:
-                policies = read_policies(stream.read(), file_name=name)
-        except (PolicyFileError, CommandError) as error:
-            raise CommandError(str(error), returncode=2) from None
-        change_set, notes = computed_import(policies)
+        change_set, notes = computed_import(policies_in(file))
         reason = f"import of {name} from Ranger"
         outcome = apply(
             change_set,

@@ -1,18 +1,17 @@
 """List the answers that an upgrade of Apache Ranger changes with the policies of a file."""
 
 from collections import defaultdict
-from pathlib import Path
 
-from django.core.management.base import CommandError
 from django.utils import timezone
 
-from authzconsole.connections.ranger.policies import PolicyFile, PolicyFileError, read_policies
+from authzconsole.connections.ranger.policies import PolicyFile
 from authzconsole.connections.ranger.upgrade import changed_answers, named_groups, names_everybody
+from authzconsole.management.policy_file import policies_in
 from entities.address import Address
 from entities.models import Entity, State
 from grants.bulk_rows import chunks
 from grants.consistent_read import consistent_read
-from grants.management.console_command import ConsoleCommand, opened_input
+from grants.management.console_command import ConsoleCommand
 from grants.models import User
 from grants.querysets import effective_memberships
 
@@ -32,15 +31,7 @@ class Command(ConsoleCommand):
         )
 
     def handle(self, *, file, **options):
-        try:
-            with opened_input(file) as stream:
-                policies = read_policies(
-                    stream.read(), file_name="the input" if file == "-" else Path(file).name
-                )
-        except PolicyFileError as error:
-            raise CommandError(error.detail, returncode=2) from None
-        except CommandError as error:
-            raise CommandError(str(error), returncode=2) from None
+        policies = policies_in(file)
         with consistent_read():
             answers, notes = self._changed_answers(policies)
         for note in (*policies.notes, *notes):
