@@ -1,8 +1,8 @@
 """Measure the first sync of a CDAP with 200,000 entities in a thousand namespaces, a sync without changes, and one that
 deletes a tenth of the datasets, on PostgreSQL.
 
-The stand-in for CDAP is a process of its own, and its CPU time is printed apart. Run it on its own
-(`python -m benchmarks.bench_cdap`).
+The stand-in for CDAP runs in another process, and its CPU time is printed separately. Start this benchmark alone
+with `python -m benchmarks.bench_cdap`.
 """
 
 import multiprocessing

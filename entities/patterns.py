@@ -1,8 +1,8 @@
 """Find the addresses that a pattern matches, and the containers that its leading parts match.
 
-In the key of a pattern, `*` is zero or more characters, also dots, and `?` is exactly one; everything else is
-literal. A pattern matches addresses of its own kind, by the whole key. It reveals a container if it can match an
-address inside it.
+In the key of a pattern, `*` matches zero or more characters, including dots, and `?` matches exactly one. All other
+characters match themselves. A pattern matches addresses of its own kind, and compares the whole key. It reveals a
+container if it can match an address inside it.
 
 INVARIANT: the functions for SQL and those for Python agree (tests/entities/test_patterns.py).
 """

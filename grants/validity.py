@@ -28,7 +28,7 @@ from grants.policies.times import TimeError, format_time, parse_time, time_in_wo
 
 Row = TypeVar("Row")
 VALIDITY_COLUMNS = ("valid_from", "valid_until")
-# the models with these columns whose rows evaluators read; the periods in roles follow from the last two
+# the models with these columns whose rows evaluators read; `RoleMembership` is derived from the last two
 _MODELS = ("UserGrant", "GroupGrant", "Membership", "RoleGroup")
 _OPEN = ".."
 _PERIOD = re.compile(r"valid (\S+)/(\S+?)(?:; |$)")

@@ -180,7 +180,9 @@ class PermissionMappingSerializer(output.Output):
     """A permission of the platform, and the privileges that give it, of which one is enough."""
 
     permission = output.Text(example="STANDARD:GET")
-    kinds = output.Texts(help_text="The kinds of entity on which it is so; empty for all other kinds.")
+    kinds = output.Texts(
+        help_text="The kinds of entity that this row is about. An empty list means all kinds that no other row names."
+    )
     privileges = output.Texts(PRIVILEGES)
     scope = output.Text(help_text="`self`, or `parent` if the platform asks on the parent.")
     source = SourceSerializer(get=lambda row: row.source.as_json())

@@ -244,8 +244,8 @@ def _store_rows(results: _Results, lookups: _Lookups, rows: list[tuple]) -> None
 
 
 def _principals_by_privilege(text: str) -> Mapping[Privilege, str]:
-    """Return a holder of each privilege: of several, the one whose grant ends last, and of those one without a
-    pattern.
+    """Return one holder of each privilege. The grant that ends last counts first. If several end last, a grant without
+    a pattern counts first.
     """
     principals: dict[Privilege, HolderName] = {}
     for permission, principal, pattern, *ends in json.loads(text):

@@ -373,7 +373,8 @@ class _Affected:
     """What changes name, as primary keys and addresses.
 
     users, groups: the holders of changed grants. gaining, losing: users who gain or lose access.
-    gaining_groups: groups whose members gain access. losing_groups: the groups and roles through which they stop to count. permissions: those of the grants.
+    gaining_groups: groups whose members gain access. losing_groups: groups and roles whose members
+    lose access. permissions: those of the grants.
     granted, changed: the addresses of grants, and of grants and revocations. states: those that get another state.
     """
 

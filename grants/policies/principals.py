@@ -1,6 +1,6 @@
 """Write and read principals as text: `user:NAME`, `group:NAME` or `role:NAME`.
 
-A role is stored as a group whose name begins with `role:`, so that whatever holds for groups holds for roles.
+A role is stored as a group whose name begins with `role:`, so code for groups works for roles too.
 Only this module knows the two written forms of groups.
 """
 

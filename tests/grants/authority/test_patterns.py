@@ -52,7 +52,7 @@ def test_a_guardrail_refuses_a_registration_that_a_pattern_turns_into_a_violatio
     add_guardrail("no-writers", FORBID)
     with pytest.raises(GuardrailHolds):
         register_entity("stream:sales.clicks")
-    # the grant of somebody else would register the address
+    # this grant to another user would register the address
     with pytest.raises(GuardrailHolds):
         add_grant("user:dee", "stream:sales.clicks", "READ")
 
