@@ -4,6 +4,7 @@ from django.conf import settings
 
 from authzconsole.common.security_events.shipping import SHIPPING_JOB, ship_next_events
 from authzconsole.common.webhooks.delivery import DELIVERY_JOB, deliver_next_lines
+from authzconsole.connections.jobs import TEST_JOB, test_connection
 from authzconsole.evidence.services import EVIDENCE_JOB, execute_evidence
 from authzconsole.findings.refresh import GUARDRAIL_JOB, check_guardrails
 from authzconsole.reviews.execution import finish_review, prepare_review
@@ -19,5 +20,6 @@ job_type(EVIDENCE_JOB, time_limit=DAY_SECONDS)(execute_evidence)
 job_type(PREPARATION_JOB, time_limit=DAY_SECONDS)(prepare_review)
 job_type(FINISHING_JOB, time_limit=DAY_SECONDS)(finish_review)
 job_type(GUARDRAIL_JOB, time_limit=DAY_SECONDS)(check_guardrails)
+job_type(TEST_JOB, queue=settings.LIGHT_QUEUE, time_limit=SHORT_SECONDS)(test_connection)
 job_type(DELIVERY_JOB, queue=settings.LIGHT_QUEUE, time_limit=SHORT_SECONDS)(deliver_next_lines)
 job_type(SHIPPING_JOB, queue=settings.LIGHT_QUEUE, time_limit=SHORT_SECONDS)(ship_next_events)

@@ -10,7 +10,7 @@ from django.db.models.functions import Now
 from django.utils import timezone
 
 from entities.models import Entity
-from grants.models import Job, User
+from grants.models import Job, Plan, User
 
 
 class TokenScope(models.TextChoices):
@@ -419,6 +419,10 @@ class Connection(models.Model):
     encrypted; empty if there is none.
     shown_digest: the hash of the grants of the platform when the changes of a push were shown; empty if none are
     waiting.
+    interval_hours: between two syncs without a request; 0 for none. applies_syncs: whether they change the console;
+    otherwise they only make a plan.
+    plan: the plan of the newest sync, until the next sync takes over what the plan did. plan_creations: `creations`
+    after it.
     """
 
     name = models.CharField(max_length=60, unique=True)
@@ -430,6 +434,10 @@ class Connection(models.Model):
     secret = models.TextField(blank=True, default="")
     synced_at = models.DateTimeField(null=True)
     shown_digest = models.CharField(max_length=64, blank=True, default="")
+    interval_hours = models.PositiveSmallIntegerField(default=0)
+    applies_syncs = models.BooleanField(default=False)
+    plan = models.ForeignKey(Plan, models.SET_NULL, null=True, related_name="+")
+    plan_creations = models.JSONField(default=dict)
 
     class Meta:
         default_permissions = ()

@@ -19,6 +19,7 @@ AREAS = (
     "requests",
     "reviews",
     "policies",
+    "connections",
     "journal",
     "reports",
 )

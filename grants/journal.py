@@ -35,6 +35,7 @@ NEUTRAL_ACTIONS = {
     "alert-delete": "Alert deleted",
     "connection-add": "Connection to a platform added",
     "connection-change": "Connection to a platform changed",
+    "connection-delete": "Connection to a platform deleted",
     "connection-sync": "Console brought in line with a platform",
     "connection-push": "Platform brought in line with the console",
     "alert-fire": "Figure crossed the value of an alert",

@@ -51,6 +51,7 @@ class CdapPlatform:
     capabilities: frozenset[Privilege] = frozenset()
     option_names = ("account", "user", "user_header", "verify")
     has_token = True
+    version = ""
 
     def __init__(self, url: str, options: Mapping[str, str], secret: str = ""):
         self.url = _base_url(url)
@@ -69,7 +70,9 @@ class CdapPlatform:
         if secret:
             # the error of `requests` about such a header would show it
             if not HEADER_VALUE.fullmatch(secret):
-                raise ConnectionFault("the token has spaces or other characters that no token has: check it")
+                raise ConnectionFault(
+                    "the token has spaces or other characters that no token has: check it", field="token"
+                )
             self.headers["Authorization"] = f"Bearer {secret}"
         self.creations: dict[Address, str] = {}
         # the lists that could not be read: a namespace and a kind, or all kinds if it is empty
@@ -86,8 +89,8 @@ class CdapPlatform:
             urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
         self._session.mount(self.url, HTTPAdapter(pool_maxsize=NAMESPACES_AT_A_TIME))
         try:
-            version = self._json("version").get("version", "")
-            self.is_old = int(str(version).partition(".")[0]) < 6
+            self.version = str(self._json("version").get("version", ""))
+            self.is_old = int(self.version.partition(".")[0]) < 6
         except ConnectionFault:
             self._session.close()
             raise
@@ -291,7 +294,8 @@ def _base_url(url: str) -> str:
         or parts.fragment
     ):
         raise ConnectionFault(
-            f"`{clip(url)}` is not the address of CDAP: write https://HOST:PORT, and its prefix if there is one"
+            f"`{clip(url)}` is not the address of CDAP: write https://HOST:PORT, and its prefix if there is one",
+            field="url",
         )
     return url.rstrip("/").removesuffix("/v3") + "/v3"
 
@@ -299,7 +303,9 @@ def _base_url(url: str) -> str:
 def _choice(options: Mapping[str, str], name: str, values: tuple[str, ...]) -> str:
     value = options.get(name, values[0])
     if value not in values:
-        raise ConnectionFault(f"`{clip(value)}` is not a value of `{name}`: write {' or '.join(values)}")
+        raise ConnectionFault(
+            f"`{clip(value)}` is not a value of `{name}`: write {' or '.join(values)}", field=f"option_{name}"
+        )
     return value
 
 

@@ -52,6 +52,8 @@ class HiveMetastore:
     capabilities = OF_ALL
     option_names = ("user",)
     has_token = False
+    # its interface does not say it
+    version = ""
     # databases have no time of creation
     creations: Mapping[Address, str] = {}
 
@@ -219,7 +221,7 @@ def _host_and_port(url: str) -> tuple[str, int]:
         host = None
     if not host or parts.scheme != "thrift" or parts.path.strip("/") or parts.query or parts.username:
         raise ConnectionFault(
-            f"`{clip(url)}` is not the address of a metastore: write thrift://HOST:PORT"
+            f"`{clip(url)}` is not the address of a metastore: write thrift://HOST:PORT", field="url"
         ) from None
     return host, port
 

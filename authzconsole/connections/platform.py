@@ -14,7 +14,14 @@ from grants.errors import GrantError
 
 
 class ConnectionFault(GrantError):
-    """A platform cannot be reached, read or changed, or its answer is refused. The message says what to check."""
+    """A platform cannot be reached, read or changed, or its answer is refused. The message says what to check.
+
+    field: of the connection that is at fault, such as `url` or `option_verify`; empty if it is none.
+    """
+
+    def __init__(self, message: str, *, field: str = ""):
+        self.field = field
+        super().__init__(message)
 
 
 class Unsupported(NamedTuple):
@@ -37,11 +44,13 @@ class Platform(AbstractContextManager, Protocol):
     """A connection to a platform. Entering it connects, and raises ConnectionFault if that fails.
 
     capabilities: the privileges that the platform can express; none if it shows no grants. creations: by entity,
-    what changes when the platform creates it again, if the platform says so. Filled by `read_entities`.
+    what changes when the platform creates it again, if the platform says so. Filled by `read_entities`. version: of
+    the platform, once it is entered; empty if it does not say.
     """
 
     capabilities: frozenset[Privilege]
     creations: Mapping[Address, str]
+    version: str
 
     def read_entities(self) -> Iterator[Address | Unsupported]:
         """Yield every entity, containers first."""

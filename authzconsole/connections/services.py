@@ -6,13 +6,17 @@ revision, at which the changes are made.
 """
 
 import hashlib
+import ipaddress
 import os
+import socket
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 from operator import attrgetter
+from urllib.parse import urlsplit
 
+from django.conf import settings
 from django.db import transaction
 from django.utils import timezone
 from django.utils.module_loading import import_string
@@ -45,7 +49,7 @@ from grants.change_set import (
 from grants.changes import apply
 from grants.consistent_read import consistent_read
 from grants.journal import Author, JournalEntry, append_to_journal, current_revision
-from grants.models import PRINCIPAL_TYPES, USER, RoleGroup
+from grants.models import PRINCIPAL_TYPES, USER, Job, RoleGroup
 from grants.policies.principals import ROLE_PREFIX
 from grants.principal_names import parse_principal, principals_by_name
 from grants.principals.new_names import new_name_fault
@@ -54,7 +58,10 @@ from grants.roles.capabilities import Capability
 from grants.validity import in_force
 
 MAX_NAME_CHARACTERS = 60
+JOB_PREFIX = "connection-"
 SECRET_PURPOSE = b"secrets of connections\n"
+# of the metadata service of a cloud, besides link-local addresses
+METADATA_NETWORK = ipaddress.ip_network("fd00:ec2::/32")
 _ORDER = attrgetter("sort_key")
 # The class of each type. It is imported on first use, because it needs optional packages.
 TYPES = {
@@ -129,34 +136,69 @@ def add_connection(
     *, author: Author, type_name: str, name: str, url: str, options: Mapping[str, str]
 ) -> Connection:
     """Add a connection. Raise ConnectionFault if its type, address or an option is invalid, or the name is taken."""
-    if type_name not in TYPES:
-        raise ConnectionFault(
-            f"`{clip(type_name)}` is not a type of platform; the types are {', '.join(TYPES)}"
-        )
+    _check_platform(type_name, url, options)
     if not name.isidentifier() or not name.isascii() or len(name) > MAX_NAME_CHARACTERS:
         raise ConnectionFault(
-            f"`{clip(name)}` cannot name a connection: use at most {MAX_NAME_CHARACTERS} letters, digits and underscores"
+            f"`{clip(name)}` cannot name a connection: use at most {MAX_NAME_CHARACTERS} letters, digits and underscores",
+            field="name",
         )
-    platform_type = _platform_type(type_name)
-    if unknown := sorted(options.keys() - set(platform_type.option_names)):
-        raise ConnectionFault(
-            f"`{clip(unknown[0])}` is not an option of {type_name}; its options are {', '.join(platform_type.option_names)}"
-        )
-    platform_type(url, options)
     with administrator_transaction(author, capability=Capability.MANAGE_SETTINGS) as head:
         if Connection.objects.filter(name=name).exists():
-            raise ConnectionFault(f"the connection {name} exists already: choose another name")
+            raise ConnectionFault(f"the connection {name} exists already: choose another name", field="name")
         connection = Connection.objects.create(type=type_name, name=name, url=url, options=dict(options))
         detail = f"{type_name} {name}: {url}"
         append_to_journal(head, [JournalEntry("connection-add", detail=detail)], author=author)
     return connection
 
 
+def change_connection(
+    connection: Connection,
+    *,
+    author: Author,
+    url: str,
+    options: Mapping[str, str],
+    interval_hours: int,
+    applies_syncs: bool,
+) -> None:
+    """Change a connection. Raise ConnectionFault if the address or an option is invalid.
+
+    Its token is removed if the address changes, so that it is not sent to another server.
+    """
+    _check_platform(connection.type, url, options)
+    if applies_syncs and settings.FOUR_EYES:
+        raise ConnectionFault(
+            "FOUR_EYES is on, so a sync without a request only prepares a plan, which a person applies",
+            field="applies_syncs",
+        )
+    with administrator_transaction(author, capability=Capability.MANAGE_SETTINGS) as head:
+        connection.refresh_from_db()
+        if connection.url != url:
+            connection.secret = ""
+        connection.url, connection.options = url, dict(options)
+        connection.interval_hours, connection.applies_syncs = interval_hours, applies_syncs
+        connection.save(update_fields=["secret", "url", "options", "interval_hours", "applies_syncs"])
+        syncs = (
+            f"every {interval_hours} h{', applied' if applies_syncs else ''}"
+            if interval_hours
+            else "on request"
+        )
+        detail = f"{connection.name}: {url}; syncs {syncs}"
+        append_to_journal(head, [JournalEntry("connection-change", detail=detail)], author=author)
+
+
+def delete_connection(connection: Connection, *, author: Author) -> None:
+    """Delete a connection with its jobs. The entities and grants of the console stay as they are."""
+    with administrator_transaction(author, capability=Capability.MANAGE_SETTINGS) as head:
+        append_to_journal(head, [JournalEntry("connection-delete", detail=connection.name)], author=author)
+        Job.objects.filter(type__startswith=JOB_PREFIX, options__connection=connection.name).delete()
+        connection.delete()
+
+
 def store_token(connection: Connection, token: str, *, author: Author) -> None:
     """Store the token of a connection encrypted; an empty one removes it. Raise ConnectionFault if it cannot be one."""
     platform_type = _platform_type(connection.type)
     if token and not platform_type.has_token:
-        raise ConnectionFault(f"a platform of the type {connection.type} has no token")
+        raise ConnectionFault(f"a platform of the type {connection.type} has no token", field="token")
     platform_type(connection.url, connection.options, token)
     with administrator_transaction(author, capability=Capability.MANAGE_SETTINGS) as head:
         secret = encrypted(token, SECRET_PURPOSE) if token else ""
@@ -319,7 +361,26 @@ def open_platform(connection: Connection) -> Platform:
                 f"the token of {connection.name} cannot be decrypted, because neither MFA_KEYS nor SECRET_KEY has its "
                 f"key: store it again with `connection token {connection.name}`"
             ) from None
-    return _platform_type(connection.type)(connection.url, connection.options, secret)
+    platform = _platform_type(connection.type)(connection.url, connection.options, secret)
+    _check_address(connection.url)
+    return platform
+
+
+def _check_address(url: str) -> None:
+    """Raise ConnectionFault if the host is one that no platform has, such as the metadata service of a cloud.
+
+    Platforms are in private networks, so other internal addresses are allowed.
+    """
+    host = urlsplit(url).hostname or ""
+    try:
+        found = {row[4][0] for row in socket.getaddrinfo(host, None)}
+    except OSError:
+        # the connection fails with its own message
+        return
+    for text in found:
+        ip = ipaddress.ip_address(str(text).partition("%")[0])
+        if ip.is_link_local or ip.is_multicast or ip.is_unspecified or ip in METADATA_NETWORK:
+            raise ConnectionFault(f"{host} is not the address of a platform: enter another one", field="url")
 
 
 def _open_platform_with_grants(connection: Connection) -> Platform:
@@ -366,6 +427,30 @@ def _record(author: Author, connection: Connection, action: str, changes: int) -
     detail = f"{connection.name}: {quantity(changes, 'change', 'changes')}"
     with administrator_transaction(author) as head:
         append_to_journal(head, [JournalEntry(action, detail=detail)], author=author)
+
+
+def _check_platform(type_name: str, url: str, options: Mapping[str, str]) -> None:
+    """Raise ConnectionFault if the type, the address or an option is invalid."""
+    if type_name not in TYPES:
+        raise ConnectionFault(
+            f"`{clip(type_name)}` is not a type of platform; the types are {', '.join(TYPES)}", field="type"
+        )
+    names = option_names(type_name)
+    if unknown := sorted(options.keys() - set(names)):
+        raise ConnectionFault(
+            f"`{clip(unknown[0])}` is not an option of {type_name}; its options are {', '.join(names)}"
+        )
+    _platform_type(type_name)(url, options)
+
+
+def option_names(type_name: str) -> tuple[str, ...]:
+    """Return the options of a type of platform. Raise ConnectionFault if its client is not installed."""
+    return _platform_type(type_name).option_names
+
+
+def has_token(type_name: str) -> bool:
+    """Return whether platforms of the type accept a token."""
+    return _platform_type(type_name).has_token
 
 
 def _platform_type(type_name: str):

@@ -75,6 +75,14 @@ PAGES = (
     ),
     Destination("Policies", "policies", icon="policies", url_name_prefixes=("policies", "generation")),
     Destination(
+        "Connections",
+        "connections",
+        "platform hive metastore cdap ranger sync drift",
+        (Capability.READ_ALL,),
+        icon="application",
+        url_name_prefixes=("connection",),
+    ),
+    Destination(
         "Analyses",
         "analyses",
         "reports",
@@ -152,6 +160,7 @@ PAGES = (
     Destination(
         "Start review", "review-new", "access review campaign certification", (Capability.CHANGE_GRANTS,)
     ),
+    Destination("New connection", "connection-new", "add platform hive cdap", (Capability.MANAGE_SETTINGS,)),
     Destination("Trends", "trends", "figures over time charts nights history", (Capability.READ_REPORTS,)),
     Destination("Evidence", "evidence-list", "auditor bundle signed", (Capability.READ_JOURNAL,)),
     Destination(

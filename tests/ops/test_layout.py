@@ -16,6 +16,7 @@ AREAS = {
     "people",
     "plans",
     "policies",
+    "connections",
     "reports",
     "requests",
     "journal",

@@ -37,6 +37,7 @@ PAGES = [
     "/plans/many?within=instance:cdap",
     "/plans/many?address=dataset:sales.orders",
     "/plans/import",
+    "/connections/",
 ]
 MAX_QUERIES = 43
 
@@ -53,6 +54,7 @@ REFUSED = {
         if url.startswith(("/plans/many", "/plans/import"))
     ),
     ("dee", "/plans/"),
+    ("dee", "/connections/"),
     ("dee", "/suggest/principals?principal=e"),
     ("dee", "/explorer?at=program:sales.shop.workflow.daily"),
     ("dee", "/entities/program:sales.shop.workflow.daily?subject=group:operators&operation=start"),

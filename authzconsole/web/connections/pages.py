@@ -1,0 +1,317 @@
+"""The pages of connections: the list, the form of a connection, and a connection with its last jobs."""
+
+from django import forms
+from django.contrib import messages
+from django.db import transaction
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404
+from django.urls import reverse
+from django.utils.decorators import method_decorator
+from django.views.decorators.debug import sensitive_post_parameters, sensitive_variables
+from django.views.decorators.http import require_safe
+
+from analytics.runs.selectors import waiting_reason
+from authzconsole.connections import services
+from authzconsole.connections.jobs import TEST_JOB, newest_job, request_connection_job
+from authzconsole.connections.platform import ConnectionFault
+from authzconsole.lists.connections import Connections
+from authzconsole.models import Connection
+from authzconsole.web.accounts.reauthentication import recent_authentication_required
+from authzconsole.web.forms import (
+    ConsoleForm,
+    FlagField,
+    FormPage,
+    NameInput,
+    StrictChoiceField,
+    TextField,
+    optional,
+    reason_field,
+)
+from authzconsole.web.shared.guard import capability_required, request_author
+from authzconsole.web.shared.rendering import render_page, requested_section, see_other
+from grants.models import JobState
+from grants.roles.capabilities import Capability
+
+JOBS = "jobs"
+TYPE_LABELS = {"cdap": "CDAP", "hive": "Hive metastore", "ranger": "Apache Ranger"}
+# by name of an option, its label and what can be entered
+OPTIONS = {
+    "account": (
+        "Account",
+        "full if the account sees everything, limited otherwise. With limited, nothing that is absent counts as deleted.",
+    ),
+    "user": ("User", "The name under which the console acts on the platform."),
+    "user_header": ("Header of the user", "The header in which a proxy expects the name of the user."),
+    "verify": (
+        "TLS certificate",
+        "yes, no, or the path of a file with CA certificates on the server: whether it is verified.",
+    ),
+}
+INTERVALS = {0: "Only on request", 1: "Every hour", 4: "Every 4 hours", 24: "Every day"}
+
+
+@require_safe
+@capability_required(Capability.READ_ALL)
+def connection_list(request: HttpRequest) -> HttpResponse:
+    rows = [(row, TYPE_LABELS.get(row.type, row.type)) for row in Connections(request.user).rows()]
+    can_change = request.user.can(Capability.MANAGE_SETTINGS)
+    return render_page(request, "connections/list.html", {"rows": rows, "can_change": can_change})
+
+
+def check_client(type_name: str) -> None:
+    """Raise Http404 if the client for this type of platform is not installed."""
+    try:
+        services.option_names(type_name)
+    except ConnectionFault as error:
+        raise Http404(str(error)) from None
+
+
+class ConnectionForm(ConsoleForm):
+    """A connection. type_name: of the platform; its options are fields."""
+
+    id_pattern = "connection-%s"
+    name = TextField(
+        label="Name",
+        help_text="Letters, digits and underscores.",
+        max_characters=services.MAX_NAME_CHARACTERS,
+        required=True,
+        widget=NameInput(),
+    )
+    url = TextField(
+        label="Address", max_characters=500, required=True, widget=NameInput({"inputmode": "url"})
+    )
+    token = TextField(
+        label=optional("Token"),
+        help_text="Stored encrypted, and never shown.",
+        strip=True,
+        widget=forms.PasswordInput({"autocomplete": "off"}),
+    )
+    removes_token = FlagField(label="Remove the stored token")
+    interval_hours = StrictChoiceField(label="Syncs", choices=list(INTERVALS.items()), default="0")
+    applies_syncs = FlagField(
+        label="Apply these syncs at once",
+        help_text="Otherwise, a sync without a request only makes a plan, which you apply.",
+    )
+    reason = reason_field()
+
+    def __init__(self, *args, type_name: str, has_secret: bool = False, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.type_name = type_name
+        self.fields["url"].widget.attrs["placeholder"] = (
+            "thrift://metastore.example:9083" if type_name == "hive" else "https://platform.example:11443"
+        )
+        for name in services.option_names(type_name):
+            label, help_text = OPTIONS.get(name, (name, ""))
+            self.fields[f"option_{name}"] = TextField(
+                label=optional(label), help_text=help_text, max_characters=300, widget=NameInput()
+            )
+        if not services.has_token(type_name):
+            del self.fields["token"]
+        if not has_secret:
+            del self.fields["removes_token"]
+
+    @property
+    def option_fields(self) -> list[forms.BoundField]:
+        return [field for field in self if field.name.startswith("option_")]
+
+    def settings(self) -> dict:
+        """Return the arguments of `change_connection`."""
+        values = self.cleaned_data
+        options = {name: values[f"option_{name}"] for name in services.option_names(self.type_name)}
+        return {
+            "url": values["url"],
+            "options": {name: value for name, value in options.items() if value},
+            "interval_hours": int(values["interval_hours"]),
+            "applies_syncs": values["applies_syncs"],
+        }
+
+
+@method_decorator(sensitive_post_parameters("token"), name="dispatch")
+@method_decorator(sensitive_variables("token"), name="perform")
+class NewConnection(FormPage):
+    """Add a connection. Without a type of platform in the URL, the page lists the types."""
+
+    capabilities = (Capability.MANAGE_SETTINGS,)
+    visible_to = (Capability.READ_ALL,)
+    decorators = (recent_authentication_required,)
+    form_class = ConnectionForm
+    template_name = "connections/edit.html"
+    change_name = "Add a connection"
+    connection: Connection | None = None
+
+    def prepare(self) -> None:
+        self.type_name = self.request.GET.get("type", "")
+        if self.type_name in services.TYPES:
+            check_client(self.type_name)
+        elif self.type_name or self.request.method == "POST":
+            raise Http404("there is no such type of platform")
+
+    def get(self, request: HttpRequest, *args, **kwargs) -> HttpResponse:
+        if not self.type_name:
+            types = [(name, TYPE_LABELS.get(name, name)) for name in services.TYPES]
+            return render_page(request, "connections/types.html", {"types": types})
+        return super().get(request, *args, **kwargs)
+
+    def get_form_kwargs(self) -> dict:
+        return super().get_form_kwargs() | {"type_name": self.type_name}
+
+    def get_context_data(self, **context) -> dict:
+        return super().get_context_data(**context) | {
+            "connection": self.connection,
+            "type": TYPE_LABELS.get(self.type_name, self.type_name),
+        }
+
+    def perform(self, form: ConnectionForm) -> HttpResponse:
+        author, settings = request_author(self.request, form.cleaned_data["reason"]), form.settings()
+        with transaction.atomic():
+            connection = services.add_connection(
+                author=author,
+                type_name=self.type_name,
+                name=form.cleaned_data["name"],
+                url=settings["url"],
+                options=settings["options"],
+            )
+            services.change_connection(connection, author=author, **settings)
+            if token := form.cleaned_data.get("token"):
+                services.store_token(connection, token, author=author)
+        messages.success(self.request, f"The connection {connection.name} is added. Test it, then sync.")
+        return see_other(reverse("connection", args=[connection.name]))
+
+
+class OnConnection(FormPage):
+    """Do something with a connection."""
+
+    capabilities = (Capability.MANAGE_SETTINGS,)
+    visible_to = (Capability.READ_ALL,)
+    decorators = (recent_authentication_required,)
+
+    def prepare(self) -> None:
+        self.connection = get_object_or_404(
+            Connection.objects.defer("creations", "plan_creations").select_related("plan"),
+            name=self.kwargs["name"],
+        )
+
+    @property
+    def url(self) -> str:
+        return reverse("connection", args=[self.connection.name])
+
+
+class ChangeConnection(OnConnection, NewConnection):
+    """Change a connection. An empty token keeps the stored one."""
+
+    @property
+    def change_name(self) -> str:
+        return f"Change the connection {self.connection.name}"
+
+    def prepare(self) -> None:
+        super().prepare()
+        self.type_name = self.connection.type
+        check_client(self.type_name)
+
+    def get_initial(self) -> dict:
+        connection = self.connection
+        return {
+            "name": connection.name,
+            "url": connection.url,
+            "interval_hours": connection.interval_hours,
+            "applies_syncs": connection.applies_syncs,
+            **{f"option_{name}": value for name, value in connection.options.items()},
+        }
+
+    def get_form_kwargs(self) -> dict:
+        return super().get_form_kwargs() | {"has_secret": bool(self.connection.secret)}
+
+    def perform(self, form: ConnectionForm) -> HttpResponse:
+        values, connection = form.cleaned_data, self.connection
+        author, had_secret = request_author(self.request, values["reason"]), bool(connection.secret)
+        with transaction.atomic():
+            services.change_connection(connection, author=author, **form.settings())
+            token = values.get("token", "")
+            if token or values.get("removes_token"):
+                services.store_token(connection, token, author=author)
+        text = f"The connection {connection.name} is changed."
+        if had_secret and not connection.secret and not token:
+            text = f"{text} Its token was removed, because the address is another one: enter it again."
+        messages.success(self.request, text)
+        return see_other(self.url)
+
+
+class DeletionForm(ConsoleForm):
+    reason = reason_field()
+
+
+class DeleteConnection(OnConnection):
+    """Delete a connection."""
+
+    form_class = DeletionForm
+    template_name = "connections/delete.html"
+
+    @property
+    def change_name(self) -> str:
+        return f"Delete the connection {self.connection.name}"
+
+    def get_context_data(self, **context) -> dict:
+        return super().get_context_data(**context) | {"connection": self.connection}
+
+    def perform(self, form: DeletionForm) -> HttpResponse:
+        author = request_author(self.request, form.cleaned_data["reason"])
+        services.delete_connection(self.connection, author=author)
+        messages.success(self.request, f"The connection {self.connection.name} is deleted.")
+        return see_other(reverse("connections"))
+
+
+class RunForm(ConsoleForm):
+    """What a job is to do with the platform."""
+
+    verb = TextField()
+
+
+class ConnectionPage(OnConnection):
+    """Show a connection, with its newest jobs."""
+
+    http_method_names = ("get", "head")
+    capabilities = (Capability.READ_ALL,)
+    decorators = ()
+    form_class = RunForm
+    template_name = "connections/page.html"
+
+    def get_template_names(self) -> list[str]:
+        return ["connections/_jobs.html" if requested_section(self.request) == JOBS else self.template_name]
+
+    def get_context_data(self, **context) -> dict:
+        connection, user = self.connection, self.request.user
+        test = newest_job(connection, TEST_JOB)
+        jobs = [job for job in (test,) if job]
+        is_waiting = any(job.state == JobState.WAITING for job in jobs)
+        return super().get_context_data(**context) | {
+            "connection": connection,
+            "type": TYPE_LABELS.get(connection.type, connection.type),
+            "interval": INTERVALS.get(connection.interval_hours),
+            "has_token": services.has_token(connection.type),
+            "test": test,
+            "is_running": any(not job.is_finished for job in jobs),
+            "waiting_reason": waiting_reason("The job") if is_waiting else "",
+            "can_manage": user.can(Capability.MANAGE_SETTINGS),
+            "can_change": user.can(Capability.CHANGE_GRANTS),
+        }
+
+
+class RunConnection(ConnectionPage):
+    """Start a job for the connection, as the posted `verb` says."""
+
+    http_method_names = ("post",)
+    capabilities = (Capability.MANAGE_SETTINGS,)
+    visible_to = (Capability.READ_ALL,)
+
+    def perform(self, form: RunForm) -> HttpResponse:
+        verb, author = form.cleaned_data["verb"], request_author(self.request)
+        if verb != "test":
+            raise ConnectionFault("choose what to do with the connection")
+        request_connection_job(
+            self.connection,
+            TEST_JOB,
+            author=author,
+            requested_by=self.request.user,
+            capability=Capability.MANAGE_SETTINGS,
+        )
+        return see_other(self.url)

@@ -1,0 +1,164 @@
+"""Add, test, change and delete connections on the pages."""
+
+import pytest
+from pytest_django.asserts import assertContains, assertNotContains
+
+from authzconsole.connections import services
+from authzconsole.models import Connection
+from grants.jobs import run_job
+from grants.models import Job, JournalLine
+from tests.support.cdap_server import TOKEN, Cdap, Namespace, running_cdap
+
+pytestmark = pytest.mark.django_db
+NEW = "/connections/new?type=cdap"
+URL = "/connections/prod/"
+
+
+@pytest.fixture
+def cdap():
+    with running_cdap(Cdap()) as server:
+        server.namespaces["sales"] = Namespace(datasets=["orders"])
+        yield server
+
+
+@pytest.fixture
+def form(cdap):
+    """The fields of the form of a connection to CDAP."""
+    return {
+        "name": "prod",
+        "url": cdap.url,
+        "token": TOKEN,
+        "option_verify": "no",
+        "interval_hours": "24",
+        "reason": "first platform",
+    }
+
+
+@pytest.fixture
+def ada(browse, form):
+    """A browser of an administrator who added the connection."""
+    browser = browse("ada")
+    assert browser.post(NEW, form).status_code == 303
+    return browser
+
+
+def run_newest_job() -> Job:
+    job = Job.objects.latest("pk")
+    run_job(job.pk)
+    job.refresh_from_db()
+    return job
+
+
+def test_the_list_says_what_to_do_first(browse):
+    assertContains(browse("aud").get("/connections/"), "No connections yet")
+    assertContains(browse("ada").get("/connections/new"), "Hive metastore")
+
+
+def test_a_connection_is_added_with_its_token_encrypted(ada, browse):
+    connection = Connection.objects.get()
+    assert (connection.name, connection.type, connection.interval_hours) == ("prod", "cdap", 24)
+    assert connection.options == {"verify": "no"}
+    assert connection.secret and TOKEN not in connection.secret
+    for url in ("/connections/", URL, f"{URL}edit"):
+        assertNotContains(ada.get(url), TOKEN)
+    assertContains(browse("aud").get(URL), "stored, encrypted")
+    lines = JournalLine.objects.filter(action__startswith="connection-").order_by("revision")
+    assert [(line.action, line.actor, line.reason) for line in lines] == [
+        (action, "ada", "first platform")
+        for action in ("connection-add", "connection-change", "connection-change")
+    ]
+    assert not any(TOKEN in line.detail for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("name", "two words", "cannot name a connection"),
+        ("name", "", "cannot name a connection"),
+        ("url", "ftp://platform", "is not the address of CDAP"),
+        ("token", "two words", "no token has"),
+        ("option_account", "partial", "is not a value of <code>account</code>"),
+        ("interval_hours", "3", "is not one of"),
+    ],
+)
+def test_a_wrong_value_is_named_and_changes_nothing(browse, form, field, value, message):
+    answer = browse("ada").post(NEW, form | {field: value})
+    assertContains(answer, message, status_code=400)
+    assertNotContains(answer, TOKEN, status_code=400)
+    assert not Connection.objects.exists()
+
+
+def test_a_name_is_used_once(ada, form):
+    assertContains(ada.post(NEW, form), "exists already", status_code=400)
+
+
+def test_a_stored_token_stays_but_is_not_sent_to_another_address(ada, form):
+    before = Connection.objects.get()
+    same = form | {"token": "", "option_account": "limited", "applies_syncs": "yes"}
+    assert ada.post(f"{URL}edit", same).status_code == 303
+    after = Connection.objects.get()
+    assert (after.secret, after.applies_syncs) == (before.secret, True)
+    assert after.options == {"verify": "no", "account": "limited"}
+    answer = ada.post(f"{URL}edit", form | {"token": "", "url": "https://elsewhere.example"}, follow=True)
+    assertContains(answer, "Its token was removed")
+    assert Connection.objects.get().secret == ""
+
+
+def test_a_stored_token_is_removed_on_request(ada, form):
+    ada.post(f"{URL}edit", form | {"token": "", "removes_token": "yes"})
+    assert Connection.objects.get().secret == ""
+
+
+def test_four_eyes_does_not_let_a_schedule_change_grants(ada, form, settings):
+    settings.FOUR_EYES = True
+    answer = ada.post(f"{URL}edit", form | {"applies_syncs": "yes"})
+    assertContains(answer, "FOUR_EYES is on", status_code=400)
+
+
+def test_a_test_shows_what_the_account_can_read(ada, cdap):
+    cdap.token = TOKEN
+    assert ada.post(f"{URL}run", {"verb": "test"}).status_code == 303
+    assertContains(ada.get(URL), "waiting")
+    assert run_newest_job().state == "done"
+    answer = ada.get(URL)
+    assertContains(answer, "version 6.11.1")
+    assertContains(answer, "can be read, such as <code>namespace:")
+    assertContains(answer, "the platform shows none")
+
+
+def test_a_test_says_why_it_failed(ada):
+    connection = Connection.objects.get()
+    Connection.objects.update(url="http://127.0.0.1:9")
+    ada.post(f"{URL}run", {"verb": "test"})
+    assert run_newest_job().state == "failed"
+    answer = ada.get(URL)
+    assertContains(answer, "does not answer")
+    assert connection.secret
+
+
+@pytest.mark.parametrize("url", ["http://169.254.169.254", "http://[fe80::1]:80", "http://0.0.0.0"])
+def test_no_connection_reaches_the_metadata_of_a_cloud(ada, url):
+    connection = Connection.objects.get()
+    connection.url = url
+    with pytest.raises(services.ConnectionFault, match="is not the address of a platform"):
+        services.open_platform(connection)
+
+
+def test_one_test_runs_at_a_time(ada):
+    for _ in range(2):
+        ada.post(f"{URL}run", {"verb": "test"})
+    assert Job.objects.filter(type="connection-test").count() == 1
+
+
+def test_a_connection_is_deleted_with_its_jobs(ada):
+    ada.post(f"{URL}run", {"verb": "test"})
+    assert ada.post(f"{URL}delete", {"reason": "gone"}).status_code == 303
+    assert not Connection.objects.exists() and not Job.objects.filter(type="connection-test").exists()
+    assert JournalLine.objects.latest("revision").action == "connection-delete"
+
+
+@pytest.mark.parametrize("path", ["edit", "delete", "run"])
+def test_only_managers_of_settings_change_a_connection(ada, browse, path):
+    for name, status in (("aud", 403), ("ned", 404)):
+        assert browse(name).post(f"{URL}{path}", {"verb": "test"}).status_code == status
+    assert browse("ned").get(URL).status_code == 404
