@@ -197,6 +197,18 @@ GRANTS = Table(
     ("principal_type", "principal_id", "entity_id", "privilege"),
 )
 
+# The containers that patterns reveal to their holders.
+REVEALED = Table(
+    "revealed",
+    (
+        _text("principal_type"),
+        _long("principal_id"),
+        _long("entity_id", meaning="the id of the container"),
+        _text("privilege"),
+    ),
+    ("principal_type", "principal_id", "entity_id", "privilege"),
+)
+
 # The clauses of guardrails, one row for each privilege. Like the next table, only in snapshots for analyses that read it.
 GUARDRAILS = Table(
     "guardrails",
@@ -285,7 +297,7 @@ JOURNAL = Table(
 # The groups in roles. The memberships of their members in the roles are in MEMBERSHIPS.
 ROLE_GROUPS = Table("role_groups", (_long("role_id"), _long("group_id")), ("role_id", "group_id"))
 
-SNAPSHOT_TABLES = (ENTITIES, USERS, INACTIVE_USERS, GROUPS, MEMBERSHIPS, GRANTS)
+SNAPSHOT_TABLES = (ENTITIES, USERS, INACTIVE_USERS, GROUPS, MEMBERSHIPS, GRANTS, REVEALED)
 GUARDRAIL_TABLES = (GUARDRAILS, UNEXPECTED)
 HISTORY_TABLES = (PAST_ADDRESSES, PAST_USERS, PAST_GROUPS, PAST_MEMBERSHIPS, PAST_GRANTS, JOURNAL)
 # Tables that a snapshot contains if its reader asks for them.

@@ -77,6 +77,8 @@ def write_parquet_tenant(folder: Path, size: Size) -> None:
                     CASE WHEN n % 5 < 3 THEN 1 + floor({size.users} * rng(n, 10))::BIGINT
                       ELSE 1 + floor({size.groups} * pow(rng(n, 11), {_LARGE}))::BIGINT END AS principal_id
                   FROM range({size.grants}) t(n))""",
+        "revealed": """
+            SELECT '' AS principal_type, 0::BIGINT AS principal_id, 0::BIGINT AS entity_id, '' AS privilege LIMIT 0""",
     } | _extra_tables(size)
     for name, query in tables.items():
         (folder / name).mkdir(parents=True)
@@ -129,8 +131,9 @@ def add_group_of_everyone(tenant: Path, folder: Path, size: Size) -> None:
         "groups": f"SELECT {group}::BIGINT, 'everyone'",
         "memberships": f"SELECT id, {group}::BIGINT, NULL FROM '{tenant}/users/*.parquet'",
         "grants": f"""
-            SELECT 'group', {group}::BIGINT, id, 'READ', '', '2026-01-01T00:00:00Z', NULL FROM '{tenant}/entities/*.parquet'
+            SELECT 'group', {group}::BIGINT, id, 'READ', '', '2026-01-01T00:00:00Z', NULL, '' FROM '{tenant}/entities/*.parquet'
             WHERE kind NOT IN ('instance', 'namespace', 'application') AND state = 'live' AND hash(id) % 1000 < 126""",
+        "revealed": None,
     }
     with duckdb.connect() as database:
         for name, query in added.items():

@@ -71,6 +71,7 @@ from analytics.tables import (
     INACTIVE_USERS,
     MEMBERSHIPS,
     PAST_GRANTS,
+    REVEALED,
     ROLE_GROUPS,
     USERS,
     USES,
@@ -654,6 +655,19 @@ def _table_rows(*, extra_tables: Collection[Table]) -> Iterator[tuple[Table, tup
             )
             for row in PRINCIPAL_TYPES.values()
             for rows, pattern in _grants_on_entities(row)
+        ),
+    )
+    yield (
+        REVEALED,
+        tuple(
+            row.held_grants.filter(content_object__state=PATTERN, pattern__isnull=False, **in_force())
+            .order_by()
+            .annotate(
+                kind=Value(row.name), container=Coalesce("application", "namespace"), privilege_name=privilege
+            )
+            .values_list("kind", row.id_column, "container", "privilege_name")
+            .distinct()
+            for row in PRINCIPAL_TYPES.values()
         ),
     )
     if GUARDRAILS in extra_tables:

@@ -58,8 +58,11 @@ def _of_users(tables: Tables, names: frozenset[str]) -> Tables:
     holders = groups.unionByName(
         users.select(F.lit("user").alias("principal_type"), F.col("id").alias("principal_id"))
     )
-    grants = tables.grants.join(F.broadcast(holders), on=["principal_type", "principal_id"], how="left_semi")
-    return replace(tables, users=users, memberships=memberships, grants=grants)
+    grants, revealed = (
+        rows.join(F.broadcast(holders), on=["principal_type", "principal_id"], how="left_semi")
+        for rows in (tables.grants, tables.revealed)
+    )
+    return replace(tables, users=users, memberships=memberships, grants=grants, revealed=revealed)
 
 
 def _inside(entities: DataFrame, names: frozenset[str]) -> DataFrame:

@@ -29,6 +29,7 @@ class Tables:
     groups: DataFrame
     memberships: DataFrame
     grants: DataFrame
+    revealed: DataFrame
     is_small: bool = False
     extra: Mapping[str, DataFrame] = field(default_factory=dict)
 

@@ -42,7 +42,10 @@ def lower_limits(monkeypatch):
 
 def tenant_with_custom_kinds(seed, *, has_later_kinds=False):
     """Return a random tenant with a live entity of each custom kind and a namespace without grants."""
-    tenant, dice = random_tenant(seed, has_later_kinds=has_later_kinds), random.Random(seed)
+    tenant, dice = (
+        random_tenant(seed, has_patterns=True, has_later_kinds=has_later_kinds),
+        random.Random(seed),
+    )
     for address in ("namespace:bare", "application:ns0.shop", *CUSTOM_ADDRESSES):
         tenant.entities[parse_address(address)] = State.LIVE
     principals = [f"user:{name}" for name in tenant.users] + [group_text(name) for name in tenant.groups]

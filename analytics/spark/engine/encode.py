@@ -151,21 +151,31 @@ def _targets(evaluation: Evaluation, located: DataFrame, *, with_names: bool) ->
 
 
 def _used_grants(evaluation: Evaluation) -> DataFrame:
-    """Return principal_type, principal, selector (the privilege) and entity of the grants that a fact uses."""
+    """Return principal_type, principal, selector (the privilege), entity and place of the grants that a fact uses.
+
+    place: the entity, or the container that a pattern reveals. In this case, entity is NONE.
+    """
     facts = evaluation.rules.facts
     used = {number for fact in facts if fact.form != "precomputed" for number in fact.selectors}
     is_used = F.col("privilege").isin(*(PRIVILEGES[number] for number in used))
-    return evaluation.tables.grants.where(is_used).select(
-        F.when(F.col("principal_type") == "user", USER).otherwise(GROUP).alias("principal_type"),
-        F.col("principal_id").alias("principal"),
-        (F.array_position(F.array(*map(F.lit, PRIVILEGES)), F.col("privilege")) - 1).alias("selector"),
-        F.col("entity_id").alias("entity"),
+    grants = evaluation.tables.grants.withColumn("place", F.col("entity_id"))
+    revealed = evaluation.tables.revealed.withColumnRenamed("entity_id", "place")
+    return (
+        union(grants, revealed)
+        .where(is_used)
+        .select(
+            F.when(F.col("principal_type") == "user", USER).otherwise(GROUP).alias("principal_type"),
+            F.col("principal_id").alias("principal"),
+            (F.array_position(F.array(*map(F.lit, PRIVILEGES)), F.col("privilege")) - 1).alias("selector"),
+            F.coalesce("entity_id", F.lit(NONE)).alias("entity"),
+            "place",
+        )
     )
 
 
 def _located_grants(evaluation: Evaluation, located: DataFrame) -> DataFrame:
-    locations = located.select(F.col("id").alias("entity"), "subtree", "block", "block_count", "application")
-    return _used_grants(evaluation).join(locations.hint("shuffle_hash"), on="entity")
+    locations = located.select(F.col("id").alias("place"), "subtree", "block", "block_count", "application")
+    return _used_grants(evaluation).join(locations.hint("shuffle_hash"), on="place")
 
 
 def _grants(evaluation: Evaluation, located: DataFrame) -> DataFrame:

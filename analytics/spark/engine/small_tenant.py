@@ -35,6 +35,7 @@ _COLUMNS = {
     "users": ("id", "name"),
     "memberships": ("user_id", "group_id"),
     "grants": ("principal_type", "principal_id", "entity_id", "privilege"),
+    "revealed": ("principal_type", "principal_id", "entity_id", "privilege"),
 }
 
 
@@ -122,9 +123,10 @@ class SmallTenant:
         return pa.record_batch(columns)
 
     def _grants(self, container: str) -> dict[str, Array]:
-        table = self._tables["grants"]
-        entity = _numbers(table["entity_id"])
-        row = find_in(self._ids, entity)
+        grants, revealed = self._tables["grants"], self._tables["revealed"]
+        table = pa.concat_tables([grants, revealed])
+        row = find_in(self._ids, _numbers(table["entity_id"]))
+        entity = np.append(_numbers(grants["entity_id"]), np.full(len(revealed), NONE))
         privilege = _numbers(pc.index_in(table["privilege"], value_set=pa.array(PRIVILEGES)))
         columns = {
             "form": np.full(len(row), GRANT),

@@ -8,6 +8,7 @@ from analytics.tables import (
     GROUPS,
     INACTIVE_USERS,
     MEMBERSHIPS,
+    REVEALED,
     USERS,
 )
 
@@ -54,6 +55,7 @@ def build_input(spark, request):
             groups=frame(GROUPS, groups),
             memberships=frame(MEMBERSHIPS, [(*membership, None) for membership in memberships]),
             grants=frame(GRANTS, grants),
+            revealed=frame(REVEALED, []),
             is_small=request.param == "small",
         )
         return AnalysisInput(tables, {"generation": generation, "namespace": namespace})

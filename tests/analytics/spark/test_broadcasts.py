@@ -30,6 +30,7 @@ ROWS = {
         for kind in ("user", "group")
         for n in range(ADDRESSES)
     ],
+    "revealed": [],
 }
 
 

@@ -11,6 +11,7 @@ from analytics.tables import (
     GROUPS,
     INACTIVE_USERS,
     MEMBERSHIPS,
+    REVEALED,
     USERS,
 )
 from tests.analytics.spark.conftest import DETAILS
@@ -60,6 +61,7 @@ def split_tenant(spark, monkeypatch):
         groups=frame(GROUPS, [(1, "all")]),
         memberships=frame(MEMBERSHIPS, [(number, 1, None) for number in range(4, 41)]),
         grants=frame(GRANTS, grants),
+        revealed=frame(REVEALED, []),
     )
 
 
