@@ -36,8 +36,8 @@ class Stage:
     """One namespace with its content, or everything outside of namespaces. everyone: the active users.
 
     held: the holders by entity, also those of the instance; entities without grants are absent. inside: the
-    users with a grant on or inside each container. instance: the primary key of the instance; None if it is
-    not registered.
+    users with a grant on or inside each container, or to whom a pattern reveals it; at first only the latter. instance: the
+    primary key of the instance; None if it is not registered.
     """
 
     namespace: str
@@ -105,19 +105,27 @@ def _load_stage(users: AffectedUsers, namespace: int | None, name: str) -> Stage
     nodes = {row[0]: Node(*row) for row in rows.iterator(chunk_size=ROWS_PER_READ)}
     numbers = {pk: NUMBERS[privilege] for privilege, pk in permission_ids().items()}
     held: dict[int, list[int]] = {}
+    inside: dict[int, int] = defaultdict(int)
     for principal_type, row in PRINCIPAL_TYPES.items():
         grants = (
             row.held_grants.filter(**where, **in_force())
             .order_by()
-            .values_list("content_object_id", "permission_id", row.id_column)
+            .values_list(
+                "content_object_id", "permission_id", row.id_column, "namespace_id", "application_id"
+            )
         )
-        for pk, permission, principal in grants.iterator(chunk_size=ROWS_PER_READ):
+        for pk, permission, principal, *containers in grants.iterator(chunk_size=ROWS_PER_READ):
             if bits := users.before.bits.get((principal_type, principal), 0) & users.before.known:
+                if pk not in nodes:
+                    # it is on a pattern, and the containers are those that the pattern reveals
+                    for container in filter(None, containers):
+                        inside[container] |= bits
+                    continue
                 masks = held.get(pk)
                 if masks is None:
                     masks = held[pk] = [0] * len(ANY)
                 masks[numbers[permission]] |= bits
-    return Stage(name, users.before.known, nodes, held)
+    return Stage(name, users.before.known, nodes, held, inside)
 
 
 class ExtraGrants:

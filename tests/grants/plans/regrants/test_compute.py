@@ -59,7 +59,7 @@ def with_grants(tenant, grants):
 @pytest.mark.parametrize("prefer", Prefer)
 @pytest.mark.parametrize("seed", seeds(range(6)))
 def test_the_counts_are_those_of_the_reference_and_the_default_has_no_side_effects(seed, prefer):
-    tenant = random_tenant(seed)
+    tenant = random_tenant(seed, has_patterns=True)
     store_tenant(tenant)
     for number, (before, after) in enumerate(PAIRS):
         if number % 6 != seed:
@@ -94,7 +94,7 @@ def test_nothing_is_left_out_that_could_be_kept_without_side_effects(seed):
     """Every set of up to two further grants on live entities that keeps one more permission has a side
     effect.
     """
-    tenant = random_tenant(seed + 100)
+    tenant = random_tenant(seed + 100, has_patterns=True)
     store_tenant(tenant)
     live = [address for address, state in tenant.entities.items() if state == State.LIVE]
     before, after = (
@@ -195,7 +195,7 @@ def gives_all(tenant, grants, lost, generation):
 @pytest.mark.parametrize("seed", seeds(range(6)))
 def test_the_fewest_grants_give_everything_none_is_superfluous_and_no_smaller_set_does(seed):
     """Of the solutions marked as smallest, those with few smaller sets are compared with each of them."""
-    tenant = random_tenant(seed)
+    tenant = random_tenant(seed, has_patterns=True)
     store_tenant(tenant)
     generations, compared = set(), 0
     for after, lost, minimal in solutions(tenant):

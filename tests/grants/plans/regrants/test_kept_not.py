@@ -27,7 +27,7 @@ WAY = re.compile(
 @pytest.mark.parametrize("prefer", Prefer)
 @pytest.mark.parametrize("seed", seeds(range(4)))
 def test_the_rows_are_those_of_the_reference_and_the_named_grants_give_what_the_reason_says(seed, prefer):
-    tenant = random_tenant(seed + 40)
+    tenant = random_tenant(seed + 40, has_patterns=True)
     store_tenant(tenant)
     for before, after in PAIRS[seed::4]:
         rules = GENERATIONS[before], GENERATIONS[after]
