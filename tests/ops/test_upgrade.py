@@ -6,9 +6,11 @@ and a schedule. `tests/cases/previous_version.jsonl` is the tenant document that
 it.
 """
 
+import contextlib
 import gzip
 import json
 import os
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -77,24 +79,62 @@ print(json.dumps(report))
 """
 
 
-@pytest.fixture(scope="module")
-def report(tmp_path_factory):
-    """Return the data that the console reads from the old database after `migrate`."""
-    folder = tmp_path_factory.mktemp("upgrade")
+def old_database(folder):
     database = folder / "console.sqlite3"
     database.write_bytes(gzip.decompress((CASES / "previous_version.sqlite3.gz").read_bytes()))
+    return database
+
+
+def run_with(database, *arguments):
+    """Run Python in a process of its own with this database."""
     environment = os.environ | {
         "DATABASE_URL": f"sqlite:///{database}",
-        "STATE_DIR": str(folder),
+        "STATE_DIR": str(database.parent),
         "ALLOWED_HOSTS": "testserver",
         "DJANGO_SETTINGS_MODULE": "authzconsole.settings",
         "PYTHONPATH": str(ROOT),
     }
-    process = subprocess.run(
-        [sys.executable, "-c", SCRIPT, TOKEN], cwd=ROOT, env=environment, capture_output=True, text=True
+    return subprocess.run(
+        [sys.executable, *arguments], cwd=ROOT, env=environment, capture_output=True, text=True
     )
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory):
+    """Return the data that the console reads from the old database after `migrate`."""
+    process = run_with(old_database(tmp_path_factory.mktemp("upgrade")), "-c", SCRIPT, TOKEN)
     assert process.returncode == 0, process.stderr
     return json.loads(process.stdout.splitlines()[-1])
+
+
+@pytest.mark.parametrize(
+    ("statement", "address"),
+    [
+        (
+            "UPDATE entities_entity SET kind = 'kerberosprincipal', key = '*/admin@REALM' WHERE key = 'hr'",
+            "kerberosprincipal:*/admin@REALM",
+        ),
+        (
+            "UPDATE grants_journalline SET entity = 'kerberosprincipal:etl?@REALM' WHERE revision = 3",
+            "kerberosprincipal:etl?@REALM",
+        ),
+    ],
+)
+def test_an_old_database_with_an_address_that_would_be_a_pattern_is_not_migrated(
+    tmp_path, statement, address
+):
+    database = old_database(tmp_path)
+    with contextlib.closing(sqlite3.connect(database)) as connection, connection:
+        assert connection.execute(statement).rowcount == 1
+    process = run_with(database, "manage.py", "migrate")
+    assert process.returncode != 0
+    assert (
+        f"addresses cannot contain `*` or `?` any more, because they would become patterns: {address}."
+        in process.stderr
+    )
+    with contextlib.closing(sqlite3.connect(database)) as connection:
+        columns = {name for _, name, *_ in connection.execute("PRAGMA table_info(grants_usergrant)")}
+    assert "content_object_id" in columns and "pattern_id" not in columns
 
 
 @pytest.mark.django_db
