@@ -7,6 +7,7 @@ container if it can match an address inside it.
 INVARIANT: the functions for SQL and those for Python agree (tests/entities/test_patterns.py).
 """
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -20,6 +21,8 @@ from entities.models import PATTERN, Entity
 from entities.vocabulary import KINDS
 
 _CONTAINERS = ("namespace", "application")
+# no name contains the last character, so it is after all characters of names
+_LAST = 0x10FFFF
 
 
 def matches(pattern: Address, address: Address) -> bool:
@@ -86,7 +89,13 @@ def rows_about(address: Address) -> QuerySet[Entity]:
 
 def entities_matching(pattern: Address) -> QuerySet[Entity]:
     """Return the registered addresses that a pattern matches."""
-    return Entity.objects.filter(_OfKeys(_key_matches_sql, Value(pattern.key), F("key")), kind=pattern.kind)
+    literal = re.split(r"[*?]", pattern.key)[0]
+    return Entity.objects.filter(
+        _OfKeys(_key_matches_sql, Value(pattern.key), F("key")),
+        kind=pattern.kind,
+        key__gte=literal,
+        key__lt=literal + chr(_LAST),
+    )
 
 
 def containers_revealed_by(pattern: Address) -> QuerySet[Entity]:
@@ -106,7 +115,10 @@ def patterns_about(address: Address) -> list[int]:
 
 def matches_sql(pattern: str, address: str) -> str:
     """Return the SQL condition that a pattern matches an address. Both are aliases of tables with `kind` and `key`."""
-    return f"{pattern}.kind = {address}.kind AND {_key_matches_sql(f'{pattern}.key', f'{address}.key')}"
+    literal, last = _literal_sql(f"{pattern}.key"), _function("chr", f"{_LAST}")
+    # the range of an index, so that a pattern is compared only with addresses that begin like it
+    in_range = f"{address}.key >= {literal} AND {address}.key < {literal} || {last}"
+    return f"{pattern}.kind = {address}.kind AND {in_range} AND {_key_matches_sql(f'{pattern}.key', f'{address}.key')}"
 
 
 def reveals_sql(pattern: str, container: str) -> str:
@@ -114,12 +126,61 @@ def reveals_sql(pattern: str, container: str) -> str:
     kinds = " OR ".join(
         f"{container}.kind = '{name}' AND {pattern}.kind IN ({_kinds_inside(name)})" for name in _CONTAINERS
     )
-    return f"({kinds}) AND {_key_reveals_sql(f'{pattern}.key', f'{container}.key')}"
+    names = ", ".join(f"'{name}'" for name in _CONTAINERS)
+    literal, last = _literal_sql(f"{pattern}.key"), _function("chr", f"{_LAST}")
+    dot = _function("strpos", literal, "'.'")
+    namespace = f"CASE {dot} WHEN 0 THEN {literal} ELSE substr({literal}, 1, {dot} - 1) END"
+    # a key after those of this namespace, or after those that begin like the pattern
+    end = f"CASE {dot} WHEN 0 THEN {last} ELSE '/' END"
+    in_range = f"{container}.key >= {namespace} AND {container}.key < ({namespace}) || {end}"
+    return (
+        f"{container}.kind IN ({names}) AND {in_range} AND ({kinds}) "
+        f"AND {_key_reveals_sql(f'{pattern}.key', f'{container}.key')}"
+    )
+
+
+def pairs_about_sql(addresses: str) -> str:
+    """Return a statement for the pairs (pattern, address) of primary keys in which the pattern matches or reveals one of
+    these addresses.
+
+    addresses: a condition on the addresses `e`. A pattern that matches an address begins like it up to the first wildcard,
+    and one that reveals it may begin with all of it. So all others are left out with the index of the keys.
+    """
+    table, patterns = Entity._meta.db_table, f"p.state = '{PATTERN}'"
+    lengths = f"SELECT DISTINCT length({_literal_sql('p.key')}) AS length FROM {table} p WHERE {patterns}"
+    wildcards = ", ".join(f"('{wildcard}', '{chr(ord(wildcard) + 1)}')" for wildcard in "*?")
+    # the kinds of addresses with those of patterns
+    same_kind = ", ".join(f"('{kind}', '{kind}')" for kind in KINDS)
+    inside = ", ".join(
+        f"('{name}', '{kind}')" for name in _CONTAINERS for kind in KINDS if name in ancestor_kinds(kind)
+    )
+    begin = "substr(e.key, 1, l.length)"
+    return (
+        f"SELECT p.id, e.id FROM {table} e JOIN (VALUES {same_kind}, {inside}) k ON k.column1 = e.kind "
+        f"JOIN ({lengths}) l ON l.length <= length(e.key) CROSS JOIN (VALUES {wildcards}) w "
+        f"JOIN {table} p ON {patterns} AND p.kind = k.column2 "
+        f"AND p.key >= {begin} || w.column1 AND p.key < {begin} || w.column2 "
+        f"WHERE {addresses} AND ({matches_sql('p', 'e')} OR {reveals_sql('p', 'e')}) "
+        f"UNION SELECT p.id, e.id FROM {table} e JOIN (VALUES {inside}) k ON k.column1 = e.kind "
+        f"JOIN {table} p ON {patterns} AND p.kind = k.column2 AND p.key >= e.key || '.' AND p.key < e.key || '/' "
+        f"WHERE {addresses} AND {reveals_sql('p', 'e')}"
+    )
+
+
+def _function(name: str, *arguments: str) -> str:
+    """Return a call of a function of PostgreSQL, or of the same one of SQLite."""
+    name = {"strpos": "instr", "chr": "char"}[name] if connection.vendor == "sqlite" else name
+    return f"{name}({', '.join(arguments)})"
+
+
+def _literal_sql(pattern: str) -> str:
+    """Return the expression for what is before the first wildcard."""
+    first = _function("strpos", f"replace({pattern}, '?', '*') || '*'", "'*'")
+    return f"substr({pattern}, 1, {first} - 1)"
 
 
 def _key_reveals_sql(pattern: str, container: str) -> str:
-    position = "instr" if connection.vendor == "sqlite" else "strpos"
-    star, length = f"{position}({pattern}, '*')", f"length({container})"
+    star, length = _function("strpos", pattern, "'*'"), f"length({container})"
     with_star = _key_matches_sql(f"substr({pattern}, 1, {star})", container)
     before = _key_matches_sql(f"substr({pattern}, 1, {length})", container)
     return (

@@ -12,7 +12,7 @@ from django.db import connection
 from django.db.models import Q
 
 from entities.models import PATTERN, Entity
-from entities.patterns import matches_sql, reveals_sql
+from entities.patterns import matches_sql, pairs_about_sql, reveals_sql
 from grants.bulk_rows import chunks
 from grants.grant_attributes import GrantAttributes
 from grants.models import PRINCIPAL_TYPES, PrincipalType
@@ -32,22 +32,14 @@ def derive_on_entities(pks: Collection[int]) -> None:
     `ROWS_PER_STATEMENT` addresses without a pattern about them.
     """
     for chunk in chunks(pks):
-        patterns = _patterns_about(chunk)
-        for principal_type in PRINCIPAL_TYPES.values() if patterns else ():
-            for part in chunks(patterns):
-                condition = f"e.id IN ({_marks(chunk)}) AND g.content_object_id IN ({_marks(part)})"
-                _insert(principal_type, condition, [*chunk, *part])
-
-
-def _patterns_about(pks: Sequence[int]) -> list[int]:
-    """Return the patterns that match or reveal one of these addresses. Each pattern is compared once for all grants."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            f"SELECT DISTINCT p.id FROM {_ENTITY} p CROSS JOIN {_ENTITY} e WHERE p.state = '{PATTERN}' "
-            f"AND e.id IN ({_marks(pks)}) AND ({matches_sql('p', 'e')} OR {reveals_sql('p', 'e')})",
-            pks,
-        )
-        return [pk for (pk,) in cursor.fetchall()]
+        with connection.cursor() as cursor:
+            cursor.execute(pairs_about_sql(f"e.id IN ({_marks(chunk)})"), [*chunk, *chunk])
+            pairs = cursor.fetchall()
+        for part in chunks(pairs):
+            values = ", ".join(["(%s, %s)"] * len(part))
+            for principal_type in PRINCIPAL_TYPES.values():
+                condition = f"(p.id, e.id) IN (VALUES {values})"
+                _insert(principal_type, condition, [pk for pair in part for pk in pair])
 
 
 def delete_derived(principal_type: PrincipalType, pks: Sequence[int]) -> None:
