@@ -45,7 +45,8 @@ def main() -> int:
 
 def serve(pipe) -> None:
     """Serve a stand-in. Answer `tick` with the CPU seconds of this process, and delete datasets for `delete`."""
-    from tests.support.cdap_server import Cdap, Namespace, running_cdap
+    from tests.support.cdap_server import Cdap, Namespace
+    from tests.support.stand_in import running
 
     applications = [f"app-{number}" for number in range(APPLICATIONS)]
     cdap = Cdap()
@@ -59,7 +60,7 @@ def serve(pipe) -> None:
             ],
             datasets=[f"d{dataset}" for dataset in range(DATASETS)],
         )
-    with running_cdap(cdap):
+    with running(cdap):
         pipe.send(cdap.url)
         while True:
             if pipe.recv() == "delete":

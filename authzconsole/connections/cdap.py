@@ -6,29 +6,19 @@ requests are made. Sources: the handlers of cdapio/cdap (`NamespaceHttpHandler`,
 `SecureStoreHandler`, `StreamHandler`) of 4.3 to 6.11.
 """
 
-import json
 import re
-import time
 from collections.abc import Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Self
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
-import requests
-import urllib3
-from requests.adapters import HTTPAdapter
-
+from authzconsole.connections.http import MAX_CONNECTIONS, Forbidden, HttpPlatform, base_url
 from authzconsole.connections.platform import ConnectionFault, PlatformChange, Unsupported
 from entities.address import Address, AddressError, address_of
 from entities.vocabulary import Privilege, clip
 from grants.change_set import Grant, Include, Join
 
-NAMESPACES_AT_A_TIME = 8
 ITEMS_PER_PAGE = 1_000
-CONNECT_SECONDS, READ_SECONDS = 10, 60
-# before each repetition of a request that failed for a moment
-PAUSES_SECONDS = (0.5, 1, 2, 4)
-MOMENTARY_STATUSES = (429, 502, 503, 504)
 # they contain what CDAP itself needs
 SYSTEM_NAMESPACES = ("system", "cdap")
 PROGRAM_LISTS = ("mapreduce", "spark", "workflows", "services", "workers")
@@ -40,7 +30,7 @@ HEADER_NAME = re.compile(r"[A-Za-z0-9-]+")
 HEADER_VALUE = re.compile(r"[\x21-\x7e]+")
 
 
-class CdapPlatform:
+class CdapPlatform(HttpPlatform):
     """A connection to the router of CDAP, with a bearer token or with the header of a proxy.
 
     url: `https://HOST:PORT`, with the prefix of the path if there is one. options: `verify`, `yes`, `no` or the path
@@ -50,15 +40,13 @@ class CdapPlatform:
 
     capabilities: frozenset[Privilege] = frozenset()
     option_names = ("account", "user", "user_header", "verify")
-    has_token = True
-    version = ""
+    policy_kinds: frozenset[str] = frozenset()
+    version = grants_version = ""
+    product, secret_name = "CDAP", "token"
 
     def __init__(self, url: str, options: Mapping[str, str], secret: str = ""):
-        self.url = _base_url(url)
+        super().__init__(base_url(url, self.product).removesuffix("/v3") + "/v3", options)
         self.is_limited = _choice(options, "account", ("full", "limited")) == "limited"
-        verify = options.get("verify", "yes")
-        self.verify: bool | str = {"yes": True, "no": False}.get(verify, verify)
-        self.headers = {"Accept": "application/json"}
         if bool(options.get("user_header")) != bool(options.get("user")):
             raise ConnectionFault("`user_header` and `user` belong together: set both or neither")
         if options.get("user_header"):
@@ -79,17 +67,9 @@ class CdapPlatform:
         self._unread: set[tuple[str, str]] = set()
 
     def __enter__(self) -> Self:
-        self._session = requests.Session()
-        # neither proxies nor passwords of the environment
-        self._session.trust_env = False
-        self._session.headers.update(self.headers)
-        self._session.verify = self.verify
-        if not self.verify:
-            # the option says so, and each request would repeat it
-            urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
-        self._session.mount(self.url, HTTPAdapter(pool_maxsize=NAMESPACES_AT_A_TIME))
+        super().__enter__()
         try:
-            self.version = str(self._json("version").get("version", ""))
+            self.version = str(self.json("version").get("version", ""))
             self.is_old = int(self.version.partition(".")[0]) < 6
         except ConnectionFault:
             self._session.close()
@@ -101,12 +81,9 @@ class CdapPlatform:
             ) from error
         return self
 
-    def __exit__(self, *error) -> None:
-        self._session.close()
-
     def read_entities(self) -> Iterator[Address | Unsupported]:
         namespaces = [row for row in self._rows("namespaces") if _name(row) not in SYSTEM_NAMESPACES]
-        executor = ThreadPoolExecutor(NAMESPACES_AT_A_TIME)
+        executor = ThreadPoolExecutor(MAX_CONNECTIONS)
         try:
             for contents in executor.map(self._contents, namespaces):
                 yield from contents
@@ -138,9 +115,9 @@ class CdapPlatform:
         if entity.kind != "namespace":
             return True
         # a namespace that the account does not see is missing in the list
-        response = self._get(f"namespaces/{quote(namespace)}")
+        response = self.get(f"namespaces/{quote(namespace)}")
         if response.status_code not in (403, 404):
-            self._checked_json(response)
+            self.checked_json(response)
         return response.status_code == 404
 
     def _contents(self, namespace: Any) -> list[Address | Unsupported]:
@@ -181,7 +158,7 @@ class CdapPlatform:
                     found[key] = None
                 else:
                     add("securekey", f"{name}.{key}")
-        except _Forbidden as error:
+        except Forbidden as error:
             self._unread.add((name, ""))
             return [Unsupported(f"namespace:{name}", f"skipped, and left as it is: {error}")]
         add_principal(namespace.get("config"))
@@ -192,25 +169,25 @@ class CdapPlatform:
 
     def _secure_keys(self, name: str, place: str) -> Iterator[str | Unsupported]:
         """Yield the names of the secure keys. Without a secure store, which is the default, CDAP fails."""
-        response = self._get(f"{place}/securekeys/")
+        response = self.get(f"{place}/securekeys/")
         if response.status_code >= 500 and WITHOUT_SECURE_STORE in response.text:
             self._unread.add((name, "securekey"))
             return
-        rows = self._checked_json(response)
+        rows = self.checked_json(response)
         # CDAP 4 and 5 answer with an object by name
-        yield from rows if isinstance(rows, dict) else map(_name, _list(rows, response.url))
+        yield from rows if isinstance(rows, dict) else map(_name, self._list(rows, response.url))
 
     def _pages(self, path: str, member: str) -> Iterator[Any]:
         """Yield the items of all pages; CDAP before 6.7 has only one, which is an array."""
         token, tokens = "", set()
         while True:
-            answer = self._json(f"{path}?pageSize={ITEMS_PER_PAGE}&pageToken={quote(token, safe='')}")
+            answer = self.json(f"{path}?pageSize={ITEMS_PER_PAGE}&pageToken={quote(token, safe='')}")
             if isinstance(answer, list):
                 yield from answer
                 return
             if not isinstance(answer, dict):
-                raise _unknown_answer(f"{self.url}/{path}")
-            yield from _list(answer.get(member), f"{self.url}/{path}")
+                raise self.unknown_answer(f"{self.url}/{path}")
+            yield from self._list(answer.get(member), f"{self.url}/{path}")
             token = str(answer.get("nextPageToken") or "")
             if not token:
                 return
@@ -219,85 +196,12 @@ class CdapPlatform:
             tokens.add(token)
 
     def _rows(self, path: str) -> list[Any]:
-        return _list(self._json(path), f"{self.url}/{path}")
+        return self._list(self.json(path), f"{self.url}/{path}")
 
-    def _json(self, path: str) -> Any:
-        return self._checked_json(self._get(path))
-
-    def _get(self, path: str) -> requests.Response:
-        """Return the answer. Repeat a request that failed for a moment. Raise ConnectionFault if it does not arrive."""
-        url = f"{self.url}/{path}"
-        for pause in (*PAUSES_SECONDS, None):
-            try:
-                response = self._session.get(
-                    url, timeout=(CONNECT_SECONDS, READ_SECONDS), allow_redirects=False
-                )
-                if response.status_code not in MOMENTARY_STATUSES or pause is None:
-                    return response
-            except requests.exceptions.SSLError as error:
-                raise ConnectionFault(
-                    f"{url} has a certificate that is not trusted: {clip(error, 300)}; set the option `verify` to a "
-                    f"file with the certificate of its authority"
-                ) from error
-            except (
-                requests.ConnectionError,
-                requests.Timeout,
-                requests.exceptions.ChunkedEncodingError,
-            ) as error:
-                if pause is None:
-                    raise ConnectionFault(f"{url} does not answer: {clip(error, 300)}") from error
-            except (requests.RequestException, OSError) as error:
-                raise ConnectionFault(f"{url} cannot be read: {clip(error, 300)}") from error
-            time.sleep(pause)
-        raise AssertionError("the last attempt returns or raises")
-
-    def _checked_json(self, response: requests.Response) -> Any:
-        """Return the content of an answer. Raise ConnectionFault, with its text, unless it is what CDAP answers."""
-        status, url = response.status_code, response.url
-        if 300 <= status < 400:
-            place = clip(response.headers.get("Location", "another address"), 200)
-            raise ConnectionFault(
-                f"{url} redirects to {place}, which may be a page to sign in: check the address and the token"
-            )
-        if status == 401:
-            raise ConnectionFault(f"{url} does not accept the token: {_text(response)}; create a new token")
-        if status == 403:
-            raise _Forbidden(f"{url} is refused to this account: {_text(response)}")
-        if status == 404:
-            raise ConnectionFault(
-                f"{url} does not exist: check the address and its prefix, and try again if the namespace was deleted "
-                f"in the meantime"
-            )
-        if not 200 <= status < 300:
-            raise ConnectionFault(f"{url} failed with {status}: {_text(response)}")
-        try:
-            return json.loads(response.content)
-        except ValueError:
-            raise _unknown_answer(url, _text(response)) from None
-
-
-class _Forbidden(ConnectionFault):
-    """The account may not read a list."""
-
-
-def _base_url(url: str) -> str:
-    try:
-        parts = urlsplit(url)
-        _ = parts.port
-    except ValueError:
-        parts = urlsplit("")
-    if (
-        parts.scheme not in ("http", "https")
-        or not parts.hostname
-        or parts.username is not None
-        or parts.query
-        or parts.fragment
-    ):
-        raise ConnectionFault(
-            f"`{clip(url)}` is not the address of CDAP: write https://HOST:PORT, and its prefix if there is one",
-            field="url",
-        )
-    return url.rstrip("/").removesuffix("/v3") + "/v3"
+    def _list(self, rows: Any, url: str) -> list[Any]:
+        if not isinstance(rows, list):
+            raise self.unknown_answer(url)
+        return rows
 
 
 def _choice(options: Mapping[str, str], name: str, values: tuple[str, ...]) -> str:
@@ -321,20 +225,3 @@ def _name(row: Any, member: str = "name") -> str:
         return row[member]
     # not the row, because CDAP 4 lists secure keys with what they protect
     raise ConnectionFault(f"CDAP lists something without `{member}`: its version may be unknown")
-
-
-def _list(rows: Any, url: str) -> list[Any]:
-    if not isinstance(rows, list):
-        raise _unknown_answer(url)
-    return rows
-
-
-def _unknown_answer(url: str, text: str = "") -> ConnectionFault:
-    return ConnectionFault(
-        f"{url} does not answer as CDAP does{f', but: {text}' if text else ''}; check the address and its prefix"
-    )
-
-
-def _text(response: requests.Response) -> str:
-    """Return the text of an error, which CDAP does not write as JSON."""
-    return clip(" ".join(response.text.split()), 200) or response.reason or "without a reason"

@@ -51,9 +51,10 @@ class HiveMetastore:
 
     capabilities = OF_ALL
     option_names = ("user",)
-    has_token = False
+    policy_kinds: frozenset[str] = frozenset()
     # its interface does not say it
-    version = ""
+    version = grants_version = ""
+    secret_name = ""
     # databases have no time of creation
     creations: Mapping[Address, str] = {}
 

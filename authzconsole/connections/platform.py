@@ -32,25 +32,34 @@ class Unsupported(NamedTuple):
 
 
 class PlatformChange(NamedTuple):
-    """A change on a platform, in its words. verb: `grant`, `revoke`, or `create` for a role that is to hold grants."""
+    """A change on a platform, in its words. verb: `grant`, `revoke`, or `create` for a role that is to hold grants.
+    policy: the policy that is written, if the platform has policies.
+    """
 
     verb: str
     principal: str
     entity: Address | None = None
     privileges: tuple[str, ...] = ()
+    policy: str = ""
 
 
 class Platform(AbstractContextManager, Protocol):
     """A connection to a platform. Entering it connects, and raises ConnectionFault if that fails.
 
-    capabilities: the privileges that the platform can express; none if it shows no grants. creations: by entity,
-    what changes when the platform creates it again, if the platform says so. Filled by `read_entities`. version: of
-    the platform, once it is entered; empty if it does not say.
+    capabilities: the privileges that the platform can express; none if it shows no grants. policy_kinds: set if the
+    platform has policies instead of entities: the kinds that they are about. Then its grants are on any addresses and
+    patterns of these kinds and have periods, and `read_entities` yields no address. creations: by entity, what changes
+    when the platform creates it again, if the platform says so. grants_version: what changes with every change of its
+    grants, if the platform says so. Both are filled by `read_entities`. version: of the platform, once it is entered;
+    empty if it does not say. secret_name: the word for its secret, such as `token`; empty if it has none.
     """
 
     capabilities: frozenset[Privilege]
+    policy_kinds: frozenset[str]
     creations: Mapping[Address, str]
     version: str
+    grants_version: str
+    secret_name: str
 
     def read_entities(self) -> Iterator[Address | Unsupported]:
         """Yield every entity, containers first."""

@@ -31,13 +31,15 @@ from authzconsole.connections.services import new_principals
 from entities.address import Address, AddressError, ancestor_kinds, instance_address, parse_grantable
 from entities.vocabulary import Privilege, clip
 from grants.change_set import ChangeSet, Grant, Key
+from grants.errors import PrincipalError
 from grants.journal_details import period_detail
-from grants.models import PRINCIPAL_TYPES
-from grants.validity import VALIDITY_COLUMNS, Validity, ValidityError, not_over_condition, question_time
+from grants.principal_names import parse_principal
+from grants.validity import Validity, ValidityError, question_time
 
 _LEVEL_OF_KIND = {kind: level for level, kind in KIND_OF_LEVEL.items()}
 # In Ranger, `*` also matches an entity that has no name at the level.
 _ANY_NAME = "?*"
+_UNKNOWN = "no policy of CDAP can express this address"
 _NOTHING = {"values": ["*"], "isExcludes": True, "isRecursive": False}
 # what becomes a part of the grants
 _TAKEN_OVER = frozenset({Feature.ROLES, Feature.SCHEDULE})
@@ -49,12 +51,12 @@ def grants_of(file: PolicyFile) -> tuple[list[Grant], list[Note]]:
     notes = [note for note in file.notes if note.feature not in _TAKEN_OVER]
     for policy in file.policies:
         reasons: list[str] = []
-        grants |= dict.fromkeys(_grants_of_policy(policy, reasons))
+        grants |= dict.fromkeys(grants_of_policy(policy, reasons))
         notes += [Note(policy.name, policy.id, reason) for reason in dict.fromkeys(reasons)]
     return list(grants), notes
 
 
-def _grants_of_policy(policy: Policy, reasons: list[str]) -> Iterator[Grant]:
+def grants_of_policy(policy: Policy, reasons: list[str]) -> Iterator[Grant]:
     """Yield the grants of a policy. Append what is not taken over to `reasons`."""
     if fault := _fault(policy):
         reasons.append(f"{fault}; it is not taken over")
@@ -88,9 +90,9 @@ def _fault(policy: Policy) -> str:
     if any(schedule.recurs for schedule in policy.schedules):
         return "the policy has a recurring schedule"
     try:
-        _validity(policy)
+        _validity(policy).check_not_over(question_time())
     except ValidityError as error:
-        return f"the policy has an invalid schedule: {error}"
+        return f"the policy has a schedule that no grant can have: {error}"
     return ""
 
 
@@ -107,10 +109,16 @@ def _principals(item: Item, reasons: list[str]) -> Iterator[str]:
     """Yield the principals of an item, in written form."""
     for type_, names in (("user", item.users), ("group", item.groups), ("role", item.roles)):
         for name in sorted(names):
-            if name in (CURRENT_USER, OWNER) or (type_, name) == ("group", PUBLIC_GROUP):
+            principal = f"{type_}:{name}"
+            if name in (CURRENT_USER, OWNER) or principal == f"group:{PUBLIC_GROUP}":
                 reasons.append(f"the {type_} `{name}` stands for users that are not named")
+                continue
+            try:
+                parse_principal(principal)
+            except PrincipalError as error:
+                reasons.append(f"{principal}: {error}")
             else:
-                yield f"{type_}:{name}"
+                yield principal
 
 
 def _addresses(policy: Policy, reasons: list[str]) -> Iterator[Address]:
@@ -164,8 +172,10 @@ def _names(level: Level) -> list[str]:
     return ["*"] if level.is_any else ["*" if name == _ANY_NAME else name for name in level.values if name]
 
 
-def computed_import(file: PolicyFile) -> tuple[ChangeSet, list[Note]]:
-    """Return the changes that add the grants of the policies and their unknown principals, and what is not taken over."""
+def merged_grants(file: PolicyFile) -> tuple[dict[Key, Grant], list[Note]]:
+    """Return the grants of the policies by key, and what was not taken over. Of several periods, the one that contains the
+    others is kept, or else the first one.
+    """
     found, notes = grants_of(file)
     grants: dict[Key, Grant] = {}
     for grant in found:
@@ -175,19 +185,16 @@ def computed_import(file: PolicyFile) -> tuple[ChangeSet, list[Note]]:
         elif grant.validity.within(other.validity) != grant.validity:
             reason = f"another policy gives it in another period than {period_detail(grant.validity)}"
             notes.append(Note(str(grant), None, reason))
+    return grants, notes
+
+
+def computed_import(file: PolicyFile) -> tuple[ChangeSet, list[Note]]:
+    """Return the changes that add the grants of the policies and their unknown principals, and what is not taken over."""
+    grants, notes = merged_grants(file)
     added, unknown = new_principals({grant.principal for grant in grants.values()})
     notes += [Note("", None, f"{name}: {fault}") for name, fault in unknown.items()]
     known = (grant for grant in grants.values() if grant.principal not in unknown)
     return ChangeSet((*added, *sorted(known, key=attrgetter("sort_key")))), notes
-
-
-def exported_grants() -> Iterator[Grant]:
-    """Yield the grants of active principals that are in force or begin later."""
-    for principal_type in PRINCIPAL_TYPES.values():
-        active = {f"{principal_type.name}__{column}": True for column in principal_type.active}
-        rows = principal_type.grants.filter(not_over_condition(question_time()), **active)
-        for principal, address, privilege, *period in rows.grant_keys(*VALIDITY_COLUMNS):
-            yield Grant(principal, address, privilege, Validity(*period))
 
 
 def policies_of(grants: Iterable[Grant], *, service: str) -> tuple[list[dict[str, Any]], list[Note]]:
@@ -199,31 +206,46 @@ def policies_of(grants: Iterable[Grant], *, service: str) -> tuple[list[dict[str
     by_place: dict[tuple[str, Validity], list[Grant]] = defaultdict(list)
     notes = []
     for grant in grants:
-        names = list(grant.address.names.values())
-        is_known = names or grant.address == instance_address()
-        if grant.address.kind not in KINDS_IN_RANGER or not is_known:
-            notes.append(Note(str(grant), None, "no policy of CDAP can express this address"))
+        if not (place := _place(grant.address)):
+            notes.append(Note(str(grant), None, _UNKNOWN))
             continue
-        place = f"{grant.address.kind}:{'.'.join(names) or grant.address.key}"
         by_place[place, grant.validity].append(grant)
-        if _spans_levels(names):
+        if _spans_levels(list(grant.address.names.values())):
             reason = "Ranger compares the pattern level by level, so it does not match names with dots"
             notes.append(Note(str(grant.address), None, reason))
     places = sorted(by_place, key=lambda place: (place[0], *map(_schedule_time, place[1])))
     policies = [
-        _policy_json(number, service, place, validity, by_place[place, validity])
-        for number, (place, validity) in enumerate(places, 1)
+        {"id": number, **policy_json(by_place[place], service=service)}
+        for number, place in enumerate(places, 1)
     ]
     return policies, list(dict.fromkeys(notes))
 
 
-def _policy_json(
-    number: int, service: str, place: str, validity: Validity, grants: list[Grant]
-) -> dict[str, Any]:
-    times = [_schedule_time(time) for time in validity]
+def address_fault(address: Address) -> str:
+    """Return why no policy gives access to exactly this address; empty if one does."""
+    if not _place(address):
+        return _UNKNOWN
+    levels = tuple(
+        Level(KIND_OF_LEVEL[name], tuple(part["values"]), part["isExcludes"])
+        for name, part in _resources(address).items()
+    )
+    given = [str(other) for other in _addresses(Policy("", None, levels), [])]
+    return "" if given == [str(address)] else f"a policy for it gives {', '.join(given)}: grant this instead"
+
+
+def _place(address: Address) -> str:
+    """Return the address with all of its names, which is the name of its policy; empty if no policy can be about it."""
+    names = list(address.names.values())
+    if address.kind not in KINDS_IN_RANGER or not (names or address == instance_address()):
+        return ""
+    return f"{address.kind}:{'.'.join(names) or address.key}"
+
+
+def policy_json(grants: Sequence[Grant], *, service: str) -> dict[str, Any]:
+    """Return the policy of these grants, which are on one address in one period, without an id."""
+    place, times = _place(grants[0].address), [_schedule_time(time) for time in grants[0].validity]
     schedule = {"startTime": times[0], "endTime": times[1], "timeZone": "UTC", "recurrences": []}
     return {
-        "id": number,
         "service": service,
         "serviceType": SERVICE_TYPE,
         "name": f"{place} {' to '.join(times)}" if any(times) else place,
@@ -231,7 +253,7 @@ def _policy_json(
         "isEnabled": True,
         "isAuditEnabled": True,
         "resources": _resources(grants[0].address),
-        "policyItems": _items(grants),
+        "policyItems": items_of((grant.principal, grant.privilege) for grant in grants),
         "denyPolicyItems": [],
         "allowExceptions": [],
         "denyExceptions": [],
@@ -263,11 +285,11 @@ def _longest_below(kind: str) -> tuple[str, ...]:
     return max(sorted(paths), key=len, default=())
 
 
-def _items(grants: Iterable[Grant]) -> list[dict[str, Any]]:
-    """Return one item for each set of privileges, with everybody who has exactly these."""
+def items_of(pairs: Iterable[tuple[str, Privilege]]) -> list[dict[str, Any]]:
+    """Return one item for each set of privileges, with everybody who has exactly these. pairs: who has which one."""
     privileges: dict[str, set[Privilege]] = defaultdict(set)
-    for grant in grants:
-        privileges[grant.principal].add(grant.privilege)
+    for principal, privilege in pairs:
+        privileges[principal].add(privilege)
     holders: dict[tuple[Privilege, ...], list[str]] = defaultdict(list)
     for principal, held in sorted(privileges.items()):
         holders[tuple(privilege for privilege in Privilege if privilege in held)].append(principal)

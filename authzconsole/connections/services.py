@@ -10,7 +10,7 @@ import ipaddress
 import os
 import socket
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 from operator import attrgetter
@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 
 from django.conf import settings
 from django.db import transaction
+from django.db.models import QuerySet
 from django.utils import timezone
 from django.utils.module_loading import import_string
 
@@ -27,7 +28,7 @@ from authzconsole.models import Connection
 from entities.address import Address
 from entities.models import Entity, State
 from entities.selectors import entities_at
-from entities.vocabulary import Privilege, clip, quantity
+from entities.vocabulary import clip, quantity
 from grants.authority.transactions import administrator_transaction
 from grants.bulk_rows import chunks, insert_rows
 from grants.change_set import (
@@ -55,7 +56,7 @@ from grants.principal_names import parse_principal, principals_by_name
 from grants.principals.new_names import new_name_fault
 from grants.querysets import memberships
 from grants.roles.capabilities import Capability
-from grants.validity import in_force
+from grants.validity import VALIDITY_COLUMNS, Validity, in_force, not_over_condition, question_time
 
 MAX_NAME_CHARACTERS = 60
 JOB_PREFIX = "connection-"
@@ -67,6 +68,7 @@ _ORDER = attrgetter("sort_key")
 TYPES = {
     "cdap": "authzconsole.connections.cdap.CdapPlatform",
     "hive": "authzconsole.connections.hive.HiveMetastore",
+    "ranger": "authzconsole.connections.ranger_admin.RangerAdmin",
 }
 # a namespace with fewer entities of a kind may lose them without a confirmation
 MIN_LIST_ROWS = 20
@@ -194,17 +196,21 @@ def delete_connection(connection: Connection, *, author: Author) -> None:
         connection.delete()
 
 
-def store_token(connection: Connection, token: str, *, author: Author) -> None:
-    """Store the token of a connection encrypted; an empty one removes it. Raise ConnectionFault if it cannot be one."""
+def store_token(connection: Connection, token: str, *, author: Author) -> str:
+    """Store the token or password of a connection encrypted; an empty one removes it. Return the word for it. Raise
+    ConnectionFault if it cannot be one.
+    """
     platform_type = _platform_type(connection.type)
-    if token and not platform_type.has_token:
+    word = platform_type.secret_name or "token"
+    if token and not platform_type.secret_name:
         raise ConnectionFault(f"a platform of the type {connection.type} has no token", field="token")
     platform_type(connection.url, connection.options, token)
     with administrator_transaction(author, capability=Capability.MANAGE_SETTINGS) as head:
         secret = encrypted(token, SECRET_PURPOSE) if token else ""
         Connection.objects.filter(pk=connection.pk).update(secret=secret)
-        detail = f"{connection.name}: token {'stored' if token else 'removed'}"
+        detail = f"{connection.name}: {word} {'stored' if token else 'removed'}"
         append_to_journal(head, [JournalEntry("connection-change", detail=detail)], author=author)
+    return word
 
 
 def connection_by_name(name: str) -> Connection:
@@ -222,7 +228,8 @@ def computed_sync(connection: Connection, *, accepts_shrunken: bool = False) -> 
     """Return the changes after which the console has what the platform has.
 
     They are about the entities and roles of the platform only, and about the privileges that it can express. An entity is deleted if an
-    earlier sync found it and it does not exist any more, and deleted and recreated if the platform did so. Raise
+    earlier sync found it and it does not exist any more, and deleted and recreated if the platform did so. If the
+    platform has policies, they are about all grants that these can give. Raise
     ConnectionFault if the platform cannot be read, or if it or a namespace has less than half of what it had, unless
     `accepts_shrunken`.
     """
@@ -233,9 +240,9 @@ def computed_sync(connection: Connection, *, accepts_shrunken: bool = False) -> 
             entities = entities_at(state.entities)
             known = _known_entities(connection, state, platform)
             recreated = _recreated_entities(connection, platform, entities)
+            present = _console_grants(platform, state.entities)
             if not accepts_shrunken:
-                _check_entity_counts(connection, state, known, recreated)
-            present = _console_grants(state.entities, platform.capabilities)
+                _check_counts(connection, platform, state, known, recreated, present)
             added, unknown = new_principals(state.all_principals)
             members = _console_members(state.principals)
     granted = {grant for grant in state.grants - present if grant.principal not in unknown}
@@ -247,7 +254,7 @@ def computed_sync(connection: Connection, *, accepts_shrunken: bool = False) -> 
         *(Delete(address) for address in sorted(recreated, key=str)),
         *_live_changes(state, entities, recreated),
         *sorted(granted, key=_ORDER),
-        *(Revoke(*grant.key) for grant in sorted(present - state.grants, key=_ORDER)),
+        *sorted(_revocations(present) - _revocations(state.grants), key=_ORDER),
         *(
             Delete(address)
             for address in _topmost(known - state.entities)
@@ -289,20 +296,23 @@ def _link(connection: Connection, addresses: Collection[Address]) -> None:
 
 
 def drift(connection: Connection) -> Iterator[tuple[Grant, bool, bool]]:
-    """Yield each privilege that only one side grants, in order, with whether the console and the platform grant it."""
+    """Yield each privilege that only one side grants, in order, with whether the console and the platform grant it. Both
+    do so where only the period differs.
+    """
     with _open_platform_with_grants(connection) as platform:
         state = read_state(platform)
         with consistent_read():
-            present = _console_grants(state.entities, platform.capabilities, is_effective=True)
-    for grant in sorted(present ^ state.grants, key=_ORDER):
-        yield grant, grant in present, grant in state.grants
+            present = _console_grants(platform, state.entities, is_effective=True)
+    console, enforced = ({grant.key for grant in grants} for grants in (present, state.grants))
+    for grant in sorted({Grant(*grant.key) for grant in present ^ state.grants}, key=_ORDER):
+        yield grant, grant.key in console, grant.key in enforced
 
 
 def computed_push(platform: Platform) -> tuple[list[PlatformChange], list[Unsupported], PlatformState]:
     """Return the changes after which the platform has what the console has, what it cannot express, and what was read."""
     state = read_state(platform)
     with consistent_read():
-        intended = _console_grants(state.entities, platform.capabilities, is_effective=True)
+        intended = _console_grants(platform, state.entities, is_effective=True)
     found = list(platform.changes_to(intended))
     changes = [change for change in found if isinstance(change, PlatformChange)]
     # what replaces a privilege is granted before it is revoked
@@ -351,17 +361,19 @@ def push(connection: Connection, *, author: Author) -> tuple[list[PlatformChange
 
 
 def open_platform(connection: Connection) -> Platform:
-    """Return the platform, which connects when it is entered. Its token is in the environment, or stored."""
-    secret = os.environ.get(f"CONNECTION_{connection.name.upper()}_TOKEN", "")
+    """Return the platform, which connects when it is entered. Its secret is in the environment, or stored."""
+    platform_type = _platform_type(connection.type)
+    word = platform_type.secret_name
+    secret = os.environ.get(f"CONNECTION_{connection.name}_{word}".upper(), "") if word else ""
     if not secret and connection.secret:
         try:
             secret = decrypted(connection.secret, SECRET_PURPOSE)
         except UnknownKey:
             raise ConnectionFault(
-                f"the token of {connection.name} cannot be decrypted, because neither MFA_KEYS nor SECRET_KEY has its "
+                f"the {word} of {connection.name} cannot be decrypted, because neither MFA_KEYS nor SECRET_KEY has its "
                 f"key: store it again with `connection token {connection.name}`"
             ) from None
-    platform = _platform_type(connection.type)(connection.url, connection.options, secret)
+    platform = platform_type(connection.url, connection.options, secret)
     _check_address(connection.url)
     return platform
 
@@ -415,11 +427,11 @@ def read_state(platform: Platform) -> PlatformState:
         lines.append(str(grant))
         if isinstance(grant, Unsupported):
             state.unsupported.append(grant)
-        elif grant.address in state.entities:
+        elif platform.policy_kinds or grant.address in state.entities:
             state.grants.add(grant)
         else:
             state.unsupported.append(Unsupported(str(grant), "the platform does not list this entity"))
-    state.digest = hashlib.sha256("\n".join(sorted(lines)).encode()).hexdigest()
+    state.digest = hashlib.sha256("\n".join([platform.grants_version, *sorted(lines)]).encode()).hexdigest()
     return state
 
 
@@ -448,9 +460,9 @@ def option_names(type_name: str) -> tuple[str, ...]:
     return _platform_type(type_name).option_names
 
 
-def has_token(type_name: str) -> bool:
-    """Return whether platforms of the type accept a token."""
-    return _platform_type(type_name).has_token
+def secret_name(type_name: str) -> str:
+    """Return the word for the secret of platforms of the type, such as `token`; empty if they have none."""
+    return _platform_type(type_name).secret_name
 
 
 def _platform_type(type_name: str):
@@ -462,10 +474,17 @@ def _platform_type(type_name: str):
         ) from None
 
 
-def _check_entity_counts(
-    connection: Connection, state: PlatformState, known: Collection[Address], recreated: Collection[Address]
+def _check_counts(
+    connection: Connection,
+    platform: Platform,
+    state: PlatformState,
+    known: Collection[Address],
+    recreated: Collection[Address],
+    present: Collection[Grant],
 ) -> None:
-    """Raise ConnectionFault if the platform, or one kind in a namespace that it still has, lost more than half."""
+    """Raise ConnectionFault if the platform, or one kind in a namespace that it still has, lost more than half, or if a
+    platform with policies gives less than half of the grants.
+    """
 
     def check(place: str, count: int, before: int) -> None:
         if count * 2 < before:
@@ -474,6 +493,11 @@ def _check_entity_counts(
                 f"the platform, or confirm with --accept-shrunken that they were deleted"
             )
 
+    if platform.policy_kinds and len(state.grants) * 2 < len(present):
+        raise ConnectionFault(
+            f"{connection.name} gives {quantity(len(state.grants), 'grant', 'grants')}, and the console has "
+            f"{len(present):,}: check the platform, or confirm with --accept-shrunken that the others are revoked"
+        )
     check(connection.name, len(state.entities), len(known))
     counts = Counter((address.namespace, address.kind) for address in state.entities)
     for (namespace, kind), before in Counter((address.namespace, address.kind) for address in known).items():
@@ -482,11 +506,22 @@ def _check_entity_counts(
 
 
 def _console_grants(
-    entities: Collection[Address], privileges: Collection[Privilege], *, is_effective: bool = False
+    platform: Platform, entities: Collection[Address], *, is_effective: bool = False
 ) -> set[Grant]:
-    """Return the grants in force on these entities. is_effective: only those of active principals."""
-    if not privileges:
+    """Return the grants to compare with the platform: those in force on these entities, or those that policies can give.
+    is_effective: only those of active principals.
+    """
+    if not platform.capabilities:
         return set()
+    if platform.policy_kinds:
+        listed = Connection.entities.through.objects.filter(connection__type__in=_types_with_entity_grants())
+        return {
+            grant
+            for grant in exported_grants(
+                platform.policy_kinds, is_effective=is_effective, without=listed.values("entity_id")
+            )
+            if grant.privilege in platform.capabilities
+        }
     namespaces = {str(address.namespace.key) for address in entities if address.namespace}
     kinds = {address.kind for address in entities}
     result = set()
@@ -499,9 +534,43 @@ def _console_grants(
         for chunk in chunks(sorted(namespaces)):
             rows = grants.filter(namespace__key__in=chunk, entity_kind__in=kinds)
             result |= {
-                Grant(*key) for key in rows.grant_keys() if key[1] in entities and key[2] in privileges
+                Grant(*key)
+                for key in rows.grant_keys()
+                if key[1] in entities and key[2] in platform.capabilities
             }
     return result
+
+
+def exported_grants(
+    kinds: Collection[str] = (), *, is_effective: bool = True, without: Collection[int] | QuerySet = ()
+) -> Iterator[Grant]:
+    """Yield the grants, also on patterns, that are in force or begin later, with their periods.
+
+    kinds: only those on these kinds. is_effective: only those of active principals. without: entities, by primary key,
+    whose grants are left out.
+    """
+    for principal_type in PRINCIPAL_TYPES.values():
+        rows = principal_type.grants.filter(not_over_condition(question_time()))
+        if kinds:
+            rows = rows.filter(entity_kind__in=kinds)
+        if is_effective:
+            rows = rows.filter(
+                **{f"{principal_type.name}__{column}": True for column in principal_type.active}
+            )
+        rows = rows.exclude(content_object_id__in=without)
+        for principal, address, privilege, *period in rows.grant_keys(*VALIDITY_COLUMNS):
+            yield Grant(principal, address, privilege, Validity(*period))
+
+
+def _types_with_entity_grants() -> list[str]:
+    """Return the types of the connections to platforms that list their entities with the grants on these."""
+    names = Connection.objects.values_list("type", flat=True).distinct()
+    types = {name: _platform_type(name) for name in names}
+    return [name for name, type_ in types.items() if type_.capabilities and not type_.policy_kinds]
+
+
+def _revocations(grants: Iterable[Grant]) -> set[Revoke]:
+    return {Revoke(*grant.key) for grant in grants}
 
 
 def _live_changes(

@@ -5,17 +5,13 @@ package of 4.3 and 5.1, `io.cdap` that of 6.4 and 6.11.
 """
 
 import json
-import ssl
-import subprocess
 import threading
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
+
+from tests.support.stand_in import Answer, running
 
 VERSIONS = ("4.3.4", "5.1.2", "6.4.0", "6.11.1")
 TOKEN = "AghhZG1pbgDI"
@@ -45,17 +41,6 @@ class Namespace:
     streams: list[str] = field(default_factory=list)
 
 
-@dataclass
-class Answer:
-    """A status, a body and headers. cut: the bytes that the server sends before it closes the connection."""
-
-    status: int = 200
-    body: str = ""
-    headers: dict[str, str] = field(default_factory=dict)
-    cut: int | None = None
-    pause: float = 0
-
-
 class Cdap:
     """The state of the stand-in. faults: by path, the answers before it answers as usual, or one for ever."""
 
@@ -73,7 +58,7 @@ class Cdap:
     def is_old(self) -> bool:
         return self.version < "6"
 
-    def answer(self, target: str, headers: dict[str, str]) -> Answer:
+    def answer(self, method: str, target: str, headers: dict[str, str], body: bytes) -> Answer:
         parts = urlsplit(target)
         path = unquote(parts.path).removeprefix("/v3/")
         self.requests.append((path, headers))
@@ -203,71 +188,6 @@ class Cdap:
         return [{"name": name, "description": "", **created} for name in namespace.secure_keys]
 
 
-def certificate(folder: Path, name: str) -> tuple[str, str]:
-    """Create a certificate for a name, signed by itself, and return its file and that of its key."""
-    files = str(folder / "certificate.pem"), str(folder / "key.pem")
-    options = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
-    subject = [
-        "-subj",
-        "/CN=cdap",
-        "-addext",
-        f"subjectAltName={name}",
-        "-out",
-        files[0],
-        "-keyout",
-        files[1],
-    ]
-    subprocess.run(["openssl", "req", "-x509", *options, *subject], check=True, capture_output=True)
-    return files
-
-
-@contextmanager
-def running_cdap(cdap: Cdap, tls: tuple[str, str] | None = None, port: int = 0) -> Iterator[Cdap]:
-    """Serve a stand-in, on a free port unless one is named. tls: the files of a certificate and its key, for HTTPS."""
-
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-        disable_nagle_algorithm = True
-
-        def do_GET(self):
-            answer = cdap.answer(self.path, dict(self.headers))
-            time.sleep(answer.pause)
-            body = answer.body.encode()
-            self.send_response(answer.status)
-            for name, value in answer.headers.items():
-                self.send_header(name, value)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body[: answer.cut])
-            self.close_connection = self.close_connection or answer.cut is not None
-
-        def log_message(self, *arguments):
-            pass
-
-    class Server(ThreadingHTTPServer):
-        daemon_threads = True
-        request_queue_size = 64
-
-        def handle_error(self, *arguments):
-            # a client that ended the connection
-            pass
-
-    server = Server(("127.0.0.1", port), Handler)
-    if tls:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(*tls)
-        server.socket = context.wrap_socket(server.socket, server_side=True)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
-    thread.start()
-    cdap.url = f"http{'s' if tls else ''}://127.0.0.1:{server.server_address[1]}"
-    try:
-        yield cdap
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
-
-
 if __name__ == "__main__":
     # to try a connection without CDAP (docs/connections.md)
     tenant = Cdap()
@@ -277,6 +197,6 @@ if __name__ == "__main__":
         datasets=["orders", "customers"],
         secure_keys=["db-password"],
     )
-    with running_cdap(tenant, port=11015):
+    with running(tenant, port=11015):
         print(f"{tenant.url} answers as CDAP {tenant.version}; Ctrl-C stops it")
         threading.Event().wait()

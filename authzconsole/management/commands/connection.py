@@ -26,8 +26,10 @@ class Command(ConsoleCommand):
         add.add_argument(
             "--option", action="append", default=[], metavar="KEY=VALUE", help="an option of the type"
         )
-        token = verbs.add_parser("token", help="store the token of a connection, which standard input has")
-        token.add_argument("--remove", action="store_true", help="remove the stored token instead")
+        token = verbs.add_parser(
+            "token", help="store the token or password of a connection, which standard input has"
+        )
+        token.add_argument("--remove", action="store_true", help="remove what is stored instead")
         sync = verbs.add_parser("sync", help="bring the console in line with the platform")
         sync.add_argument("--dry-run", action="store_true", help="only print what would change")
         sync.add_argument(
@@ -66,11 +68,11 @@ class Command(ConsoleCommand):
         connection = services.connection_by_name(name)
         token = ""
         if not remove:
-            token = getpass("Token: ") if sys.stdin.isatty() else sys.stdin.read().strip()
+            token = getpass("Token or password: ") if sys.stdin.isatty() else sys.stdin.read().strip()
             if not token:
                 raise ConnectionFault("standard input is empty: write the token into it, or pass --remove")
-        services.store_token(connection, token, author=Author("connection"))
-        self.stdout.write(f"the token of {name} is {'removed' if remove else 'stored, encrypted'}")
+        word = services.store_token(connection, token, author=Author("connection"))
+        self.stdout.write(f"the {word} of {name} is {'removed' if remove else 'stored, encrypted'}")
 
     def _sync(self, *, name, dry_run, accept_shrunken, second_person, **_):
         connection, reason = services.connection_by_name(name), f"sync of {name}"
@@ -101,6 +103,13 @@ class Command(ConsoleCommand):
         else:
             changes, unsupported = services.show_push(connection)
         for change in changes:
-            self.write_json(**change._asdict() | {"entity": str(change.entity or "")})
+            policy = {"policy": change.policy} if change.policy else {}
+            self.write_json(
+                verb=change.verb,
+                principal=change.principal,
+                entity=str(change.entity or ""),
+                privileges=change.privileges,
+                **policy,
+            )
         for row in unsupported:
             self.write_json(self.stderr, **row._asdict())

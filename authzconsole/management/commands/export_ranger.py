@@ -5,7 +5,8 @@ from pathlib import Path
 
 from django.core.management.base import CommandError
 
-from authzconsole.connections.ranger_grants import exported_grants, policies_of
+from authzconsole.connections.ranger_grants import policies_of
+from authzconsole.connections.services import exported_grants
 from entities.vocabulary import quantity
 from grants.consistent_read import consistent_read
 from grants.management.console_command import ConsoleCommand

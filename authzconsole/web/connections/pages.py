@@ -40,6 +40,7 @@ OPTIONS = {
         "Account",
         "full if the account sees everything, limited otherwise. With limited, nothing that is absent counts as deleted.",
     ),
+    "service": ("Service", "The name of the service of the type cdap in Ranger."),
     "user": ("User", "The name under which the console acts on the platform."),
     "user_header": ("Header of the user", "The header in which a proxy expects the name of the user."),
     "verify": (
@@ -105,7 +106,9 @@ class ConnectionForm(ConsoleForm):
             self.fields[f"option_{name}"] = TextField(
                 label=optional(label), help_text=help_text, max_characters=300, widget=NameInput()
             )
-        if not services.has_token(type_name):
+        if secret := services.secret_name(type_name):
+            self.fields["token"].label = optional(secret.capitalize())
+        else:
             del self.fields["token"]
         if not has_secret:
             del self.fields["removes_token"]
@@ -287,7 +290,7 @@ class ConnectionPage(OnConnection):
             "connection": connection,
             "type": TYPE_LABELS.get(connection.type, connection.type),
             "interval": INTERVALS.get(connection.interval_hours),
-            "has_token": services.has_token(connection.type),
+            "secret_name": services.secret_name(connection.type).capitalize(),
             "test": test,
             "is_running": any(not job.is_finished for job in jobs),
             "waiting_reason": waiting_reason("The job") if is_waiting else "",

@@ -7,6 +7,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from authzconsole.connections import cdap as cdap_connection
+from authzconsole.connections import http
 from authzconsole.models import Connection
 from entities.models import Entity
 from grants.models import JournalLine
@@ -14,13 +15,11 @@ from tests.support.authors import all_grants
 from tests.support.cdap_server import (
     TOKEN,
     VERSIONS,
-    Answer,
     Cdap,
     Namespace,
-    certificate,
-    running_cdap,
 )
 from tests.support.changes import add_grant, add_user, register_entity
+from tests.support.stand_in import Answer, certificate, running
 
 pytestmark = pytest.mark.django_db
 SALES = "namespaces/sales"
@@ -29,13 +28,13 @@ HTML = Answer(200, "<!DOCTYPE html><title>Welcome</title>", {"Content-Type": "te
 
 @pytest.fixture(autouse=True)
 def short_pauses(monkeypatch):
-    monkeypatch.setattr(cdap_connection, "PAUSES_SECONDS", (0.01, 0.01))
+    monkeypatch.setattr(http, "PAUSES_SECONDS", (0.01, 0.01))
 
 
 @pytest.fixture
 def cdap():
     """CDAP 6.11 with two namespaces."""
-    with running_cdap(Cdap()) as server:
+    with running(Cdap()) as server:
         server.namespaces |= {"sales": sales(), "hr": Namespace(datasets=["salaries"])}
         yield server
 
@@ -97,7 +96,7 @@ SALES_ENTITIES = {
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_sync_takes_over_what_each_version_lists(version):
-    with running_cdap(Cdap(version)) as server:
+    with running(Cdap(version)) as server:
         server.namespaces["sales"] = sales()
         server.namespaces["sales"].streams = ["clicks"]
         server.namespaces["sales"].programs.append(("flows", "orders", "ingest"))
@@ -296,7 +295,7 @@ def test_a_fault_says_what_to_check_and_changes_nothing(connected, monkeypatch, 
     before, journal = live(), JournalLine.objects.count()
     connected.namespaces["hr"].datasets += ["bonuses"]
     connected.faults[path] = fault
-    monkeypatch.setattr(cdap_connection, "READ_SECONDS", 0.3)
+    monkeypatch.setattr(http, "READ_SECONDS", 0.3)
     with pytest.raises(CommandError, match=message):
         output("sync", "prod")
     assert live() == before and JournalLine.objects.count() == journal
@@ -395,9 +394,9 @@ def test_the_identity_can_be_a_header_of_a_proxy(cdap):
 
 
 def test_a_prefix_of_the_address_is_kept(cdap):
-    with running_cdap(Cdap()) as prefixed:
+    with running(Cdap()) as prefixed:
         answer = prefixed.answer
-        prefixed.answer = lambda target, headers: answer(target.removeprefix("/api"), headers)
+        prefixed.answer = lambda method, target, *rest: answer(method, target.removeprefix("/api"), *rest)
         output("add", "cdap", "prod", "--url", f"{prefixed.url}/api/v3/")
         assert output("sync", "prod")[0]["entities"]["new"] == 1
 
@@ -414,7 +413,7 @@ def test_a_certificate_is_verified(tmp_path):
         (wrong, "no", True),
         (right, str(tmp_path / "none.pem"), False),
     ):
-        with running_cdap(Cdap(), tls) as server:
+        with running(Cdap(), tls) as server:
             name = f"c{Connection.objects.count()}"
             output("add", "cdap", name, "--url", server.url, "--option", f"verify={verify}")
             if is_accepted:

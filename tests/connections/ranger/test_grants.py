@@ -18,7 +18,7 @@ from tests.connections.ranger.policy_files import NOTHING_BELOW, item, policy, p
 from tests.connections.ranger.test_cdap_answers import ANSWERS, POLICIES
 
 NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
-SPRING = Validity(datetime(2026, 3, 1, tzinfo=UTC), datetime(2026, 6, 1, tzinfo=UTC))
+SPRING = Validity(datetime(2099, 3, 1, tzinfo=UTC), datetime(2099, 6, 1, tzinfo=UTC))
 ENTITIES = [
     parse_address(text)
     for text in (
@@ -122,8 +122,13 @@ def test_grants_of_policies_give_the_answers_that_cdap_expects(line):
         ),
         (
             {"validitySchedules": [{"startTime": "2026/03/01 00:00:00", "endTime": "2026/02/01 00:00:00"}]},
-            "invalid schedule",
+            "a schedule that no grant can have: the end 2026-02-01T00:00:00Z is not after",
         ),
+        (
+            {"validitySchedules": [{"startTime": "", "endTime": "2026/02/01 00:00:00"}]},
+            "the end 2026-02-01T00:00:00Z is in the past; it is not taken over",
+        ),
+        ({"policyItems": [item(groups=["role:lead"])]}, "group:role:lead: `group:role:lead` is a role"),
         ({"namespace": "s*", "dataset": "a"}, "names with dots"),
     ],
 )
@@ -134,8 +139,8 @@ def test_what_is_not_taken_over_is_reported(parts, reason):
 
 def test_a_schedule_and_roles_are_taken_over():
     schedule = {
-        "startTime": "2026/03/01 01:00:00",
-        "endTime": "2026/06/01 02:00:00",
+        "startTime": "2099/03/01 01:00:00",
+        "endTime": "2099/06/01 02:00:00",
         "timeZone": "Europe/Berlin",
     }
     policies = policy(

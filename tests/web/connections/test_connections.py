@@ -7,7 +7,8 @@ from authzconsole.connections import services
 from authzconsole.models import Connection
 from grants.jobs import run_job
 from grants.models import Job, JournalLine
-from tests.support.cdap_server import TOKEN, Cdap, Namespace, running_cdap
+from tests.support.cdap_server import TOKEN, Cdap, Namespace
+from tests.support.stand_in import running
 
 pytestmark = pytest.mark.django_db
 NEW = "/connections/new?type=cdap"
@@ -16,7 +17,7 @@ URL = "/connections/prod/"
 
 @pytest.fixture
 def cdap():
-    with running_cdap(Cdap()) as server:
+    with running(Cdap()) as server:
         server.namespaces["sales"] = Namespace(datasets=["orders"])
         yield server
 
@@ -162,3 +163,15 @@ def test_only_managers_of_settings_change_a_connection(ada, browse, path):
     for name, status in (("aud", 403), ("ned", 404)):
         assert browse(name).post(f"{URL}{path}", {"verb": "test"}).status_code == status
     assert browse("ned").get(URL).status_code == 404
+
+
+def test_the_form_of_ranger_asks_for_the_service_and_a_password(browse):
+    browser, url = browse("ada"), "/connections/new?type=ranger"
+    response = browser.get(url)
+    assertContains(response, "Password")
+    assertContains(response, "The name of the service of the type cdap in Ranger.")
+    fields = {"name": "policies", "url": "http://127.0.0.1:1", "interval_hours": "0", "reason": "first"}
+    assertContains(browser.post(url, fields), "option <code>service</code> is missing", status_code=400)
+    fields |= {"option_service": "cdapdev", "option_user": "console", "token": "two words are allowed"}
+    assert browser.post(url, fields).status_code == 303
+    assertContains(browser.get("/connections/policies/"), "stored, encrypted")

@@ -1,0 +1,158 @@
+"""Requests to a platform with an HTTP API that answers with JSON. Every fault is a ConnectionFault that says what to
+check.
+"""
+
+import json
+import time
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
+from urllib.parse import urlsplit
+
+import requests
+import urllib3
+from requests.adapters import HTTPAdapter
+from requests.auth import HTTPBasicAuth
+
+from authzconsole.connections.platform import ConnectionFault
+from entities.vocabulary import clip
+
+MAX_CONNECTIONS = 8
+CONNECT_SECONDS, READ_SECONDS = 10, 60
+# before each repetition of a read that failed for a moment
+PAUSES_SECONDS = (0.5, 1, 2, 4)
+MOMENTARY_STATUSES = (429, 502, 503, 504)
+
+
+class Forbidden(ConnectionFault):
+    """The account may not do this."""
+
+
+class HttpPlatform:
+    """A connection to a server. product: its name in messages. secret_name: what its account signs in with.
+
+    url: without a slash at the end. verify: the option of this name, `yes`, `no` or the path of a file with certificates.
+    """
+
+    product: ClassVar[str]
+    secret_name: ClassVar[str]
+
+    def __init__(self, url: str, options: Mapping[str, str]):
+        self.url = url
+        verify = options.get("verify", "yes")
+        self.verify: bool | str = {"yes": True, "no": False}.get(verify, verify)
+        self.headers = {"Accept": "application/json"}
+        self.auth: HTTPBasicAuth | None = None
+
+    def __enter__(self) -> Self:
+        self._session = requests.Session()
+        # neither proxies nor passwords of the environment
+        self._session.trust_env = False
+        self._session.headers.update(self.headers)
+        self._session.auth = self.auth
+        self._session.verify = self.verify
+        if not self.verify:
+            # the option says so, and each request would repeat it
+            urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
+        self._session.mount(self.url, HTTPAdapter(pool_maxsize=MAX_CONNECTIONS))
+        return self
+
+    def __exit__(self, *error) -> None:
+        self._session.close()
+
+    def json(self, path: str) -> Any:
+        return self.checked_json(self.get(path))
+
+    def get(self, path: str) -> requests.Response:
+        return self.request("GET", path, pauses=PAUSES_SECONDS)
+
+    def request(
+        self, method: str, path: str, body: Any = None, *, pauses: tuple[float, ...] = ()
+    ) -> requests.Response:
+        """Return the answer. Raise ConnectionFault if it does not arrive. pauses: before repetitions of a request that
+        failed for a moment.
+        """
+        url = f"{self.url}/{path}"
+        for pause in (*pauses, None):
+            try:
+                response = self._session.request(
+                    method, url, json=body, timeout=(CONNECT_SECONDS, READ_SECONDS), allow_redirects=False
+                )
+                if response.status_code not in MOMENTARY_STATUSES or pause is None:
+                    return response
+            except requests.exceptions.SSLError as error:
+                raise ConnectionFault(
+                    f"{url} has a certificate that is not trusted: {clip(error, 300)}; set the option `verify` to a "
+                    f"file with the certificate of its authority"
+                ) from error
+            except (
+                requests.ConnectionError,
+                requests.Timeout,
+                requests.exceptions.ChunkedEncodingError,
+            ) as error:
+                if pause is None:
+                    raise ConnectionFault(f"{url} does not answer: {clip(error, 300)}") from error
+            except (requests.RequestException, OSError) as error:
+                raise ConnectionFault(f"{url} cannot be read: {clip(error, 300)}") from error
+            time.sleep(pause)
+        raise AssertionError("the last attempt returns or raises")
+
+    def checked_json(self, response: requests.Response) -> Any:
+        """Return the content of an answer. Raise ConnectionFault, with its text, unless it is what the platform answers."""
+        self.check(response)
+        try:
+            return json.loads(response.content)
+        except ValueError:
+            raise self.unknown_answer(response.url, self.text(response)) from None
+
+    def check(self, response: requests.Response) -> None:
+        """Raise ConnectionFault, with the text of the answer, if it is an error or leads elsewhere."""
+        status, url, secret = response.status_code, response.url, self.secret_name
+        if 300 <= status < 400:
+            place = clip(response.headers.get("Location", "another address"), 200)
+            raise ConnectionFault(
+                f"{url} redirects to {place}, which may be a page to sign in: check the address and the {secret}"
+            )
+        if status == 401:
+            raise ConnectionFault(
+                f"{url} does not accept the {secret}: {self.text(response)}; store a new {secret}"
+            )
+        if status == 403:
+            raise Forbidden(f"{url} is refused to this account: {self.text(response)}")
+        if status == 404:
+            raise ConnectionFault(
+                f"{url} does not exist: check the address and its prefix, and try again if it was deleted "
+                f"in the meantime"
+            )
+        if not 200 <= status < 300:
+            raise ConnectionFault(f"{url} failed with {status}: {self.text(response)}")
+
+    def unknown_answer(self, url: str, text: str = "") -> ConnectionFault:
+        return ConnectionFault(
+            f"{url} does not answer as {self.product} does{f', but: {text}' if text else ''}; check the address and its "
+            f"prefix"
+        )
+
+    def text(self, response: requests.Response) -> str:
+        """Return the text of an error."""
+        return clip(" ".join(response.text.split()), 200) or response.reason or "without a reason"
+
+
+def base_url(url: str, product: str) -> str:
+    """Return the address without a slash at the end. Raise ConnectionFault if it is not that of a server."""
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError:
+        parts = urlsplit("")
+    if (
+        parts.scheme not in ("http", "https")
+        or not parts.hostname
+        or parts.username is not None
+        or parts.query
+        or parts.fragment
+    ):
+        raise ConnectionFault(
+            f"`{clip(url)}` is not the address of {product}: write https://HOST:PORT, and its prefix if there is one",
+            field="url",
+        )
+    return url.rstrip("/")
