@@ -417,8 +417,7 @@ class Connection(models.Model):
     type: a name of TYPES there. options: of the type, texts by name. entities: those that a sync found. creations: by
     address of an entity, what changes when the platform creates it again, as the last sync found it. secret: a token,
     encrypted; empty if there is none.
-    shown_digest: the hash of the grants of the platform when the changes of a push were shown; empty if none are
-    waiting.
+    shown_digest: the hash of both sides when the changes of a push were shown; empty if none are waiting.
     interval_hours: between two syncs without a request; 0 for none. applies_syncs: whether they change the console;
     otherwise they only make a plan.
     plan: the plan of the newest sync, until the next sync takes over what the plan did. plan_creations: `creations`

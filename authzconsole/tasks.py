@@ -12,6 +12,7 @@ from authzconsole.common.monitoring.maintenance import record_maintenance, verif
 from authzconsole.common.security_events.record import clean_security_events
 from authzconsole.common.security_events.shipping import start_shipping
 from authzconsole.common.webhooks.delivery import dispatch_webhooks
+from authzconsole.connections.jobs import request_due_syncs
 from authzconsole.evidence.services import delete_old_evidence
 from authzconsole.findings.refresh import sweep_findings
 from authzconsole.mail import (
@@ -90,6 +91,7 @@ def sweep_stored_findings():
 
 # tasks that only call a service
 for name, service in {
+    "connections_sync": request_due_syncs,
     "history_catch_up": catch_up,
     "journal_verify": verify_journal_if_due,
     "evidence_sweep": delete_old_evidence,

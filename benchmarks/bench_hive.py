@@ -63,7 +63,7 @@ def measure(title: str) -> bool:
     connection = services.connection_by_name("lake")
     started = time.perf_counter()
     if title == "drift":
-        count = len(list(services.drift(connection)))
+        count = len(list(services.compare_connection(connection).drift))
     else:
         result = services.computed_sync(connection)
         services.sync(connection, result, author=Author("connection", "benchmark"))

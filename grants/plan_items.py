@@ -8,22 +8,37 @@ from collections.abc import Iterable, Iterator
 from grants.change_set import (
     Activate,
     AddGroup,
+    AddUser,
     ApplyPlan,
     Change,
     Deactivate,
+    Delete,
     Exclude,
     Grant,
     Include,
     Join,
     Leave,
     MembershipChange,
+    Recreate,
+    Register,
     RemovePrincipal,
     Revoke,
 )
 from grants.errors import PlanError
 from grants.models import GROUP, Plan, PlanItem, PlanVerb
 
-PlannedChange = AddGroup | Grant | Revoke | MembershipChange | Activate | Deactivate | RemovePrincipal
+StateOfEntity = Register | Recreate | Delete
+PlannedChange = (
+    AddUser
+    | AddGroup
+    | Grant
+    | Revoke
+    | MembershipChange
+    | Activate
+    | Deactivate
+    | RemovePrincipal
+    | StateOfEntity
+)
 ITEMS_PER_BATCH = 2_000
 
 
@@ -91,6 +106,8 @@ def change_of_item(item: PlanItem) -> PlannedChange:
     match item.verb:
         case PlanVerb.ADD:
             return AddGroup(name)
+        case PlanVerb.ADD_USER:
+            return AddUser(name)
         case PlanVerb.GRANT:
             return Grant(item.principal, item.address, item.privilege, item.validity)
         case PlanVerb.REVOKE:
@@ -109,4 +126,10 @@ def change_of_item(item: PlanItem) -> PlannedChange:
             return Deactivate(name)
         case PlanVerb.REMOVE:
             return RemovePrincipal(item.principal)
+        case PlanVerb.REGISTER:
+            return Register(item.address)
+        case PlanVerb.RECREATE:
+            return Recreate(item.address)
+        case PlanVerb.DELETE:
+            return Delete(item.address)
     raise ValueError(f"the plan item {item.pk} has the unknown verb {item.verb!r}")

@@ -1,8 +1,13 @@
 """The jobs of connections. Only a worker connects to platforms, so that no request waits for one."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
+from datetime import timedelta
 from functools import wraps
+
+from django.conf import settings
+from django.db.models import Max
+from django.utils import timezone
 
 from authzconsole.connections import services
 from authzconsole.connections.platform import ConnectionFault
@@ -12,10 +17,16 @@ from grants.authority.transactions import administrator_transaction
 from grants.errors import GrantError
 from grants.jobs import JobContext, JobFailed, JobResult, request_job
 from grants.journal import Author, JournalEntry, append_to_journal
-from grants.models import Job, User
-from grants.roles.capabilities import Capability
+from grants.models import Job, JobState, PlanState, User
 
-TEST_JOB = f"{services.JOB_PREFIX}test"
+TEST_JOB, SYNC_JOB, COMPARE_JOB, PUSH_JOB = (
+    f"{services.JOB_PREFIX}{name}" for name in ("test", "sync", "compare", "push")
+)
+# of a comparison; the command has all rows
+MAX_ROWS = 10_000
+# of syncs without a request; the command has this name too
+AUTHOR = "connection"
+PUSH_WITH_SECOND_PERSON = "FOUR_EYES is on, so a push needs a second person: use `connection push NAME --apply --second-person NAME`"
 
 
 def newest_job(connection: Connection, job_type: str) -> Job | None:
@@ -30,15 +41,14 @@ def request_connection_job(
     *,
     author: Author,
     requested_by: User | None = None,
-    capability: Capability = Capability.CHANGE_GRANTS,
-    **options: str,
+    options: Mapping[str, str] = {},
 ) -> Job:
     """Request a job for a connection. Return the one that is waiting or running already, if any.
 
     Without `requested_by`, the schedule of the connection requests it. options: of the job, besides the connection.
     Raise NotAdministrator.
     """
-    with administrator_transaction(author, capability=capability) as head:
+    with administrator_transaction(author) as head:
         job = newest_job(connection, job_type)
         if job is not None and not job.is_finished:
             return job
@@ -91,4 +101,110 @@ def test_connection(context: JobContext, connection: Connection, author: Author)
     return JobResult(summary)
 
 
-__all__ = ["TEST_JOB", "ConnectionFault", "newest_job", "request_connection_job", "test_connection"]
+def _progress(context: JobContext) -> Callable[[int], None]:
+    def progress(count: int) -> None:
+        context.check()
+        context.show_progress(count, count)
+
+    return progress
+
+
+@job_of_connection
+def sync_connection(context: JobContext, connection: Connection, author: Author) -> JobResult:
+    """Read the platform, and make a plan of what a sync would change; with the option `applies`, make the changes."""
+    options = context.job.options
+    context.begin_stage("reading")
+    result = services.computed_sync(
+        connection, accepts_shrunken="accepts_shrunken" in options, progress=_progress(context)
+    )
+    context.begin_stage("writing")
+    plan = None
+    if "applies" in options:
+        services.sync(connection, result, author=author)
+    else:
+        plan = services.prepare_sync(connection, result, author=author, confirm=context.confirm_claim)
+    unsupported = [list(row) for row in result.unsupported]
+    summary = result.counts | {"plan": plan and plan.pk, "unsupported": unsupported}
+    return JobResult(summary, result.revision)
+
+
+@job_of_connection
+def compare_grants(context: JobContext, connection: Connection, author: Author) -> JobResult:
+    """Compare the grants of the platform with those of the console."""
+    return _comparison_result(services.compare_connection(connection, _progress(context)))
+
+
+@job_of_connection
+def push_grants(context: JobContext, connection: Connection, author: Author) -> JobResult:
+    """Make the grants of the platform those of the console. The options name the comparison that was shown."""
+    if settings.FOUR_EYES:
+        raise ConnectionFault(PUSH_WITH_SECOND_PERSON)
+    comparison = services.push(connection, author=author, shown=context.job.options["shown"])
+    requested_by = context.job.requested_by
+    request_connection_job(connection, COMPARE_JOB, author=author, requested_by=requested_by)
+    return JobResult({"changes": len(comparison.changes)})
+
+
+def drifting_connections() -> Iterator[tuple[str, int]]:
+    """Yield the connections whose newest comparison found a difference, with the number of privileges. Runs two queries."""
+    compared = Job.objects.filter(type=COMPARE_JOB, state=JobState.DONE).order_by()
+    newest = compared.values("options__connection").annotate(newest=Max("pk")).values("newest")
+    rows = Job.objects.filter(pk__in=list(newest.values_list("newest", flat=True)), summary__count__gt=0)
+    yield from rows.order_by("pk").values_list("options__connection", "summary__count")
+
+
+def _comparison_result(comparison: services.Comparison) -> JobResult:
+    rows = [
+        [grant.principal, str(grant.address), str(grant.privilege), console, platform]
+        for grant, console, platform in comparison.drift
+    ]
+    changes = [change._asdict() | {"entity": str(change.entity or "")} for change in comparison.changes]
+    return JobResult(
+        {
+            "count": len(rows),
+            "rows": rows[:MAX_ROWS],
+            "change_count": len(changes),
+            "changes": changes[:MAX_ROWS],
+            "unsupported": [list(row) for row in comparison.unsupported[:MAX_ROWS]],
+            "digest": comparison.digest,
+        }
+    )
+
+
+def request_push(connection: Connection, *, author: Author, shown: str, requested_by: User) -> Job:
+    """Request a push of the comparison with this digest. Raise ConnectionFault if it is not the newest one, or if the
+    reason is missing or a second person is needed.
+    """
+    if settings.FOUR_EYES:
+        raise ConnectionFault(PUSH_WITH_SECOND_PERSON)
+    if not author.reason.strip():
+        raise ConnectionFault("the reason is missing: the journal stores it", field="reason")
+    job = newest_job(connection, COMPARE_JOB)
+    if job is None or job.state != JobState.DONE or job.summary.get("digest") != shown:
+        raise ConnectionFault(f"compare {connection.name} again: the shown changes are not the newest ones")
+    return request_connection_job(
+        connection, PUSH_JOB, author=author, requested_by=requested_by, options={"shown": shown}
+    )
+
+
+def request_due_syncs() -> None:
+    """Request a sync and a comparison of each connection whose interval has passed since the last sync.
+
+    Runs a query for each of them.
+    """
+    for connection in Connection.objects.select_related("plan").order_by("pk"):
+        if connection.plan is not None and connection.plan.state == PlanState.APPLIED:
+            # the drift that the plan removed is no longer found
+            services.settle(connection)
+            if newest_job(connection, COMPARE_JOB) is not None:
+                request_connection_job(connection, COMPARE_JOB, author=Author(AUTHOR))
+        if not connection.interval_hours:
+            continue
+        job = newest_job(connection, SYNC_JOB)
+        if job is None or job.requested_at < timezone.now() - timedelta(hours=connection.interval_hours):
+            author = Author(AUTHOR, reason=f"sync of {connection.name}")
+            is_applied = connection.applies_syncs and not settings.FOUR_EYES
+            options = {"applies": "yes"} if is_applied else {}
+            request_connection_job(connection, SYNC_JOB, author=author, options=options)
+            if services.has_grants(connection.type):
+                request_connection_job(connection, COMPARE_JOB, author=author)

@@ -167,14 +167,7 @@ def _without(item: Json, removed: Collection[Held]) -> Iterator[Json]:
         type_, _, name = principal.partition(":")
         accesses = [access for access in item["accesses"] if (principal, _privilege(access)) not in removed]
         if accesses:
-            delegates = bool(item.get("delegateAdmin")) and (principal, Privilege.ADMIN) not in removed
-            yield {
-                **item,
-                **nobody,
-                f"{type_}s": [name],
-                "accesses": accesses,
-                "delegateAdmin": delegates,
-            }
+            yield {**item, **nobody, f"{type_}s": [name], "accesses": accesses}
 
 
 def _principals(item: Json) -> list[str]:

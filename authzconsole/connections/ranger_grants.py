@@ -12,8 +12,6 @@ from itertools import product
 from operator import attrgetter
 from typing import Any
 
-from django.conf import settings
-
 from authzconsole.connections.ranger.matching import KINDS_IN_RANGER
 from authzconsole.connections.ranger.policies import (
     CURRENT_USER,
@@ -63,7 +61,8 @@ def grants_of_policy(policy: Policy, reasons: list[str]) -> Iterator[Grant]:
     if fault := _fault(policy):
         reasons.append(f"{fault}; it is not taken over")
         return
-    reasons += _delegation_faults(policy)
+    if any(item.delegates for item in policy.items):
+        reasons.append("the policy has `delegateAdmin`, the right to change it, which is not taken over")
     validity = _validity(policy)
     held = [
         (principal, privilege)
@@ -95,22 +94,6 @@ def _fault(policy: Policy) -> str:
     except ValidityError as error:
         return f"the policy has a schedule that no grant can have: {error}"
     return ""
-
-
-def _delegation_faults(policy: Policy) -> Iterator[str]:
-    """Yield why a right to change policies is not taken over. In the console, the holders of ADMIN have it (DELEGATION), on
-    an entity and everything in it.
-    """
-    items = [item for item in policy.items if item.delegates]
-    if not items:
-        return
-    if not settings.DELEGATION:
-        yield "the policy has `delegateAdmin`, the right to change policies, and DELEGATION is off"
-        return
-    if any(item not in policy.allow or Privilege.ADMIN not in item.accesses for item in items):
-        yield "the policy has `delegateAdmin` without `admin`, but ADMIN is what lets a delegate change grants"
-    if any(level.is_any and level.is_excluded for level in policy.levels):
-        yield "the policy has `delegateAdmin` for a container only, but delegates change grants in it too"
 
 
 def _validity(policy: Policy) -> Validity:

@@ -7,13 +7,15 @@ revision, at which the changes are made.
 
 import hashlib
 import ipaddress
+import itertools
 import os
 import socket
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 from operator import attrgetter
+from typing import TypeVar
 from urllib.parse import urlsplit
 
 from django.conf import settings
@@ -29,7 +31,7 @@ from entities.address import Address
 from entities.models import Entity, State
 from entities.selectors import entities_at
 from entities.vocabulary import clip, quantity
-from grants.authority.transactions import administrator_transaction
+from grants.authority.transactions import administrator_transaction, check_administrator
 from grants.bulk_rows import chunks, insert_rows
 from grants.change_set import (
     AddGroup,
@@ -50,7 +52,9 @@ from grants.change_set import (
 from grants.changes import apply
 from grants.consistent_read import consistent_read
 from grants.journal import Author, JournalEntry, append_to_journal, current_revision
-from grants.models import PRINCIPAL_TYPES, USER, Job, RoleGroup
+from grants.models import PRINCIPAL_TYPES, USER, Job, Plan, PlanState, PlanVerb, RoleGroup
+from grants.plans.apply import discard_plan
+from grants.plans.create import PlanDraft, PlanOrigin, store_plan
 from grants.policies.principals import ROLE_PREFIX
 from grants.principal_names import parse_principal, principals_by_name
 from grants.principals.new_names import new_name_fault
@@ -64,6 +68,9 @@ SECRET_PURPOSE = b"secrets of connections\n"
 # of the metadata service of a cloud, besides link-local addresses
 METADATA_NETWORK = ipaddress.ip_network("fd00:ec2::/32")
 _ORDER = attrgetter("sort_key")
+# of the plan of a sync
+MAX_PLAN_ITEMS = 1_000_000
+T = TypeVar("T")
 # The class of each type. It is imported on first use, because it needs optional packages.
 TYPES = {
     "cdap": "authzconsole.connections.cdap.CdapPlatform",
@@ -224,17 +231,23 @@ def connection_by_name(name: str) -> Connection:
     return connection
 
 
-def computed_sync(connection: Connection, *, accepts_shrunken: bool = False) -> SyncResult:
+def computed_sync(
+    connection: Connection,
+    *,
+    accepts_shrunken: bool = False,
+    progress: Callable[[int], None] = lambda count: None,
+) -> SyncResult:
     """Return the changes after which the console has what the platform has.
 
     They are about the entities and roles of the platform only, and about the privileges that it can express. An entity is deleted if an
     earlier sync found it and it does not exist any more, and deleted and recreated if the platform did so. If the
     platform has policies, they are about all grants that these can give. Raise
     ConnectionFault if the platform cannot be read, or if it or a namespace has less than half of what it had, unless
-    `accepts_shrunken`.
+    `accepts_shrunken`. progress: see `read_state`.
     """
+    settle(connection)
     with open_platform(connection) as platform:
-        state = read_state(platform)
+        state = read_state(platform, progress)
         with consistent_read():
             revision = current_revision()
             entities = entities_at(state.entities)
@@ -271,10 +284,60 @@ def sync(connection: Connection, result: SyncResult, *, author: Author) -> None:
     with transaction.atomic():
         apply(result.change_set, author=author, base_revision=result.revision)
         _link(connection, result.found)
-        connection.creations |= {str(address): mark for address, mark in result.creations.items()}
+        connection.creations |= _texts(result.creations)
         connection.synced_at = timezone.now()
         connection.save(update_fields=["creations", "synced_at"])
         _record(author, connection, "connection-sync", len(result.change_set))
+
+
+def prepare_sync(
+    connection: Connection, result: SyncResult, *, author: Author, confirm: Callable[[], None] = lambda: None
+) -> Plan | None:
+    """Store the changes of a sync as a plan, in place of the plan of an earlier one. Return None if there are none.
+
+    confirm: called in the transaction. Raise NotAdministrator.
+    """
+    check_administrator(author)
+    with transaction.atomic():
+        confirm()
+        if connection.plan is not None and connection.plan.is_proposed:
+            discard_plan(author=author, plan_id=connection.plan.pk)
+        _link(connection, result.found)
+        connection.plan = None
+        if len(result.change_set):
+            draft = PlanDraft(
+                title=f"Sync of {connection.name}",
+                changes=result.change_set,
+                recipe={"connection": connection.name},
+                base_revision=result.revision,
+                max_items=MAX_PLAN_ITEMS,
+            )
+            connection.plan = store_plan(author, PlanOrigin.SYNC, draft)
+            connection.plan_creations = dict(_texts(result.creations))
+        else:
+            connection.creations |= _texts(result.creations)
+            connection.synced_at = timezone.now()
+        connection.save(update_fields=["creations", "synced_at", "plan", "plan_creations"])
+    return connection.plan
+
+
+def settle(connection: Connection) -> None:
+    """Take over what the plan of the last sync did, if it was applied."""
+    plan = connection.plan
+    if plan is None or plan.is_proposed:
+        return
+    with transaction.atomic():
+        if plan.state == PlanState.APPLIED:
+            live = plan.items.filter(verb__in=(PlanVerb.REGISTER, PlanVerb.RECREATE))
+            _link(connection, [Address(*row) for row in live.values_list("kind", "key")])
+            connection.creations |= connection.plan_creations
+            connection.synced_at = plan.decided_at
+        connection.plan, connection.plan_creations = None, {}
+        connection.save(update_fields=["creations", "synced_at", "plan", "plan_creations"])
+
+
+def _texts(creations: Mapping[Address, str]) -> dict[str, str]:
+    return {str(address): mark for address, mark in creations.items()}
 
 
 def _link(connection: Connection, addresses: Collection[Address]) -> None:
@@ -295,69 +358,92 @@ def _link(connection: Connection, addresses: Collection[Address]) -> None:
         )
 
 
-def drift(connection: Connection) -> Iterator[tuple[Grant, bool, bool]]:
-    """Yield each privilege that only one side grants, in order, with whether the console and the platform grant it. Both
-    do so where only the period differs.
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """The grants of a platform and of the console. intended: those of the console that the platform is to have.
+
+    changes: after which the platform has them. unsupported: of them, what the platform cannot express.
     """
-    with _open_platform_with_grants(connection) as platform:
-        state = read_state(platform)
-        with consistent_read():
-            present = _console_grants(platform, state.entities, is_effective=True)
-    console, enforced = ({grant.key for grant in grants} for grants in (present, state.grants))
-    for grant in sorted({Grant(*grant.key) for grant in present ^ state.grants}, key=_ORDER):
-        yield grant, grant.key in console, grant.key in enforced
+
+    state: PlatformState
+    intended: set[Grant]
+    changes: list[PlatformChange]
+    unsupported: list[Unsupported]
+
+    @property
+    def drift(self) -> Iterator[tuple[Grant, bool, bool]]:
+        """Yield each privilege that only one side grants, in order, with whether the console and the platform grant it.
+        Both do so where only the period differs.
+        """
+        console, enforced = ({grant.key for grant in grants} for grants in (self.intended, self.state.grants))
+        for grant in sorted({Grant(*grant.key) for grant in self.intended ^ self.state.grants}, key=_ORDER):
+            yield grant, grant.key in console, grant.key in enforced
+
+    @property
+    def digest(self) -> str:
+        """A hash of what the platform has and of the changes, to find out whether either changed since they were shown."""
+        texts = [self.state.digest, *map(str, self.changes)]
+        return hashlib.sha256("\n".join(texts).encode()).hexdigest()
 
 
-def computed_push(platform: Platform) -> tuple[list[PlatformChange], list[Unsupported], PlatformState]:
-    """Return the changes after which the platform has what the console has, what it cannot express, and what was read."""
-    state = read_state(platform)
+def compare(platform: Platform, progress: Callable[[int], None] = lambda count: None) -> Comparison:
+    """Read a platform, and compare its grants with those of the console. progress: see `read_state`."""
+    state = read_state(platform, progress)
     with consistent_read():
         intended = _console_grants(platform, state.entities, is_effective=True)
     found = list(platform.changes_to(intended))
     changes = [change for change in found if isinstance(change, PlatformChange)]
     # what replaces a privilege is granted before it is revoked
     changes.sort(key=lambda change: (change.principal, str(change.entity or ""), change.verb))
-    return changes, sorted(row for row in found if isinstance(row, Unsupported)), state
+    unsupported = sorted(row for row in found if isinstance(row, Unsupported))
+    return Comparison(state, intended, changes, unsupported)
 
 
-def show_push(connection: Connection) -> tuple[list[PlatformChange], list[Unsupported]]:
-    """Return the changes of a push, and remember what the platform had."""
+def compare_connection(
+    connection: Connection, progress: Callable[[int], None] = lambda count: None
+) -> Comparison:
+    """Compare a platform with the console. Raise ConnectionFault if it shows no grants."""
     with _open_platform_with_grants(connection) as platform:
-        changes, unsupported, state = computed_push(platform)
-    Connection.objects.filter(pk=connection.pk).update(shown_digest=state.digest)
-    return changes, unsupported
+        return compare(platform, progress)
 
 
-def push(connection: Connection, *, author: Author) -> tuple[list[PlatformChange], list[Unsupported]]:
-    """Make the changes of a push, read the platform again, and return the changes.
+def show_push(connection: Connection) -> Comparison:
+    """Return the comparison with the changes of a push, and remember it, so that `push` can tell whether it changed."""
+    comparison = compare_connection(connection)
+    Connection.objects.filter(pk=connection.pk).update(shown_digest=comparison.digest)
+    return comparison
 
-    Raise ConnectionFault if the platform changed since its changes were shown, or if it does not have afterwards
-    what the console has.
+
+def push(connection: Connection, *, author: Author, shown: str = "") -> Comparison:
+    """Make the changes of a push, read the platform again, and return the comparison from before.
+
+    shown: the digest of the comparison that was shown; by default, of the last `show_push`. Raise ConnectionFault if
+    either side changed since then, or if the platform does not have afterwards what the console has.
     """
     with _open_platform_with_grants(connection) as platform:
-        changes, unsupported, state = computed_push(platform)
-        shown, connection.shown_digest = connection.shown_digest, ""
+        comparison = compare(platform)
+        shown, connection.shown_digest = shown or connection.shown_digest, ""
         connection.save(update_fields=["shown_digest"])
-        if shown and shown != state.digest:
+        if shown and shown != comparison.digest:
             raise ConnectionFault(
-                f"{connection.name} changed since its changes were shown: show them again with `connection push "
-                f"{connection.name}`, nothing was changed"
+                f"{connection.name} or the console changed since its changes were shown: show them again, with "
+                f"`connection push {connection.name}` or `Compare now`; nothing was changed"
             )
         # before the changes, and without the lock of the journal while the platform makes them
-        _record(author, connection, "connection-push", len(changes))
+        _record(author, connection, "connection-push", len(comparison.changes))
         try:
-            platform.write_changes(changes)
+            platform.write_changes(comparison.changes)
         except ConnectionFault as error:
             raise ConnectionFault(
                 f"{error}; a part of the changes may have been made: compare with `connection drift {connection.name}`"
             ) from error
-        rest, _, _ = computed_push(platform)
+        rest = compare(platform).changes
         if rest:
             raise ConnectionFault(
                 f"{connection.name} accepted the changes, but {quantity(len(rest), 'grant differs', 'grants differ')} "
                 f"afterwards: another program may have changed them; compare with `connection drift {connection.name}`"
             )
-    return changes, unsupported
+    return comparison
 
 
 def open_platform(connection: Connection) -> Platform:
@@ -405,25 +491,32 @@ def _open_platform_with_grants(connection: Connection) -> Platform:
     return platform
 
 
-def read_state(platform: Platform) -> PlatformState:
-    """Read everything."""
+def read_state(platform: Platform, progress: Callable[[int], None] = lambda count: None) -> PlatformState:
+    """Read everything. progress: called with the number of items so far; may raise an error that ends the reading."""
     state, lines = PlatformState(), []
-    for entity in platform.read_entities():
+    numbers = itertools.count(1)
+
+    def counted(items: Iterator[T]) -> Iterator[T]:
+        for item in items:
+            progress(next(numbers))
+            yield item
+
+    for entity in counted(platform.read_entities()):
         if isinstance(entity, Address):
             state.entities.add(entity)
         else:
             state.unsupported.append(entity)
-    for principal in platform.read_principals():
+    for principal in counted(platform.read_principals()):
         if isinstance(principal, Unsupported):
             state.unsupported.append(principal)
         else:
             state.principals.add(principal)
-    for member in platform.read_members():
+    for member in counted(platform.read_members()):
         if isinstance(member, Unsupported):
             state.unsupported.append(member)
         else:
             state.members.add(member)
-    for grant in platform.read_grants():
+    for grant in counted(platform.read_grants()):
         lines.append(str(grant))
         if isinstance(grant, Unsupported):
             state.unsupported.append(grant)
@@ -465,6 +558,11 @@ def secret_name(type_name: str) -> str:
     return _platform_type(type_name).secret_name
 
 
+def has_grants(type_name: str) -> bool:
+    """Return whether platforms of the type show grants."""
+    return bool(_platform_type(type_name).capabilities)
+
+
 def _platform_type(type_name: str):
     try:
         return import_string(TYPES[type_name])
@@ -490,13 +588,13 @@ def _check_counts(
         if count * 2 < before:
             raise ConnectionFault(
                 f"{place} has {quantity(count, 'entity', 'entities')}, and had {before:,}: check "
-                f"the platform, or confirm with --accept-shrunken that they were deleted"
+                f"the platform, or confirm that they were deleted (--accept-shrunken)"
             )
 
     if platform.policy_kinds and len(state.grants) * 2 < len(present):
         raise ConnectionFault(
             f"{connection.name} gives {quantity(len(state.grants), 'grant', 'grants')}, and the console has "
-            f"{len(present):,}: check the platform, or confirm with --accept-shrunken that the others are revoked"
+            f"{len(present):,}: check the platform, or confirm that the others are revoked (--accept-shrunken)"
         )
     check(connection.name, len(state.entities), len(known))
     counts = Counter((address.namespace, address.kind) for address in state.entities)

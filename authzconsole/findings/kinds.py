@@ -90,6 +90,13 @@ KINDS = {
             f"grant on planned addresses for more than {PLANNED_TOO_LONG_DAYS} days",
             f"grants on planned addresses for more than {PLANNED_TOO_LONG_DAYS} days",
         ),
+        FindingKind(
+            "drift",
+            Severity.WARNING,
+            "Drift from platforms",
+            "privilege that only the console or the platform grants",
+            "privileges that only the console or the platform grants",
+        ),
         FindingKind("failed-run", Severity.WARNING, "Failed analyses"),
         FindingKind("failed-job", Severity.WARNING, "Failed jobs"),
         FindingKind(

@@ -19,6 +19,7 @@ from analytics.storage import StorageError
 from authzconsole.common.limited_access import counted_rows
 from authzconsole.common.monitoring.maintenance import maintenance_records
 from authzconsole.common.row_estimates import estimated_rows
+from authzconsole.connections.jobs import drifting_connections
 from authzconsole.findings.kinds import PLANNED_TOO_LONG_DAYS
 from authzconsole.models import MaintenanceTask
 from entities.address import address_or_none
@@ -310,6 +311,12 @@ def violations_by_guardrail(count: Callable[[], Counter[str]] = count_violations
         yield Found(kind, f"guardrail:{name}", figure)
 
 
+def _drift(situation: Situation) -> Iterator[Found]:
+    """Yield the number of privileges that only one side grants, for each connection. Runs two queries."""
+    for name, figure in drifting_connections():
+        yield Found("drift", f"connection:{name}", figure)
+
+
 def _failed_jobs(situation: Situation) -> Iterator[Found]:
     """Yield the analyses if their newest finished run failed, and the types of other jobs that failed lately. Runs one query."""
     has_failed = Q(state=JobState.FAILED)
@@ -405,6 +412,7 @@ SOURCES: dict[tuple[str, ...], Finder] = {
     **{(report.kind,): report.find for report in REPORT_FIGURES},
     ("leftover-grants", "old-planned-grants", "planned-grants"): _ghost_grants,
     GUARDRAIL_KINDS: _guardrails,
+    ("drift",): _drift,
     ("failed-run", "failed-job"): _failed_jobs,
     ("stale-plans", "proposed-plans"): _plans,
     ("ending-access", "expired-access"): _periods,

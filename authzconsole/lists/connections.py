@@ -13,7 +13,9 @@ class ConnectionSerializer(output.Output):
     name = output.Text(example="lake")
     type = output.Choice(list(TYPES), example="hive")
     url = output.Text(example="thrift://metastore.example:9083")
-    has_token = output.Boolean(source="secret", help_text="Whether a token is stored. It is never shown.")
+    has_secret = output.Boolean(
+        source="secret", help_text="Whether a token or a password is stored. It is never shown."
+    )
     interval_hours = output.Integer(help_text="Between two syncs without a request; 0 for none.", example=24)
     applies_syncs = output.Boolean(
         help_text="Whether a sync without a request changes the console; otherwise it only makes a plan."

@@ -35,6 +35,7 @@ RECIPE_EXAMPLE = {
 class PlanEffectSerializer(output.Output):
     """The changes of the plan, in numbers. For an applied plan, the changes that were made."""
 
+    users = output.Integer(help_text="Users that the plan adds.")
     groups = output.Integer(help_text="Groups that the plan adds.")
     removals = output.Integer(help_text="Groups that the plan removes.")
     grants = output.Integer(example=3, help_text="Grants that the plan adds.")
@@ -43,6 +44,9 @@ class PlanEffectSerializer(output.Output):
     leaves = output.Integer(help_text="Memberships that the plan removes.")
     activations = output.Integer(help_text="Users that the plan activates.")
     deactivations = output.Integer(help_text="Users that the plan deactivates.")
+    registrations = output.Integer(help_text="New entities that the plan makes live.")
+    recreations = output.Integer(help_text="Deleted entities that the plan makes live again.")
+    deletions = output.Integer(help_text="Entities that the plan deletes, with their contents.")
     periods_removed = output.Integer(
         help_text="Existing grants and memberships that lose their period. `grants` and `joins` include them."
     )
@@ -135,12 +139,17 @@ def _is_grant(item: PlanItem) -> bool:
 class PlanItemSerializer(output.Output):
     position = output.Integer(example=1)
     verb = output.Choice(PlanVerb.values)
-    principal = output.Text()
+    principal = output.Text(
+        get=lambda item: item.principal if item.principal_name else None,
+        allow_null=True,
+        example="user:sofia.lindqvist",
+        help_text="Null if the item changes the state of an entity.",
+    )
     entity = output.Text(
-        get=lambda item: item.address if _is_grant(item) else None,
+        get=lambda item: item.address if item.kind else None,
         allow_null=True,
         example="dataset:logistics.tracking.events",
-        help_text="Null unless the item grants or revokes.",
+        help_text="Null unless the item grants, revokes or changes the state of an entity.",
     )
     privilege = output.Choice(
         PRIVILEGES,

@@ -97,6 +97,8 @@ CELERY_BEAT_SCHEDULE = {
     "period_lines": every(30, "authzconsole.period_lines"),
     # what needs attention; pages refresh it too
     "findings_sweep": every(60, "authzconsole.findings_sweep"),
+    # requests the syncs of connections that are due
+    "connections_sync": every(60, "authzconsole.connections_sync"),
     "history_catch_up": every(60, "authzconsole.history_catch_up"),
 }
 

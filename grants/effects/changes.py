@@ -11,6 +11,7 @@ later, the effect is also evaluated at the first beginnings, MAX_TIMES times in 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import chain
 
 from django.conf import settings
 from django.db.models import Q
@@ -18,7 +19,8 @@ from django.db.models import Q
 from entities.address import Address
 from entities.models import PATTERN, Entity, State
 from entities.patterns import entities_matching, matches
-from entities.selectors import entities_at, entity_at
+from entities.selectors import entities_at
+from entities.vocabulary import CONTAINER_KINDS
 from grants.active_generation import active_generation
 from grants.change_set import (
     Activate,
@@ -97,44 +99,47 @@ def evaluable_changes(changes: Iterable[Change], *, is_limited: bool = True) -> 
     limits of the settings, if `is_limited`; only jobs evaluate without limits. A plan runs two queries; raise PlanError
     unless it is proposed.
     """
-    return [part for change in with_plan_changes(changes) for part in _parts(change, is_limited)]
+    changes = list(with_plan_changes(changes))
+    deleted = [change.address for change in changes if isinstance(change, Delete)]
+    # first, because what is deleted may be recreated
+    parts = list(_deletion_parts(deleted, is_limited)) if deleted else []
+    return parts + [part for change in changes for part in _parts(change)]
 
 
-def _parts(change: Change, is_limited: bool) -> Iterator[EffectChange]:
+def _parts(change: Change) -> Iterator[EffectChange]:
     match change:
         case Register(address, creator) | Recreate(address, creator):
             yield StateChange(address, State.LIVE)
             for privilege in active_generation().creator_receives if creator else ():
                 yield Grant(creator, address, privilege)
-        case Delete(address):
-            yield from _deletion_parts(address, is_limited)
         case RemovePrincipal(principal):
             yield from _removal_parts(*parse_principal(principal))
         case Rename(principal, new_name):
             principal_type, name = parse_principal(principal)
             if principal_type == USER.name and name != new_name:
                 yield change
-        case SetGuardrail() | DeleteGuardrail() | SetException() | EndException():
-            # it changes no decision
+        case Delete() | SetGuardrail() | DeleteGuardrail() | SetException() | EndException():
+            # a deletion was divided already; the others change no decision
             return
         case _:
             yield change
 
 
-def _deletion_parts(address: Address, is_limited: bool) -> Iterator[EffectChange]:
-    entity = entity_at(address)
-    if entity is None or not entity.is_live:
-        return
-    deleted = live_subtree(entity)
-    for number, row in enumerate(
-        deleted.order_by().values_list("kind", "key").iterator(chunk_size=ROWS_PER_READ)
-    ):
+def _deletion_parts(addresses: Collection[Address], is_limited: bool) -> Iterator[EffectChange]:
+    live = [row for row in entities_at(addresses).values() if row.is_live]
+    parts = [live_subtree(row) for row in live if row.kind in CONTAINER_KINDS]
+    if others := [row.pk for row in live if row.kind not in CONTAINER_KINDS]:
+        parts.append(Entity.objects.filter(pk__among=others))
+    rows = chain.from_iterable(
+        part.order_by().values_list("kind", "key").iterator(chunk_size=ROWS_PER_READ) for part in parts
+    )
+    for number, row in enumerate(rows):
         if is_limited and number >= settings.EFFECT_MAX_ENTITIES:
             raise EffectTooLarge("entities", settings.EFFECT_MAX_ENTITIES)
         yield StateChange(Address(*row), State.DELETED)
-    if not active_generation().deleting_removes_grants:
+    if not parts or not active_generation().deleting_removes_grants:
         return
-    removed = grants_on(deleted)
+    removed = [grants for part in parts for grants in grants_on(part)]
     if is_limited and sum(grants.count() for grants in removed) > settings.EFFECT_MAX_GRANTS:
         raise EffectTooLarge("grants", settings.EFFECT_MAX_GRANTS)
     for grants in removed:

@@ -76,9 +76,12 @@ class Plan(models.Model):
 
 
 class PlanVerb(models.TextChoices):
-    """The change of a plan item: of a group, of a grant, of a membership, or of the status of a user."""
+    """The change of a plan item: of a user or group, of a grant, of a membership, of the status of a user, or of the
+    state of an entity.
+    """
 
     ADD = "add"
+    ADD_USER = "add-user"
     GRANT = "grant"
     REVOKE = "revoke"
     JOIN = "join"
@@ -86,19 +89,24 @@ class PlanVerb(models.TextChoices):
     ACTIVATE = "activate"
     DEACTIVATE = "deactivate"
     REMOVE = "remove"
+    REGISTER = "register"
+    RECREATE = "recreate"
+    DELETE = "delete"
 
 
 GRANT_VERBS = (PlanVerb.GRANT, PlanVerb.REVOKE)
 MEMBERSHIP_VERBS = (PlanVerb.JOIN, PlanVerb.LEAVE)
 ACTIVATION_VERBS = (PlanVerb.ACTIVATE, PlanVerb.DEACTIVATE)
+STATE_VERBS = (PlanVerb.REGISTER, PlanVerb.RECREATE, PlanVerb.DELETE)
 
 
 class PlanItem(ValidityColumns):
     """One change of a plan. It has names instead of foreign keys, because an address may not be registered
     yet.
 
-    position: starts at 1. kind, key, permission: only of grants and revocations. group_name: only of
-    memberships, of users in groups and of groups in roles.
+    position: starts at 1. kind, key: only of grants, revocations and states. permission: only of grants and
+    revocations. principal_type, principal_name: not of states. group_name: only of memberships, of users in groups and
+    of groups in roles.
     namespace: the key of the namespace of the address; empty outside of namespaces.
     valid_from, valid_until: the validity of the grant or membership that the item adds; null for other items.
     old_valid_from, old_valid_until: the earlier validity of the grant or membership that the item changes or
@@ -133,7 +141,7 @@ class PlanItem(ValidityColumns):
             ),
             models.UniqueConstraint(
                 fields=["plan", "principal_type", "principal_name", "group_name"],
-                condition=Q(permission__isnull=True),
+                condition=Q(permission__isnull=True, kind=""),
                 name="plan_item_membership_once",
             ),
             validity_constraint("plan_item"),

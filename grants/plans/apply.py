@@ -217,6 +217,10 @@ def inverse_plan(plan_id: int) -> PlanDraft:
     plan = plan_by_id(plan_id)
     if plan.state != PlanState.APPLIED:
         raise PlanError(f"{plan} is {plan.state}: only an applied plan can be undone")
+    if plan.origin == PlanOrigin.SYNC:
+        raise PlanError(
+            f"{plan} made the console equal to a platform, so the next sync would make its changes again: change the platform"
+        )
 
     undone = PlanError(
         f"the changes of {plan} were already undone{_by_inverse(plan)}: there is nothing to undo"

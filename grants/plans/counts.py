@@ -3,7 +3,8 @@
 `Plan.effect` stores the counts, so the cost of showing a plan does not depend on its size:
 
 - grants, revokes: items that change something; already: items that change nothing.
-- groups, removals: items that add or remove a group.
+- users, groups, removals: items that add a user, or add or remove a group.
+- registrations, recreations, deletions: items that make an entity live, make it live again, or delete it.
 - joins, leaves, activations, deactivations: items that change a membership or the status of a user.
 - periods_removed: of the grants and joins, those that only remove the limits of an existing grant or
 membership.
@@ -21,6 +22,7 @@ from django.db.models import Count, Min, Q, QuerySet
 
 from entities.vocabulary import Privilege
 from grants.models import (
+    STATE_VERBS,
     JournalLine,
     Plan,
     PlanItem,
@@ -32,6 +34,7 @@ from grants.policies.principals import principal_text
 Tally = dict[tuple[str, Privilege], int]
 # by verb, the name of the count of its changing items in `Plan.effect`
 VERB_COUNTS: dict[str, str] = {
+    PlanVerb.ADD_USER: "users",
     PlanVerb.ADD: "groups",
     PlanVerb.GRANT: "grants",
     PlanVerb.REVOKE: "revokes",
@@ -40,6 +43,9 @@ VERB_COUNTS: dict[str, str] = {
     PlanVerb.ACTIVATE: "activations",
     PlanVerb.DEACTIVATE: "deactivations",
     PlanVerb.REMOVE: "removals",
+    PlanVerb.REGISTER: "registrations",
+    PlanVerb.RECREATE: "recreations",
+    PlanVerb.DELETE: "deletions",
 }
 
 
@@ -100,7 +106,7 @@ class PrincipalEffects(Sequence):
     def __init__(self, plan: Plan, total: int | None = None):
         """Create the sequence. total: its length, if it is known; otherwise it is counted when it is needed."""
         self._total = total
-        self._items = changing_items(plan).order_by()
+        self._items = changing_items(plan).exclude(verb__in=STATE_VERBS).order_by()
         self._names = self._items.values_list("principal_type", "principal_name").distinct()
 
     def __len__(self) -> int:
@@ -121,8 +127,8 @@ class PrincipalEffects(Sequence):
                     effect.joins = total
                 case PlanVerb.LEAVE:
                     effect.leaves = total
-                case PlanVerb.ADD | PlanVerb.REMOVE:
-                    # a new or removed group has nothing else than its grants, which are counted
+                case PlanVerb.ADD | PlanVerb.ADD_USER | PlanVerb.REMOVE:
+                    # a new or removed principal has nothing else than its grants, which are counted
                     pass
                 case _:
                     effect.activation = verb

@@ -25,8 +25,10 @@ from grants.change_set import (
     Activate,
     AddGroup,
     Addition,
+    AddUser,
     Change,
     Deactivate,
+    Delete,
     Exclude,
     Grant,
     Include,
@@ -34,6 +36,8 @@ from grants.change_set import (
     Key,
     Leave,
     MembershipChange,
+    Recreate,
+    Register,
     RemovePrincipal,
     Revoke,
     principals_of,
@@ -95,6 +99,7 @@ class PlanOrigin(StrEnum):
     REQUEST = "request"
     REVIEW = "review"
     MEMBERS = "members"
+    SYNC = "sync"
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +110,7 @@ class PlanDraft:
     base_revision: the revision that was read before the data from which the changes are computed; None if
     they are computed while the plan is stored. empty_message: the error message if there are no changes.
     period: the grants and memberships that the plan gives are limited to it; those that end before it are left out.
-    maker_ids: the accounts of other persons who decided about the changes than the author. check: raises
+    maker_ids: the accounts of other persons who decided about the changes than the author. max_items: more are refused; by default MAX_PLAN_ITEMS. check: raises
     PlanError if the stored plan is refused. The other fields are those of `grants.models.Plan`.
     """
 
@@ -119,6 +124,7 @@ class PlanDraft:
     inverse_of: Plan | None = None
     maker_ids: Collection[int] = ()
     period: Validity = Validity()
+    max_items: int = 0
     check: Callable[[Plan], None] = lambda plan: None
 
 
@@ -237,12 +243,13 @@ def _insert_items(plan: Plan, draft: PlanDraft) -> dict[str, int]:
     principals: dict[str, User | Group] = {}
     changed: set[str] = set()
     planned: set[Address] = set()
-    count = 0
+    live: set[Address] = set()
+    count, max_items = 0, draft.max_items or MAX_PLAN_ITEMS
     changes = _changes_within(draft.changes, draft.period) if draft.period.is_limited else draft.changes
     for batch in chunks(changes, ITEMS_PER_BATCH):
-        if count + len(batch) > MAX_PLAN_ITEMS:
+        if count + len(batch) > max_items:
             raise PlanError(
-                f"the plan would have more than {MAX_PLAN_ITEMS:,} items, which is the limit: create it for one "
+                f"the plan would have more than {max_items:,} items, which is the limit: create it for one "
                 f"namespace or one user at a time"
             )
         principals |= _existing_principals(batch, principals)
@@ -267,7 +274,9 @@ def _insert_items(plan: Plan, draft: PlanDraft) -> dict[str, int]:
             )
             counts["already" if is_noop else VERB_COUNTS[verb_of_item(change)]] += 1
             if not is_noop:
-                changed.add(principals_of(change)[0])
+                changed.update(principals_of(change)[:1])
+                if isinstance(change, Register):
+                    live.add(change.address)
                 if isinstance(change, Addition):
                     counts["periods_removed"] += is_held and not change.validity.is_limited
                 if isinstance(change, Grant) and change.address not in entities:
@@ -275,6 +284,7 @@ def _insert_items(plan: Plan, draft: PlanDraft) -> dict[str, int]:
         insert_rows(PlanItem, ITEM_COLUMNS, rows)
     if not count:
         raise PlanError(draft.empty_message)
+    planned -= live
     return counts | {"principals": len(changed), "planned": len(planned) - len(entities_at(planned))}
 
 
@@ -293,8 +303,13 @@ def _item_columns(change: Change) -> tuple:
             row = "group", group, "", "", "", None, role
         case Activate(user) | Deactivate(user):
             row = "user", user, "", "", "", None, ""
+        case AddUser(user):
+            row = "user", user, "", "", "", None, ""
         case AddGroup(group):
             row = "group", group, "", "", "", None, ""
+        case Register(address) | Recreate(address) | Delete(address):
+            namespace = address.namespace.key if address.namespace else ""
+            row = "", "", address.kind, address.key, namespace, None, ""
         case RemovePrincipal(principal):
             row = *parse_principal(principal), "", "", "", None, ""
     period = change.validity if isinstance(change, Addition) else Validity()
@@ -323,8 +338,10 @@ def _has_effect(change: Change, before: Validity | None, principals: Mapping[str
             return validity != before
         case Revoke() | Leave() | Exclude():
             return before is not None
-        case AddGroup():
+        case AddUser() | AddGroup():
             return principals[str(change)].pk is None
+        case Register() | Recreate() | Delete():
+            return True
         case RemovePrincipal(principal):
             return principals[principal].pk is not None
         case Activate() | Deactivate():
@@ -336,8 +353,8 @@ def _has_effect(change: Change, before: Validity | None, principals: Mapping[str
 def _existing_principals(
     batch: Iterable[Change], known: Mapping[str, User | Group]
 ) -> dict[str, User | Group]:
-    """Return the principals of the changes that are not known yet; those of new groups are not stored. Raise PlanError
-    if one does not exist, or if a new group cannot have its name.
+    """Return the principals of the changes that are not known yet; new ones are not stored. Raise PlanError if one does
+    not exist, or if a new one cannot have its name.
     """
     names = {name for change in batch for name in principals_of(change)} - known.keys()
     principals = principals_by_name(names)
@@ -346,6 +363,10 @@ def _existing_principals(
             if fault := new_name_fault("group", change.group):
                 raise PlanError(f"invalid group name: {fault}")
             principals[str(change)] = Group(name=change.group)
+        elif isinstance(change, AddUser) and str(change) not in principals:
+            if fault := new_name_fault("user", change.user):
+                raise PlanError(f"invalid user name: {fault}")
+            principals[str(change)] = User(username=change.user)
     if unknown := sorted(names - principals.keys()):
         raise PlanError(f"{unknown[0]} does not exist: add it first, or correct the name")
     return principals

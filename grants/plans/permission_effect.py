@@ -15,7 +15,7 @@ from entities.models import Entity, State
 from entities.vocabulary import quantity
 from grants.active_generation import active_generation
 from grants.changes import Shown
-from grants.effects.changes import EffectChange
+from grants.effects.changes import evaluable_changes
 from grants.effects.consequences import Consequences
 from grants.effects.effect import TOO_LARGE, Effect, effect_of
 from grants.effects.large import (
@@ -40,7 +40,7 @@ from grants.history import AsOfError, HistoryNotReady, as_of
 from grants.jobs import JobContext, JobFailed, JobResult
 from grants.journal import Author, current_revision
 from grants.models import GRANT_VERBS, Job, Plan, PlanState, PlanVerb
-from grants.plan_items import changes_of_plan
+from grants.plan_items import PlannedChange, changes_of_plan
 from grants.plans.counts import changing_items, plan_counts, revision_before
 from grants.plans.create import PlanOrigin
 from grants.policies.catalogue import GENERATIONS, generation_by_name
@@ -66,7 +66,7 @@ def plan_effect(plan: Plan, generation: Generation | str | None = None, at: date
     if not plan.is_proposed:
         raise PlanError(f"{plan} was {plan.state}: the effect is computed for plans that can be applied")
     rules, changes = rules or generation_of_plan(plan), list(changes_of_plan(plan))
-    return effect_of(changes, rules, _purpose_in(plan, rules, changes), at)
+    return effect_of(evaluable_changes(changes), rules, _purpose_in(plan, rules, changes), at)
 
 
 def _applied_effect(plan: Plan, generation: Generation | None, at: datetime | None) -> Effect:
@@ -79,7 +79,7 @@ def _applied_effect(plan: Plan, generation: Generation | None, at: datetime | No
     purpose, revision = _purpose_in(plan, rules, changes), revision_before(plan)
     try:
         with as_of(revision):
-            effect = effect_of(changes, rules, purpose, at)
+            effect = effect_of(evaluable_changes(changes), rules, purpose, at)
     except (AsOfError, HistoryNotReady) as error:
         raise PlanError(f"the effect of {plan} cannot be computed again: {error}") from None
     is_stored = at is None and stored.get("generation") == rules.name
@@ -164,7 +164,7 @@ def purpose_of_plan(plan: Plan) -> Purpose | None:
     return None
 
 
-def _purpose_in(plan: Plan, generation: Generation, changes: Sequence[EffectChange]) -> Purpose | None:
+def _purpose_in(plan: Plan, generation: Generation, changes: Sequence[PlannedChange]) -> Purpose | None:
     """Return the purpose of a plan in a generation: of a plan that undoes another one, to restore what that
     one changed.
     """
@@ -236,7 +236,7 @@ def compute_plan_effect(context: JobContext) -> JobResult:
 
     return compute_effect(
         context,
-        lambda: list(changes_of_plan(proposed_plan())),
+        lambda: evaluable_changes(changes_of_plan(proposed_plan()), is_limited=False),
         lambda changes: purpose_of_plan(proposed_plan()) or NamedChanges(changes),
         counts_strandings=False,
     )

@@ -55,8 +55,8 @@ SOURCES = {
 
 def can_renew(plan: Plan) -> bool:
     """Return whether the plan can be created again from its source."""
-    # the source of the others is a report, which may be out of date
-    return plan.origin not in (PlanOrigin.POLICY_IMPACT, PlanOrigin.ROLE_MINING)
+    # the source of the others is a report, which may be out of date, or a platform
+    return plan.origin not in (PlanOrigin.POLICY_IMPACT, PlanOrigin.ROLE_MINING, PlanOrigin.SYNC)
 
 
 def renew_plan(*, author: Author, plan_id: int, period: Validity | None = None) -> Plan:
@@ -65,6 +65,8 @@ def renew_plan(*, author: Author, plan_id: int, period: Validity | None = None) 
     period: limit what the plan gives to it; by default, as the old plan does. Raise PlanError if the plan cannot be renewed or would be empty.
     """
     plan, revision = plan_by_id(plan_id), current_revision()
+    if plan.origin == PlanOrigin.SYNC:
+        raise PlanError(f"{plan} was created from a platform: sync again")
     if not can_renew(plan):
         raise PlanError(
             f"{plan} was created from the report of an analysis: run the analysis again, and create a plan from the "

@@ -66,7 +66,7 @@ def _invalidating_lines(plan: Plan) -> QuerySet[JournalLine]:
     return lines.filter(
         (~Q(entity="") & changes_entity)
         | Q(principal__in=plan.watches)
-        | (Q(entity="") & changes_principal)
+        | (Q(entity="") & ~Q(principal="") & changes_principal)
         | (Q(action__in=("member-add", "member-remove")) & changes_group)
     )
 

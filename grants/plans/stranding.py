@@ -29,7 +29,9 @@ def store_strandings(plan: Plan) -> None:
     ends |= Q(valid_from__isnull=False)
     if not plan.items.filter(ends, is_noop=False).exists():
         return
-    others = Q(verb__in=[PlanVerb.ADD, *MEMBERSHIP_VERBS, PlanVerb.ACTIVATE, PlanVerb.DEACTIVATE])
+    others = Q(
+        verb__in=[PlanVerb.ADD, PlanVerb.ADD_USER, *MEMBERSHIP_VERBS, PlanVerb.ACTIVATE, PlanVerb.DEACTIVATE]
+    )
     items = plan.items.filter(of_admin | others).order_by("position")
     with at_time() as now:
         stranded = entities_stranded_by(changes_at(map(change_of_item, items), now))

@@ -79,6 +79,10 @@ def test_a_plan_from_a_change_set_is_applied_and_undone(ada):
         "activations": 0,
         "deactivations": 0,
         "removals": 0,
+        "users": 0,
+        "registrations": 0,
+        "recreations": 0,
+        "deletions": 0,
         "periods_removed": 0,
     }
     detail = ada.get(path).json()

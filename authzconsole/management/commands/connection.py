@@ -84,7 +84,7 @@ class Command(ConsoleCommand):
         self.write_json(**result.counts, unsupported=[row._asdict() for row in result.unsupported])
 
     def _drift(self, *, name, **_):
-        for grant, console, platform in services.drift(services.connection_by_name(name)):
+        for grant, console, platform in services.compare_connection(services.connection_by_name(name)).drift:
             self.write_json(
                 principal=grant.principal,
                 entity=str(grant.address),
@@ -99,10 +99,10 @@ class Command(ConsoleCommand):
             if not reason.strip():
                 raise ConnectionFault("the reason is missing: pass --reason TEXT, which the journal stores")
             reason = reason_with_second_person(reason, second_person)
-            changes, unsupported = services.push(connection, author=Author("connection", reason))
+            comparison = services.push(connection, author=Author("connection", reason))
         else:
-            changes, unsupported = services.show_push(connection)
-        for change in changes:
+            comparison = services.show_push(connection)
+        for change in comparison.changes:
             policy = {"policy": change.policy} if change.policy else {}
             self.write_json(
                 verb=change.verb,
@@ -111,5 +111,5 @@ class Command(ConsoleCommand):
                 privileges=change.privileges,
                 **policy,
             )
-        for row in unsupported:
+        for row in comparison.unsupported:
             self.write_json(self.stderr, **row._asdict())

@@ -1,5 +1,7 @@
 """The pages of connections: the list, the form of a connection, and a connection with its last jobs."""
 
+from collections.abc import Mapping
+
 from django import forms
 from django.contrib import messages
 from django.db import transaction
@@ -10,9 +12,16 @@ from django.utils.decorators import method_decorator
 from django.views.decorators.debug import sensitive_post_parameters, sensitive_variables
 from django.views.decorators.http import require_safe
 
-from analytics.runs.selectors import waiting_reason
 from authzconsole.connections import services
-from authzconsole.connections.jobs import TEST_JOB, newest_job, request_connection_job
+from authzconsole.connections.jobs import (
+    COMPARE_JOB,
+    PUSH_JOB,
+    SYNC_JOB,
+    TEST_JOB,
+    newest_job,
+    request_connection_job,
+    request_push,
+)
 from authzconsole.connections.platform import ConnectionFault
 from authzconsole.lists.connections import Connections
 from authzconsole.models import Connection
@@ -28,8 +37,10 @@ from authzconsole.web.forms import (
     reason_field,
 )
 from authzconsole.web.shared.guard import capability_required, request_author
+from authzconsole.web.shared.paging import Page, paginate_sequence
 from authzconsole.web.shared.rendering import render_page, requested_section, see_other
-from grants.models import JobState
+from grants.jobs import redis_problem
+from grants.models import Job, JobState
 from grants.roles.capabilities import Capability
 
 JOBS = "jobs"
@@ -38,16 +49,18 @@ TYPE_LABELS = {"cdap": "CDAP", "hive": "Hive metastore", "ranger": "Apache Range
 OPTIONS = {
     "account": (
         "Account",
-        "full if the account sees everything, limited otherwise. With limited, nothing that is absent counts as deleted.",
+        "Write full if the account sees everything, or limited. With limited, nothing that is absent counts as deleted.",
     ),
     "service": ("Service", "The name of the service of the type cdap in Ranger."),
     "user": ("User", "The name under which the console acts on the platform."),
     "user_header": ("Header of the user", "The header in which a proxy expects the name of the user."),
     "verify": (
         "TLS certificate",
-        "yes, no, or the path of a file with CA certificates on the server: whether it is verified.",
+        "Write yes to verify it, no, or the path of a file with CA certificates on the server.",
     ),
 }
+RUNS = {"test": TEST_JOB, "sync": SYNC_JOB, "compare": COMPARE_JOB}
+ROWS_PER_PAGE = 50
 INTERVALS = {0: "Only on request", 1: "Every hour", 4: "Every 4 hours", 24: "Every day"}
 
 
@@ -266,55 +279,134 @@ class DeleteConnection(OnConnection):
 class RunForm(ConsoleForm):
     """What a job is to do with the platform."""
 
+    id_pattern = "run-%s"
     verb = TextField()
+    accepts_shrunken = FlagField(
+        label="Accept a platform that lost more than half of its entities",
+        help_text="Otherwise such an answer is refused, because it may be incomplete.",
+    )
 
 
-class ConnectionPage(OnConnection):
-    """Show a connection, with its newest jobs."""
+class JobsPage(OnConnection):
+    """Show the newest jobs of a connection. section: the part that reloads itself until they are finished."""
 
     http_method_names = ("get", "head")
     capabilities = (Capability.READ_ALL,)
     decorators = ()
-    form_class = RunForm
-    template_name = "connections/page.html"
+    section = JOBS
+    section_template: str
+    # by name in the context
+    job_types: Mapping[str, str]
 
     def get_template_names(self) -> list[str]:
-        return ["connections/_jobs.html" if requested_section(self.request) == JOBS else self.template_name]
+        is_section = requested_section(self.request) == self.section
+        return [self.section_template if is_section else self.template_name]
 
     def get_context_data(self, **context) -> dict:
         connection, user = self.connection, self.request.user
-        test = newest_job(connection, TEST_JOB)
-        jobs = [job for job in (test,) if job]
-        is_waiting = any(job.state == JobState.WAITING for job in jobs)
-        return super().get_context_data(**context) | {
-            "connection": connection,
-            "type": TYPE_LABELS.get(connection.type, connection.type),
+        jobs = {name: newest_job(connection, job_type) for name, job_type in self.job_types.items()}
+        requested = [job for job in jobs.values() if job]
+        is_waiting = any(job.state == JobState.WAITING for job in requested)
+        return (
+            super().get_context_data(**context)
+            | jobs
+            | {
+                "connection": connection,
+                "type": TYPE_LABELS.get(connection.type, connection.type),
+                "url": self.request.path,
+                "is_running": any(not job.is_finished for job in requested),
+                "waiting_reason": redis_problem() if is_waiting else "",
+                "has_grants": services.has_grants(connection.type),
+                "can_change": user.can(Capability.CHANGE_GRANTS),
+            }
+        )
+
+    def page_of(self, job: Job | None, name: str) -> Page:
+        """Return the rows with this name in the result of a job."""
+        rows = job.summary.get(name, ()) if job else ()
+        return paginate_sequence(self.request, rows, max_rows=ROWS_PER_PAGE, name=name)
+
+
+class ConnectionPage(JobsPage):
+    """Show a connection, with its test and its syncs."""
+
+    form_class = RunForm
+    template_name = "connections/page.html"
+    section_template = "connections/_jobs.html"
+    job_types = {"test": TEST_JOB, "sync": SYNC_JOB, "comparison": COMPARE_JOB}
+
+    def get_context_data(self, **context) -> dict:
+        context, connection = super().get_context_data(**context), self.connection
+        return context | {
             "interval": INTERVALS.get(connection.interval_hours),
             "secret_name": services.secret_name(connection.type).capitalize(),
-            "test": test,
-            "is_running": any(not job.is_finished for job in jobs),
-            "waiting_reason": waiting_reason("The job") if is_waiting else "",
-            "can_manage": user.can(Capability.MANAGE_SETTINGS),
-            "can_change": user.can(Capability.CHANGE_GRANTS),
+            "plan": connection.plan,
+            "unsupported": self.page_of(context["sync"], "unsupported"),
+            "can_manage": self.request.user.can(Capability.MANAGE_SETTINGS),
         }
+
+
+class PushForm(ConsoleForm):
+    """A push of the comparison that was shown."""
+
+    refusal = "Nothing was changed on the platform"
+    id_pattern = "push-%s"
+    shown = TextField(widget=forms.HiddenInput)
+    reason = reason_field(required=True)
+
+
+class DriftPage(JobsPage):
+    """Show where the console and the platform differ, and the changes that make them equal."""
+
+    form_class = PushForm
+    template_name = "connections/drift.html"
+    section_template = "connections/_drift.html"
+    job_types = {"comparison": COMPARE_JOB, "push": PUSH_JOB}
+
+    def get_context_data(self, **context) -> dict:
+        context = super().get_context_data(**context)
+        names = ("rows", "changes", "unsupported")
+        return context | {name: self.page_of(context["comparison"], name) for name in names}
+
+
+class PushConnection(DriftPage):
+    """Start a push."""
+
+    http_method_names = ("post",)
+    capabilities = (Capability.CHANGE_GRANTS,)
+    visible_to = (Capability.READ_ALL,)
+    decorators = (recent_authentication_required,)
+
+    @property
+    def change_name(self) -> str:
+        return f"Change the grants on {self.connection.name}"
+
+    def perform(self, form: PushForm) -> HttpResponse:
+        author = request_author(self.request, form.cleaned_data["reason"])
+        request_push(
+            self.connection,
+            author=author,
+            shown=form.cleaned_data["shown"],
+            requested_by=self.request.user,
+        )
+        return see_other(reverse("connection-drift", args=[self.connection.name]))
 
 
 class RunConnection(ConnectionPage):
     """Start a job for the connection, as the posted `verb` says."""
 
     http_method_names = ("post",)
-    capabilities = (Capability.MANAGE_SETTINGS,)
+    capabilities = (Capability.CHANGE_GRANTS,)
     visible_to = (Capability.READ_ALL,)
 
     def perform(self, form: RunForm) -> HttpResponse:
-        verb, author = form.cleaned_data["verb"], request_author(self.request)
-        if verb != "test":
-            raise ConnectionFault("choose what to do with the connection")
+        verb = form.cleaned_data["verb"]
+        if verb not in RUNS:
+            raise ConnectionFault("choose what to do with the connection", field="verb")
+        author = request_author(self.request, f"{verb} of {self.connection.name}")
+        accepts = {"accepts_shrunken": "yes"} if form.cleaned_data["accepts_shrunken"] else {}
         request_connection_job(
-            self.connection,
-            TEST_JOB,
-            author=author,
-            requested_by=self.request.user,
-            capability=Capability.MANAGE_SETTINGS,
+            self.connection, RUNS[verb], author=author, requested_by=self.request.user, options=accepts
         )
-        return see_other(self.url)
+        page = "connection-drift" if verb == "compare" else "connection"
+        return see_other(reverse(page, args=[self.connection.name]))

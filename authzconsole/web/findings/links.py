@@ -76,6 +76,10 @@ class FindingLinks:
                     if about.name
                     else reverse("policies-guardrails")
                 )
+            case "drift":
+                return (
+                    reverse("connection-drift", args=[about.name]) if about.name else reverse("connections")
+                )
             case "failed-run" | "unusual-privileges" if run:
                 return _report(run)
             case "unused-grants" if run:
@@ -114,6 +118,8 @@ class FindingLinks:
                 return Fix("Run again", reverse("analysis-start"), {"analysis": about.name})
             case "guardrail-violations" | "guardrail-warnings" if about.name:
                 return Fix("Show violations", self.rows_url(about))
+            case "drift" if about.name:
+                return Fix("Show drift", self.rows_url(about))
             case "stale-plans":
                 return Fix("Show plans", self.rows_url(about))
         return None

@@ -95,6 +95,7 @@ ORIGIN_LABELS = {
     PlanOrigin.REQUEST: "from an access request",
     PlanOrigin.REVIEW: "from an access review",
     PlanOrigin.MEMBERS: "from a list of members",
+    PlanOrigin.SYNC: "from a platform",
 }
 
 
@@ -267,6 +268,10 @@ def stranded_count(plan: Plan) -> int:
 
 
 CHANGE_NOUNS = {
+    "registrations": ("new entity", "new entities"),
+    "recreations": ("recreated entity", "recreated entities"),
+    "deletions": ("deleted entity", "deleted entities"),
+    "users": ("new user", "new users"),
     "groups": ("new group", "new groups"),
     "grants": ("grant", "grants"),
     "revokes": ("revocation", "revocations"),

@@ -3,8 +3,11 @@
 from grants.change_set import ChangeSet
 from grants.changes import validated_principals
 from grants.journal import current_revision
-from grants.models import PlanVerb
+from grants.models import STATE_VERBS, PlanVerb
 from grants.plans.create import PlanDraft, PlanOrigin, plan_source
+
+# only a sync makes the other changes
+VERBS = [verb for verb in PlanVerb if verb not in (PlanVerb.ADD_USER, *STATE_VERBS)]
 
 
 @plan_source(PlanOrigin.CHANGE_SET)
@@ -20,7 +23,7 @@ def change_set_plan(change_set: ChangeSet, title: str = "", base_revision: int |
         title=title or _title(change_set),
         changes=change_set,
         base_revision=now if base_revision is None else min(base_revision, now),
-        empty_message=f"the plan is empty: put items into {', '.join(f'`{verb.value}`' for verb in PlanVerb)}",
+        empty_message=f"the plan is empty: put items into {', '.join(f'`{verb.value}`' for verb in VERBS)}",
     )
 
 

@@ -1,6 +1,5 @@
 """Policies as grants, and grants as policies: they give the same answers, and survive the way there and back."""
 
-import re
 from datetime import UTC, datetime
 from itertools import product
 from random import Random
@@ -114,10 +113,7 @@ def test_grants_of_policies_give_the_answers_that_cdap_expects(line):
         ({"instance": "other"}, "about the instance `other`"),
         ({"dataset": "a b{c}"}, "cannot be granted"),
         ({"denyPolicyItems": [item("bob")]}, "deny items"),
-        (
-            {"policyItems": [item("bob", delegateAdmin=True)]},
-            "`delegateAdmin`, the right .* DELEGATION is off",
-        ),
+        ({"policyItems": [item("bob", delegateAdmin=True)]}, "`delegateAdmin`"),
         ({"policyItems": [item("{USER}", groups=["public"])]}, "users that are not named"),
         ({"validitySchedules": [{"startTime": "", "endTime": ""}] * 2}, "several validity schedules"),
         (
@@ -138,24 +134,7 @@ def test_grants_of_policies_give_the_answers_that_cdap_expects(line):
 )
 def test_what_is_not_taken_over_is_reported(parts, reason):
     _, notes = grants_of(policy_file(policy("ann", **({"namespace": "sales", "dataset": "pay"} | parts))))
-    assert any(re.search(reason, note.reason) for note in notes), notes
-
-
-@pytest.mark.parametrize(
-    ("accesses", "parts", "reason"),
-    [
-        ("admin", {"dataset": "pay"}, ""),
-        ("read admin", {}, ""),
-        ("read", {"dataset": "pay"}, "without `admin`"),
-        ("admin", {"dataset": NOTHING_BELOW}, "for a container only"),
-    ],
-)
-def test_the_right_to_change_policies_is_that_of_delegates_who_hold_admin(settings, accesses, parts, reason):
-    settings.DELEGATION = True
-    items = [item("bob", accesses=accesses, delegateAdmin=True)]
-    grants, notes = grants_of(policy_file(policy(namespace="sales", policyItems=items, **parts)))
-    assert any(grant.privilege is Privilege.ADMIN for grant in grants) == ("admin" in accesses)
-    assert [reason in note.reason for note in notes] == ([True] if reason else [])
+    assert any(reason in note.reason for note in notes), notes
 
 
 def test_a_schedule_and_roles_are_taken_over():

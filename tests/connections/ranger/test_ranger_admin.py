@@ -226,20 +226,6 @@ def test_a_push_keeps_what_the_console_cannot_express(connected):
     assert output("drift", "policies") == []
 
 
-def test_who_loses_admin_loses_the_right_to_change_policies(connected):
-    items = [item("ann", "bob", accesses="read admin", delegateAdmin=True)]
-    connected.add(policy(name="owners", namespace="hr", dataset="pay", policyItems=items))
-    output("sync", "policies")
-    revoke_grant("user:ann", "dataset:hr.pay", "ADMIN")
-    revoke_grant("user:bob", "dataset:hr.pay", "READ")
-    push()
-    rights = {
-        (*entry["users"], *(access["type"] for access in entry["accesses"]), entry["delegateAdmin"])
-        for entry in connected.named("owners")["policyItems"]
-    }
-    assert rights == {("ann", "read", False), ("bob", "admin", True)}
-
-
 def test_a_push_writes_and_changes_periods(synced):
     add_grant("user:alice", "dataset:sales.orders", "READ", Validity.parse(None, "2099-01-01T00:00:00Z"))
     add_grant("user:bob", "dataset:hr.pay", "READ", Validity.parse("2098-01-01T00:00:00Z"))

@@ -57,6 +57,10 @@ NO_MEMBERS = {
     "activations": 0,
     "deactivations": 0,
     "removals": 0,
+    "users": 0,
+    "registrations": 0,
+    "recreations": 0,
+    "deletions": 0,
     "periods_removed": 0,
 }
 

@@ -1,13 +1,20 @@
-"""Add, test, change and delete connections on the pages."""
+"""Add, test, change and delete connections on the pages, and sync them."""
+
+from datetime import timedelta
 
 import pytest
+from django.utils import timezone
 from pytest_django.asserts import assertContains, assertNotContains
 
 from authzconsole.connections import services
+from authzconsole.connections.jobs import request_due_syncs
 from authzconsole.models import Connection
+from entities.models import Entity
 from grants.jobs import run_job
-from grants.models import Job, JournalLine
+from grants.models import Job, JournalLine, Plan
 from tests.support.cdap_server import TOKEN, Cdap, Namespace
+from tests.support.changes import register_entity
+from tests.support.pages import shown_effect_of_plan
 from tests.support.stand_in import running
 
 pytestmark = pytest.mark.django_db
@@ -175,3 +182,114 @@ def test_the_form_of_ranger_asks_for_the_service_and_a_password(browse):
     fields |= {"option_service": "cdapdev", "option_user": "console", "token": "two words are allowed"}
     assert browser.post(url, fields).status_code == 303
     assertContains(browser.get("/connections/policies/"), "stored, encrypted")
+
+
+def sync(browser, **fields) -> Job:
+    """Sync on the page, and return the job."""
+    assert browser.post(f"{URL}run", {"verb": "sync"} | fields).status_code == 303
+    return run_newest_job()
+
+
+def apply_plan(browser) -> None:
+    """Apply the newest plan on its page, as it is shown."""
+    plan = Plan.objects.latest("pk")
+    shown = shown_effect_of_plan(browser, plan) | {"beyond": "yes", "strand": "yes"}
+    answer = browser.post(f"/plans/{plan.pk}/apply", {"reason": "take over"} | shown)
+    assert answer.status_code == 303, answer.content
+
+
+def live_entities() -> set[str]:
+    return {str(row) for row in Entity.objects.filter(state="live", key__startswith="pay")}
+
+
+def test_a_sync_makes_a_plan_that_shows_its_effect_and_is_applied(ada, cdap):
+    cdap.namespaces["pay"] = Namespace(datasets=["orders"], applications={"web": ["1"]})
+    job = sync(ada)
+    assert job.state == "done", job.error
+    assert live_entities() == set()
+    plan = Plan.objects.latest("pk")
+    assert (plan.origin, plan.title, plan.made_by) == ("sync", "Sync of prod", "ada")
+    assertContains(ada.get(URL), f'href="/plans/{plan.pk}/"')
+    page = ada.html(f"/plans/{plan.pk}/")
+    assert "to make live" in page and "dataset:pay.orders" in page and "/connections/prod/" in page
+    apply_plan(ada)
+    assert live_entities() == {"namespace:pay", "application:pay.web", "dataset:pay.orders"}
+    line = JournalLine.objects.get(action="register", entity="dataset:pay.orders")
+    assert (line.actor, line.reason) == ("ada", "take over")
+    assertContains(ada.get(f"/plans/{plan.pk}/"), "made live")
+    # what the platform drops is deleted only because the plan found it
+    cdap.namespaces["pay"].datasets = []
+    assert sync(ada).summary["entities"] == {"new": 0, "live": 0, "deleted": 1}
+    assertContains(ada.get(f"/plans/{Plan.objects.latest('pk').pk}/"), "to delete")
+    apply_plan(ada)
+    assert live_entities() == {"namespace:pay", "application:pay.web"}
+    job = sync(ada)
+    assert (job.summary["plan"], Connection.objects.get().plan) == (None, None)
+    assertContains(ada.get(URL), "nothing to change")
+
+
+def test_a_namespace_that_was_created_again_is_deleted_and_recreated_by_the_plan(ada, cdap):
+    cdap.namespaces["pay"] = Namespace(datasets=["orders"])
+    sync(ada)
+    apply_plan(ada)
+    cdap.namespaces["pay"].generation += 1
+    assert sync(ada).summary["entities"] == {"new": 0, "live": 2, "deleted": 1}
+    # a new sync replaces the plan, and finds the same
+    assert sync(ada).summary["entities"] == {"new": 0, "live": 2, "deleted": 1}
+    assert [plan.state for plan in Plan.objects.filter(origin="sync").order_by("pk")][1:] == [
+        "discarded",
+        "proposed",
+    ]
+    apply_plan(ada)
+    assert live_entities() == {"namespace:pay", "dataset:pay.orders"}
+    assert sync(ada).summary["plan"] is None
+
+
+def test_a_platform_that_lost_most_of_its_entities_needs_a_confirmation(ada, cdap):
+    cdap.namespaces["pay"] = Namespace(datasets=[f"d{number}" for number in range(30)])
+    sync(ada)
+    apply_plan(ada)
+    cdap.namespaces["pay"].datasets = ["d1"]
+    job = sync(ada)
+    assert job.state == "failed" and not Plan.objects.filter(state="proposed", origin="sync").exists()
+    assertContains(ada.get(URL), "confirm that they were deleted")
+    assert sync(ada, accepts_shrunken="yes").summary["entities"]["deleted"] == 29
+
+
+def test_what_the_console_cannot_express_is_on_the_page(ada, cdap):
+    cdap.namespaces["pay"] = Namespace(datasets=["two words"])
+    sync(ada)
+    assertContains(ada.get(URL), "Not taken over")
+    assertContains(ada.get(URL), "dataset:pay.two words")
+
+
+def test_a_plan_of_a_sync_is_stale_after_a_change_and_is_not_renewed(ada, cdap):
+    cdap.namespaces["pay"] = Namespace(datasets=["orders"])
+    sync(ada)
+    plan = Plan.objects.latest("pk")
+    register_entity("namespace:pay")
+    assertContains(ada.get(f"/plans/{plan.pk}/"), "This plan is stale")
+    assertContains(ada.get(f"/plans/{plan.pk}/"), "Sync again.")
+    assertContains(ada.post(f"/plans/{plan.pk}/renew"), "sync again", status_code=400)
+    sync(ada)
+    apply_plan(ada)
+    assert live_entities() == {"namespace:pay", "dataset:pay.orders"}
+    assertContains(
+        ada.post(f"/plans/{Plan.objects.latest('pk').pk}/undo"), "change the platform", status_code=400
+    )
+
+
+@pytest.mark.parametrize("applies", [False, True])
+def test_the_schedule_syncs_once_in_each_interval(ada, cdap, applies):
+    Connection.objects.update(applies_syncs=applies)
+    cdap.namespaces["pay"] = Namespace(datasets=["orders"])
+    request_due_syncs()
+    request_due_syncs()
+    job = run_newest_job()
+    assert job.is_scheduled and job.state == "done", job.error
+    assert live_entities() == ({"namespace:pay", "dataset:pay.orders"} if applies else set())
+    assert Plan.objects.filter(origin="sync").count() == (not applies)
+    request_due_syncs()
+    Job.objects.filter(pk=job.pk).update(requested_at=timezone.now() - timedelta(hours=25))
+    request_due_syncs()
+    assert Job.objects.filter(type="connection-sync").count() == 2
