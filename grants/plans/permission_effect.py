@@ -121,11 +121,13 @@ def plan_consequences(plan: Plan) -> Consequences:
 
 
 def planned_grant_count(plan: Plan) -> int:
-    """Return how many grants of a plan are on addresses that are planned, so that they give nothing yet. Runs one query."""
-    exists = Exists(
-        Entity.objects.filter(kind=OuterRef("kind"), key=OuterRef("key")).exclude(state=State.PLANNED)
-    )
-    return changing_items(plan).filter(~exists, verb=PlanVerb.GRANT).count()
+    """Return how many grants of a plan are on addresses that are planned and stay so, so that they give nothing yet. Runs one
+    query.
+    """
+    place = {"kind": OuterRef("kind"), "key": OuterRef("key")}
+    exists = Exists(Entity.objects.filter(**place).exclude(state=State.PLANNED))
+    becomes_live = Exists(plan.items.filter(**place, verb=PlanVerb.REGISTER))
+    return changing_items(plan).filter(~exists, ~becomes_live, verb=PlanVerb.GRANT).count()
 
 
 def generation_of_plan(plan: Plan) -> Generation:

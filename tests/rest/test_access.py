@@ -8,8 +8,9 @@ from django.contrib.auth.models import Group
 from django.test import Client
 from django.urls import resolve
 
+from authzconsole.models import Connection
 from authzconsole.rest.urls import urlpatterns
-from grants.models import User
+from grants.models import Job, User
 from tests.rest.conftest import QUESTION, ROOT, Rest, grant_item, problem
 from tests.support.authors import database_state
 from tests.support.cast import create_sample_tenant, created_for_several_tests
@@ -56,6 +57,10 @@ READS = [
     "/security-events",
     "/break-glass-uses",
     "/webhooks",
+    "/connections",
+    "/connections/lake",
+    "/connections/lake/sync",
+    "/connections/lake/drift",
     "/evidence",
     "/findings",
     "/findings.csv",
@@ -130,6 +135,8 @@ WRITES = [
     ("POST", "/break-glass-uses", {"reason": "an emergency"}),
     ("POST", "/alerts", {"analysis": "stranded", "figure": "entities_nobody_administers", "value": 4}),
     ("POST", "/webhooks", {"url": "https://receiver.example/hook"}),
+    ("POST", "/connections/lake/sync", {"accept_shrunken": True}),
+    ("POST", "/connections/lake/drift", {}),
     ("POST", "/evidence", {"entity": "dataset:sales.orders", "since": "1"}),
     ("PUT", "/managers", {"managers": [{"user": "dee", "manager": "ned"}]}),
     ("POST", "/usage", {"records": [{"user": "dee", "entity": "dataset:sales.orders", "day": "2026-01-31"}]}),
@@ -205,6 +212,10 @@ FOR_ADMINISTRATORS_AND_AUDITORS = {
     "/webhooks",
     "/managers",
     "/approvers",
+    "/connections",
+    "/connections/lake",
+    "/connections/lake/sync",
+    "/connections/lake/drift",
     "/delegation-limits",
     "/break-glass-uses",
     "/forecasts/deletion?namespace=namespace:sales&user=ned",
@@ -227,6 +238,9 @@ def shared_cast(django_db_setup, django_db_blocker):
 @pytest.fixture
 def cast(shared_cast, db):
     Group.objects.create(name="role:stewards")
+    Connection.objects.create(name="lake", type="hive", url="thrift://metastore.example:9083")
+    for name in ("sync", "compare"):
+        Job.objects.create(type=f"connection-{name}", state="done", options={"connection": "lake"})
     return shared_cast
 
 

@@ -124,6 +124,7 @@ def test_a_plan_of_a_sync_adds_users_roles_and_grants(ada, connected):
     assert (plan.effect["registrations"], plan.effect["planned"], plan.effect["grants"]) == (2, 0, 2)
     page = ada.get(f"/plans/{plan.pk}/?preview=yes")
     assertContains(page, "to make live")
+    assertNotContains(page, "on planned addresses")
     shown = shown_effect_of_plan(ada, plan)
     answer = ada.post(f"/plans/{plan.pk}/apply", {"reason": "new team", "beyond": "yes", **shown})
     assert answer.status_code == 303, answer.content
