@@ -293,3 +293,27 @@ def test_the_schedule_syncs_once_in_each_interval(ada, cdap, applies):
     Job.objects.filter(pk=job.pk).update(requested_at=timezone.now() - timedelta(hours=25))
     request_due_syncs()
     assert Job.objects.filter(type="connection-sync").count() == 2
+
+
+@pytest.mark.parametrize("path", [URL, f"{URL}drift", "/connections/", "/findings/"])
+def test_the_number_of_queries_does_not_grow(ada, django_assert_max_num_queries, path):
+    counts = []
+    Connection.objects.update(type="hive")
+    for count in (1, 30):
+        for number in range(count):
+            Connection.objects.create(
+                name=f"c{count}x{number}", type="hive", url="thrift://metastore.example"
+            )
+            rows = [["user:dee", f"dataset:sales.d{n}", "READ", True, False] for n in range(count)]
+            for name in ("prod", f"c{count}x{number}"):
+                Job.objects.create(
+                    type="connection-compare",
+                    state="done",
+                    options={"connection": name},
+                    summary={"count": count, "rows": rows},
+                )
+        ada.get(path)
+        with django_assert_max_num_queries(60) as captured:
+            assert ada.get(path).status_code == 200
+        counts.append(len(captured))
+    assert counts[0] == counts[1]
