@@ -12,7 +12,7 @@ from pathlib import Path
 from authzconsole.ops.postgres import postgresql
 from benchmarks.size import Size
 
-SIZE = Size(entities=200_000, namespaces=200, users=5_000, groups=150, grants=500_000)
+SIZE = Size(entities=400_000, namespaces=400, users=5_000, groups=150, grants=500_000)
 PATTERNS, QUESTIONS, REGISTRATIONS = 10_000, 2_000, 20
 
 

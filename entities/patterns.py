@@ -143,27 +143,28 @@ def pairs_about_sql(addresses: str) -> str:
     """Return a statement for the pairs (pattern, address) of primary keys in which the pattern matches or reveals one of
     these addresses.
 
-    addresses: a condition on the addresses `e`. A pattern that matches an address begins like it up to the first wildcard,
-    and one that reveals it may begin with all of it. So all others are left out with the index of the keys.
+    addresses: a condition on the addresses `e`. An address begins with all that is before the first wildcard of a pattern
+    that matches it. Of a pattern that reveals it, this may begin with the address instead. The database joins both by
+    equality, so that it does not compare each pattern with each address.
     """
-    table, patterns = Entity._meta.db_table, f"p.state = '{PATTERN}'"
-    lengths = f"SELECT DISTINCT length({_literal_sql('p.key')}) AS length FROM {table} p WHERE {patterns}"
-    wildcards = ", ".join(f"('{wildcard}', '{chr(ord(wildcard) + 1)}')" for wildcard in "*?")
-    # the kinds of addresses with those of patterns
-    same_kind = ", ".join(f"('{kind}', '{kind}')" for kind in KINDS)
-    inside = ", ".join(
-        f"('{name}', '{kind}')" for name in _CONTAINERS for kind in KINDS if name in ancestor_kinds(kind)
-    )
-    begin = "substr(e.key, 1, l.length)"
+    table = Entity._meta.db_table
+    dot = _function("strpos", "p.literal", "'.'")
+    next_dot = f"{dot} + " + _function("strpos", f"substr(p.literal, {dot} + 1)", "'.'")
+    candidates = [
+        f"SELECT p.id AS pattern, e.id AS address FROM {table} e "
+        "JOIN (SELECT DISTINCT length(literal) AS length FROM patterns) l ON l.length <= length(e.key) "
+        f"JOIN patterns p ON p.literal = substr(e.key, 1, l.length) WHERE {addresses}",
+        *(
+            f"SELECT p.id, e.id FROM {table} e JOIN patterns p ON substr(p.literal, 1, {end}) = e.key || '.' "
+            f"WHERE e.kind = '{name}' AND {addresses}"
+            for name, end in zip(_CONTAINERS, (dot, next_dot), strict=True)
+        ),
+    ]
     return (
-        f"SELECT p.id, e.id FROM {table} e JOIN (VALUES {same_kind}, {inside}) k ON k.column1 = e.kind "
-        f"JOIN ({lengths}) l ON l.length <= length(e.key) CROSS JOIN (VALUES {wildcards}) w "
-        f"JOIN {table} p ON {patterns} AND p.kind = k.column2 "
-        f"AND p.key >= {begin} || w.column1 AND p.key < {begin} || w.column2 "
-        f"WHERE {addresses} AND ({matches_sql('p', 'e')} OR {reveals_sql('p', 'e')}) "
-        f"UNION SELECT p.id, e.id FROM {table} e JOIN (VALUES {inside}) k ON k.column1 = e.kind "
-        f"JOIN {table} p ON {patterns} AND p.kind = k.column2 AND p.key >= e.key || '.' AND p.key < e.key || '/' "
-        f"WHERE {addresses} AND {reveals_sql('p', 'e')}"
+        f"WITH patterns AS (SELECT p.id, {_literal_sql('p.key')} AS literal FROM {table} p "
+        f"WHERE p.state = '{PATTERN}'), candidates AS MATERIALIZED ({' UNION '.join(candidates)}) "
+        f"SELECT p.id, e.id FROM candidates c JOIN {table} p ON p.id = c.pattern JOIN {table} e ON e.id = c.address "
+        f"WHERE {matches_sql('p', 'e')} OR {reveals_sql('p', 'e')}"
     )
 
 

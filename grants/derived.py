@@ -33,7 +33,7 @@ def derive_on_entities(pks: Collection[int]) -> None:
     """
     for chunk in chunks(pks):
         with connection.cursor() as cursor:
-            cursor.execute(pairs_about_sql(f"e.id IN ({_marks(chunk)})"), [*chunk, *chunk])
+            cursor.execute(pairs_about_sql(f"e.id IN ({_marks(chunk)})"), chunk * 3)
             pairs = cursor.fetchall()
         for part in chunks(pairs):
             values = ", ".join(["(%s, %s)"] * len(part))

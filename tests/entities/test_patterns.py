@@ -8,7 +8,8 @@ import pytest
 from django.db import connection
 
 from entities.address import Address, AddressError, address_or_none, parse_address, parse_grantable
-from entities.patterns import matches, matches_sql, reveals, reveals_sql
+from entities.models import PATTERN, Entity
+from entities.patterns import matches, matches_sql, pairs_about_sql, reveals, reveals_sql
 from tests.entities.test_address import EXAMPLES
 
 
@@ -174,3 +175,37 @@ def test_the_database_matches_and_reveals_like_python():
                 dataset, namespace = Address("dataset", pattern), Address("namespace", key)
                 assert bool(is_match) == matches(dataset, Address("dataset", key)), (pattern, key)
                 assert bool(is_revealed) == reveals(dataset, namespace), (pattern, key)
+
+
+@pytest.mark.django_db
+def test_the_patterns_about_new_addresses_are_found_without_comparing_all():
+    dice = random.Random(4)
+    patterns = {(kind, _random_text(dice, "ab.*?", 7)) for kind in ("dataset", "program") for _ in range(400)}
+    patterns |= {("dataset", "a.b*"), ("program", "a.b.*"), ("program", "a?b.*")}
+    addresses = {
+        (kind, ".".join(_random_text(dice, "ab", 2) or "a" for _ in range(parts)))
+        for kind, parts in (("namespace", 1), ("application", 2), ("dataset", 2), ("dataset", 3))
+        for _ in range(30)
+    }
+    Entity.rows.bulk_create(
+        [
+            *(Entity(kind=kind, key=key, state=PATTERN) for kind, key in patterns if {"*", "?"} & set(key)),
+            *(Entity(kind=kind, key=key) for kind, key in addresses),
+        ]
+    )
+    states = dict(Entity.rows.values_list("pk", "state"))
+    by_pk = {row.pk: row.address for row in Entity.rows.all()}
+    new = [pk for pk, state in states.items() if state != PATTERN]
+    chosen = ", ".join(map(str, new[::2]))
+    with connection.cursor() as cursor:
+        cursor.execute(pairs_about_sql(f"e.id IN ({chosen})"))
+        found = cursor.fetchall()
+    expected = {
+        (pattern, pk)
+        for pattern, state in states.items()
+        if state == PATTERN
+        for pk in new[::2]
+        if matches(by_pk[pattern], by_pk[pk]) or reveals(by_pk[pattern], by_pk[pk])
+    }
+    assert len(found) == len(set(found)) and set(found) == expected
+    assert {by_pk[pk].kind for _, pk in expected} == {"namespace", "application", "dataset"}
