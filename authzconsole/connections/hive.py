@@ -5,6 +5,7 @@ for roles in roles and its built-in roles. The metastore stores privileges witho
 `hive_metastore.thrift` of Hive 2.3, and `org.apache.hadoop.hive.metastore.HiveMetaStore`.
 """
 
+import logging
 import time
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
@@ -28,6 +29,8 @@ from grants.models import USER
 from grants.policies.principals import ROLE_PREFIX
 from grants.principal_names import parse_principal
 
+# it logs what it raises, with a traceback
+logging.getLogger("thrift.transport.TSocket").disabled = True
 DEFAULT_PORT = 9083
 TIMEOUT_SECONDS = 60
 CHANGES_PER_CALL = 1_000

@@ -105,8 +105,8 @@ class PlatformState:
 
 @dataclass(frozen=True, slots=True)
 class SyncResult:
-    """What a sync changes. found: entities of the platform that no earlier sync found. creations: of the platform.
-    revision: at which the console was compared.
+    """What a sync changes. found: entities of the platform that no earlier sync found, or the addresses of its policies.
+    creations: of the platform. revision: at which the console was compared.
     """
 
     change_set: ChangeSet
@@ -241,7 +241,7 @@ def computed_sync(
 
     They are about the entities and roles of the platform only, and about the privileges that it can express. An entity is deleted if an
     earlier sync found it and it does not exist any more, and deleted and recreated if the platform did so. If the
-    platform has policies, they are about all grants that these can give. Raise
+    platform has policies, they are about the addresses of these policies and of those that earlier syncs found. Raise
     ConnectionFault if the platform cannot be read, or if it or a namespace has less than half of what it had, unless
     `accepts_shrunken`. progress: see `read_state`.
     """
@@ -254,6 +254,12 @@ def computed_sync(
             known = _known_entities(connection, state, platform)
             recreated = _recreated_entities(connection, platform, entities)
             present = _console_grants(platform, state.entities)
+            if platform.policy_kinds:
+                found = {grant.address for grant in state.grants}
+                addresses = found | _linked_addresses(connection)
+                present = {grant for grant in present if grant.address in addresses}
+            else:
+                found = state.entities - known
             if not accepts_shrunken:
                 _check_counts(connection, platform, state, known, recreated, present)
             added, unknown = new_principals(state.all_principals)
@@ -276,7 +282,7 @@ def computed_sync(
     ]
     unsupported = sorted([*state.unsupported, *(Unsupported(*item) for item in unknown.items())])
     creations = dict(platform.creations)
-    return SyncResult(ChangeSet(tuple(changes)), state.entities - known, creations, unsupported, revision)
+    return SyncResult(ChangeSet(tuple(changes)), found, creations, unsupported, revision)
 
 
 def sync(connection: Connection, result: SyncResult, *, author: Author) -> None:
@@ -328,8 +334,8 @@ def settle(connection: Connection) -> None:
         return
     with transaction.atomic():
         if plan.state == PlanState.APPLIED:
-            live = plan.items.filter(verb__in=(PlanVerb.REGISTER, PlanVerb.RECREATE))
-            _link(connection, [Address(*row) for row in live.values_list("kind", "key")])
+            found = plan.items.filter(verb__in=(PlanVerb.REGISTER, PlanVerb.RECREATE, PlanVerb.GRANT))
+            _link(connection, [Address(*row) for row in found.values_list("kind", "key")])
             connection.creations |= connection.plan_creations
             connection.synced_at = plan.decided_at
         connection.plan, connection.plan_creations = None, {}
@@ -345,7 +351,7 @@ def _link(connection: Connection, addresses: Collection[Address]) -> None:
     links = Connection.entities.through
     linked = set(links.objects.filter(connection=connection).values_list("entity_id", flat=True))
     for chunk in chunks(addresses):
-        rows = Entity.objects.filter(kind__in={a.kind for a in chunk}, key__in=[a.key for a in chunk])
+        rows = Entity.rows.filter(kind__in={a.kind for a in chunk}, key__in=[a.key for a in chunk])
         found = set(chunk)
         insert_rows(
             links,
@@ -356,6 +362,12 @@ def _link(connection: Connection, addresses: Collection[Address]) -> None:
                 if pk not in linked and Address(kind, key) in found
             ],
         )
+
+
+def _linked_addresses(connection: Connection) -> set[Address]:
+    """Return what earlier syncs found, also patterns."""
+    links = Connection.entities.through.objects.filter(connection=connection)
+    return {Address(*row) for row in links.values_list("entity__kind", "entity__key")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -568,7 +580,7 @@ def _platform_type(type_name: str):
         return import_string(TYPES[type_name])
     except ImportError:
         raise ConnectionFault(
-            f"the client for {type_name} is not installed: install the optional dependencies `{type_name}`"
+            f"the client for {type_name} is not installed: install requirements/extra-{type_name}.txt, as in docs/connections.md"
         ) from None
 
 
@@ -594,7 +606,8 @@ def _check_counts(
     if platform.policy_kinds and len(state.grants) * 2 < len(present):
         raise ConnectionFault(
             f"{connection.name} gives {quantity(len(state.grants), 'grant', 'grants')}, and the console has "
-            f"{len(present):,}: check the platform, or confirm that the others are revoked (--accept-shrunken)"
+            f"{len(present):,} on the same addresses: check the platform, or confirm that the others are revoked "
+            f"(--accept-shrunken)"
         )
     check(connection.name, len(state.entities), len(known))
     counts = Counter((address.namespace, address.kind) for address in state.entities)

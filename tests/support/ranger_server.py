@@ -172,16 +172,16 @@ def example() -> Ranger:
 
     for name, resources, *items in (
         (
-            "sales data",
+            "bookings data",
             {"dataset": part("orders", "customers")},
             item("read", users=["alice"], groups=["analysts"]),
         ),
-        ("sales namespace", {"artifact": nothing}, item("read write", roles=["stewards"])),
-        ("sales reports", {"dataset": part("reports_*")}, item("read", groups=["analysts"])),
+        ("bookings namespace", {"artifact": nothing}, item("read write", roles=["stewards"])),
+        ("bookings reports", {"dataset": part("reports_*")}, item("read", groups=["analysts"])),
     ):
-        place = {"instance": part("cdap"), "namespace": part("sales")}
+        place = {"instance": part("cdap"), "namespace": part("bookings")}
         ranger.add({"name": name, "isEnabled": True, "resources": place | resources, "policyItems": items})
-    ranger.named("sales reports")["denyPolicyItems"] = [item("read", users=["mallory"])]
+    ranger.named("bookings reports")["denyPolicyItems"] = [item("read", users=["mallory"])]
     return ranger
 
 

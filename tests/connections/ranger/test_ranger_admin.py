@@ -10,7 +10,7 @@ from random import Random
 import pytest
 from django.core.management import CommandError, call_command
 
-from authzconsole.connections import http
+from authzconsole.connections import http, services
 from authzconsole.models import Connection
 from entities.address import parse_grantable
 from entities.models import Entity
@@ -22,7 +22,7 @@ from grants.principals.services import add_role
 from grants.validity import Validity
 from tests.connections.ranger.policy_files import NOTHING_BELOW, item, policy
 from tests.support.authors import COMMAND, all_grants
-from tests.support.changes import register_entity, revoke_grant, set_user_active
+from tests.support.changes import apply_plan, register_entity, revoke_grant, set_user_active
 from tests.support.ranger_server import API, PASSWORD, example
 from tests.support.stand_in import Answer, certificate, running
 
@@ -32,13 +32,13 @@ SERVICE = f"GET {API}/service/name/cdapdev"
 HTML = Answer(200, "<!DOCTYPE html><title>Ranger - Sign In</title>", {"Content-Type": "text/html"})
 EXAMPLE_GRANTS = {
     *(
-        (principal, f"dataset:sales.{name}", "READ")
+        (principal, f"dataset:bookings.{name}", "READ")
         for principal in ("user:alice", "group:analysts")
         for name in ("orders", "customers")
     ),
-    ("role:stewards", "namespace:sales", "READ"),
-    ("role:stewards", "namespace:sales", "WRITE"),
-    ("group:analysts", "dataset:sales.reports_*", "READ"),
+    ("role:stewards", "namespace:bookings", "READ"),
+    ("role:stewards", "namespace:bookings", "WRITE"),
+    ("group:analysts", "dataset:bookings.reports_*", "READ"),
 }
 
 
@@ -99,7 +99,7 @@ def test_a_sync_takes_over_grants_patterns_and_roles(connected):
     assert result["principals"] == {"users": 2, "groups": 1, "roles": 1, "joined": 1, "left": 0}
     assert result["unsupported"] == [
         {
-            "subject": "policy 357 `sales reports`",
+            "subject": "policy 357 `bookings reports`",
             "reason": "the policy has deny items or exceptions, which Ranger 0.7 ignores and Ranger 2 applies",
         }
     ]
@@ -110,21 +110,31 @@ def test_a_sync_takes_over_grants_patterns_and_roles(connected):
 
 
 def test_a_sync_deletes_no_entity_and_revokes_what_no_policy_gives(synced):
-    register_entity("namespace:sales")
-    register_entity("dataset:sales.orders")
-    synced.named("sales data")["resources"]["dataset"]["values"].remove("orders")
+    register_entity("namespace:bookings")
+    register_entity("dataset:bookings.orders")
+    synced.named("bookings data")["resources"]["dataset"]["values"].remove("orders")
     [result] = output("sync", "policies")
     assert result["entities"] == {"new": 0, "live": 0, "deleted": 0}
     assert result["grants"] == {"granted": 0, "revoked": 2}
-    assert Entity.objects.get(key="sales.orders").is_live
+    assert Entity.objects.get(key="bookings.orders").is_live
 
 
 def test_a_sync_that_would_revoke_more_than_half_is_refused_until_confirmed(synced):
     del synced.policies[355], synced.policies[356]
-    with pytest.raises(CommandError, match="policies gives 1 grant, and the console has 7: check"):
+    with pytest.raises(
+        CommandError, match="policies gives 1 grant, and the console has 7 on the same addresses"
+    ):
         output("sync", "policies")
     assert all_grants() == EXAMPLE_GRANTS
     assert output("sync", "policies", "--accept-shrunken")[0]["grants"]["revoked"] == 6
+
+
+def test_a_sync_leaves_grants_on_addresses_that_no_policy_names(connected):
+    add_grant("user:alice", "dataset:hr.pay", "READ")
+    add_grant("user:alice", "dataset:bookings.orders", "ADMIN")
+    assert output("sync", "policies")[0]["grants"] == {"granted": 7, "revoked": 1}
+    assert all_grants() == {*EXAMPLE_GRANTS, ("user:alice", "dataset:hr.pay", "READ")}
+    assert [row["entity"] for row in output("drift", "policies")] == ["dataset:hr.pay"]
 
 
 def test_without_a_policy_ranger_answers_without_content(synced):
@@ -134,16 +144,18 @@ def test_without_a_policy_ranger_answers_without_content(synced):
 
 
 def test_drift_names_what_only_one_side_grants(synced):
-    revoke_grant("user:alice", "dataset:sales.orders", "READ")
+    revoke_grant("user:alice", "dataset:bookings.orders", "READ")
     add_grant("user:alice", "dataset:hr.*", "WRITE")
-    synced.add(policy("bob", "execute", namespace="sales", dataset="orders"))
-    synced.named("sales reports")["validitySchedules"] = [{"startTime": "", "endTime": "2099/01/01 00:00:00"}]
+    synced.add(policy("bob", "execute", namespace="bookings", dataset="orders"))
+    synced.named("bookings reports")["validitySchedules"] = [
+        {"startTime": "", "endTime": "2099/01/01 00:00:00"}
+    ]
     rows = [tuple(row.values()) for row in output("drift", "policies")]
     assert rows == [
-        ("group:analysts", "dataset:sales.reports_*", "READ", True, True),
+        ("group:analysts", "dataset:bookings.reports_*", "READ", True, True),
+        ("user:alice", "dataset:bookings.orders", "READ", False, True),
         ("user:alice", "dataset:hr.*", "WRITE", True, False),
-        ("user:alice", "dataset:sales.orders", "READ", False, True),
-        ("user:bob", "dataset:sales.orders", "EXECUTE", False, True),
+        ("user:bob", "dataset:bookings.orders", "EXECUTE", False, True),
     ]
 
 
@@ -158,8 +170,8 @@ def test_grants_that_another_platform_stores_are_not_compared(synced):
 
 
 def test_a_push_changes_only_what_differs(synced):
-    revoke_grant("user:alice", "dataset:sales.orders", "READ")
-    add_grant("group:analysts", "dataset:sales.reports_*", "WRITE")
+    revoke_grant("user:alice", "dataset:bookings.orders", "READ")
+    add_grant("group:analysts", "dataset:bookings.reports_*", "WRITE")
     add_grant("user:bob", "dataset:hr.salaries", "READ")
     before = deepcopy(synced.policies)
     shown = output("push", "policies")
@@ -167,13 +179,31 @@ def test_a_push_changes_only_what_differs(synced):
         (
             "grant",
             "group:analysts",
-            "dataset:sales.reports_*",
+            "dataset:bookings.reports_*",
             ["write"],
-            "update 357 `sales reports`, version 1",
+            "update 357 `bookings reports`, version 1",
         ),
-        ("grant", "user:alice", "dataset:sales.customers", ["read"], "create `dataset:sales.customers`"),
-        ("revoke", "user:alice", "dataset:sales.customers", ["read"], "update 355 `sales data`, version 1"),
-        ("revoke", "user:alice", "dataset:sales.orders", ["read"], "update 355 `sales data`, version 1"),
+        (
+            "grant",
+            "user:alice",
+            "dataset:bookings.customers",
+            ["read"],
+            "create `dataset:bookings.customers`",
+        ),
+        (
+            "revoke",
+            "user:alice",
+            "dataset:bookings.customers",
+            ["read"],
+            "update 355 `bookings data`, version 1",
+        ),
+        (
+            "revoke",
+            "user:alice",
+            "dataset:bookings.orders",
+            ["read"],
+            "update 355 `bookings data`, version 1",
+        ),
         ("grant", "user:bob", "dataset:hr.salaries", ["read"], "create `dataset:hr.salaries`"),
     ]
     assert synced.policies == before
@@ -190,8 +220,8 @@ def test_a_push_changes_only_what_differs(synced):
 
 def test_a_push_deletes_a_policy_that_gives_nothing_any_more(synced):
     for privilege in ("READ", "WRITE"):
-        revoke_grant("role:stewards", "namespace:sales", privilege)
-    revoke_grant("group:analysts", "dataset:sales.reports_*", "READ")
+        revoke_grant("role:stewards", "namespace:bookings", privilege)
+    revoke_grant("group:analysts", "dataset:bookings.reports_*", "READ")
     push()
     assert 356 not in synced.policies
     # its deny items remain
@@ -227,7 +257,7 @@ def test_a_push_keeps_what_the_console_cannot_express(connected):
 
 
 def test_a_push_writes_and_changes_periods(synced):
-    add_grant("user:alice", "dataset:sales.orders", "READ", Validity.parse(None, "2099-01-01T00:00:00Z"))
+    add_grant("user:alice", "dataset:bookings.orders", "READ", Validity.parse(None, "2099-01-01T00:00:00Z"))
     add_grant("user:bob", "dataset:hr.pay", "READ", Validity.parse("2098-01-01T00:00:00Z"))
     push()
     schedules = {
@@ -242,25 +272,25 @@ def test_a_push_writes_and_changes_periods(synced):
 
 def test_a_push_leaves_out_inactive_users_and_what_no_policy_can_give(synced):
     set_user_active("alice", active=False)
-    for address in ("dataset:sales.**", "profile:sales.small"):
+    for address in ("dataset:bookings.**", "profile:bookings.small"):
         add_grant("group:analysts", address, "READ")
     assert push()
     assert "alice" not in json.dumps(synced.policies) and "small" not in json.dumps(synced.policies)
     errors = StringIO()
     call_command("connection", "push", "policies", stdout=StringIO(), stderr=errors)
     assert json.loads(errors.getvalue()) == {
-        "subject": "READ on dataset:sales.** for group:analysts",
-        "reason": "a policy for it gives dataset:sales.*, namespace:sales: grant this instead",
+        "subject": "READ on dataset:bookings.** for group:analysts",
+        "reason": "a policy for it gives dataset:bookings.*, namespace:bookings: grant this instead",
     }
 
 
 def test_a_push_creates_a_role_that_is_to_hold_a_grant(synced):
     add_role(author=COMMAND, name="leads")
-    add_grant("role:leads", "dataset:sales.orders", "READ")
+    add_grant("role:leads", "dataset:bookings.orders", "READ")
     assert [row["verb"] for row in push()] == ["create", "grant"]
     assert [role["name"] for role in synced.roles] == ["stewards", "leads"]
     synced.roles = None
-    add_grant("role:leads", "dataset:sales.customers", "READ")
+    add_grant("role:leads", "dataset:bookings.customers", "READ")
     errors = StringIO()
     call_command("connection", "push", "policies", stdout=StringIO(), stderr=errors)
     assert "this version of Ranger has no roles" in errors.getvalue()
@@ -268,7 +298,7 @@ def test_a_push_creates_a_role_that_is_to_hold_a_grant(synced):
 
 @pytest.mark.parametrize("change", ["policy_version", "while it is written"])
 def test_a_push_is_refused_if_ranger_changed(synced, change):
-    revoke_grant("user:alice", "dataset:sales.orders", "READ")
+    revoke_grant("user:alice", "dataset:bookings.orders", "READ")
     output("push", "policies")
     before = json.dumps(synced.policies)
     if change == "policy_version":
@@ -346,7 +376,7 @@ def test_a_policy_that_cannot_be_taken_over_is_listed(connected):
 )
 @pytest.mark.parametrize("verb", ["sync", "push"])
 def test_a_fault_says_what_to_check_and_changes_nothing(synced, monkeypatch, path, fault, message, verb):
-    revoke_grant("user:alice", "dataset:sales.orders", "READ")
+    revoke_grant("user:alice", "dataset:bookings.orders", "READ")
     before, journal, policies = all_grants(), JournalLine.objects.count(), json.dumps(synced.policies)
     synced.faults[path] = fault
     monkeypatch.setattr(http, "READ_SECONDS", 0.3)
@@ -458,3 +488,15 @@ def test_after_a_push_of_random_changes_nothing_differs(ranger, seed):
     assert output("drift", "policies") == [] == push()
     assert all_grants() == expected
     assert output("sync", "policies")[0]["grants"] == {"granted": 0, "revoked": 0}
+
+
+def test_a_plan_of_a_sync_is_applied_and_what_a_policy_loses_later_is_revoked(connected):
+    connection = services.connection_by_name("policies")
+    plan = services.prepare_sync(connection, services.computed_sync(connection), author=COMMAND)
+    assert not all_grants()
+    apply_plan(plan)
+    assert all_grants() == EXAMPLE_GRANTS
+    del connected.policies[357]
+    [result] = output("sync", "policies")
+    assert result["grants"] == {"granted": 0, "revoked": 1}
+    assert all_grants() == {grant for grant in EXAMPLE_GRANTS if "reports" not in grant[1]}
