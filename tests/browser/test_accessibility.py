@@ -9,6 +9,9 @@ import pytest
 from django.conf import settings
 
 from authzconsole.demo.pages import PAGES, SIGNED_OUT, page_urls
+from authzconsole.models import Connection
+from grants.models import Job
+from tests.browser.conftest import session_cookie
 
 AXE = Path(axe_playwright_python.__file__).with_name("axe.min.js").read_text()
 SERIOUS = ("serious", "critical")
@@ -61,3 +64,43 @@ def page_faults(page, name, address):
 
 def serious_violations(page, title, options):
     return [(title, *fault) for fault in page.evaluate(VIOLATIONS, options) if fault[0] in SERIOUS]
+
+
+@pytest.mark.browser
+@pytest.mark.django_db(transaction=True)
+def test_the_pages_of_a_connection_are_accessible_and_fit(cast, chromium, live_server):
+    """The demo tenant has no connection."""
+    connection = Connection.objects.create(name="lake", type="hive", url="thrift://metastore.example:9083")
+    row, reason = (
+        ["user:dee", "dataset:sales.orders", "READ", False, True],
+        "the console has no such privilege",
+    )
+    change = {"verb": "revoke", "principal": "user:dee", "entity": row[1], "privileges": ["SELECT"]}
+    unsupported = [["INDEX on dataset:sales.orders for user:dee", reason]]
+    counts = {
+        "entities": dict.fromkeys(("new", "live", "deleted"), 1),
+        "grants": dict.fromkeys(("granted", "revoked"), 1),
+        "principals": dict.fromkeys(("users", "groups", "roles", "joined", "left"), 1),
+    }
+    for name, summary in {
+        "test": {"entity": "namespace:default", "privileges": ["READ"]},
+        "sync": counts | {"unsupported": unsupported},
+        "compare": {
+            "count": 1,
+            "rows": [row],
+            "change_count": 1,
+            "changes": [change],
+            "unsupported": unsupported,
+        },
+        "push": {"changes": 1},
+    }.items():
+        options = {"connection": connection.name}
+        Job.objects.create(type=f"connection-{name}", state="done", options=options, summary=summary)
+    context = chromium.new_context(base_url=live_server.url, bypass_csp=True, reduced_motion="reduce")
+    context.add_cookies([session_cookie("ada", live_server.url)])
+    context.add_init_script(AXE)
+    page, faults = context.new_page(), []
+    for path in ("", "lake/", "lake/edit", "lake/delete", "lake/drift"):
+        faults += page_faults(page, path, f"/connections/{path}")
+    context.close()
+    assert faults == []
