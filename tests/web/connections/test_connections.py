@@ -12,9 +12,11 @@ from authzconsole.models import Connection
 from entities.models import Entity
 from grants.jobs import run_job
 from grants.models import Job, JournalLine, Plan
+from tests.support.authors import COMMAND
 from tests.support.cdap_server import TOKEN, Cdap, Namespace
 from tests.support.changes import register_entity
 from tests.support.pages import shown_effect_of_plan
+from tests.support.ranger_server import PASSWORD, example
 from tests.support.stand_in import running
 
 pytestmark = pytest.mark.django_db
@@ -317,3 +319,22 @@ def test_the_number_of_queries_does_not_grow(ada, django_assert_max_num_queries,
             assert ada.get(path).status_code == 200
         counts.append(len(captured))
     assert counts[0] == counts[1]
+
+
+def test_the_drift_of_ranger_names_other_periods_and_the_policies_to_write(browse, monkeypatch):
+    monkeypatch.setenv("CONNECTION_POLICIES_PASSWORD", PASSWORD)
+    with running(example()) as ranger:
+        options = {"service": "cdapdev", "user": "console"}
+        connection = services.add_connection(
+            author=COMMAND, type_name="ranger", name="policies", url=ranger.url, options=options
+        )
+        services.sync(connection, services.computed_sync(connection), author=COMMAND)
+        ranger.named("bookings reports")["validitySchedules"] = [
+            {"startTime": "", "endTime": "2099/01/01 00:00:00"}
+        ]
+        browser = browse("ada")
+        assert browser.post("/connections/policies/run", {"verb": "compare"}).status_code == 303
+        assert run_newest_job().state == "done"
+    page = browser.get("/connections/policies/drift")
+    assertContains(page, "grants in another period")
+    assertContains(page, "update 357 `bookings reports`, version 1")
