@@ -25,9 +25,11 @@ from analytics.tables import (
     IMPACT,
     IMPACT_DETAIL,
     IMPACT_OPERATIONS,
+    MATCHES,
     OUTLIERS,
     OUTLIERS_GROUPS,
     OUTLIERS_PEOPLE,
+    PATTERNS,
     READINESS,
     READINESS_DETAIL,
     READINESS_NAMESPACES,
@@ -43,6 +45,9 @@ from analytics.tables import (
     ROLES,
     STRANDED,
     STRANDED_KINDS,
+    SURPLUS,
+    SURPLUS_KINDS,
+    SURPLUS_NARROWER,
     UNUSED,
     UNUSED_COVERAGE,
     UNUSED_GRANTS,
@@ -83,6 +88,7 @@ class AnalysisName(StrEnum):
     BLAST_RADIUS = "blast-radius"
     REDUNDANT = "redundant"
     UNUSED = "unused"
+    PATTERNS = "patterns"
     OUTLIERS = "outliers"
     DRIFT = "drift"
     ROLE_MINING = "role-mining"
@@ -571,6 +577,41 @@ ANALYSES: dict[str, Analysis] = {
                 "grants_that_nobody_used": ("grants", "count(*)"),
             },
             extra_tables=(USES,),
+        ),
+        Analysis(
+            name=AnalysisName.PATTERNS,
+            title="Patterns",
+            question="Which grants on patterns give more than is used?",
+            words="wildcard surplus narrower broad star",
+            # the result is the same in every generation
+            options=("generation",),
+            outputs=(
+                Output(
+                    SURPLUS,
+                    "analytics.spark.analyses.patterns:rows",
+                    "What does each grant on a pattern give?",
+                    first_sort="-unused",
+                ),
+                Output(
+                    SURPLUS_NARROWER,
+                    "analytics.spark.analyses.patterns:narrower",
+                    "Which narrower patterns keep what is used?",
+                ),
+                Output(
+                    SURPLUS_KINDS,
+                    "analytics.spark.analyses.patterns:kinds",
+                    "What do patterns give by kind?",
+                    first_sort="-given",
+                ),
+            ),
+            figures={
+                "grants_on_patterns": ("rows", "count(*)"),
+                "grants_on_patterns_that_match_nothing": ("rows", "count(*) filter (matches = 0)"),
+                "grants_on_patterns_with_unused_entities": ("rows", "count(*) filter (unused > 0)"),
+                "grants_inside_other_patterns": ("rows", "count(*) filter (inside <> '')"),
+                "grants_that_reveal_every_namespace": ("rows", "count(*) filter (reveals_all)"),
+            },
+            extra_tables=(USES, PATTERNS, MATCHES),
         ),
         Analysis(
             name=AnalysisName.OUTLIERS,

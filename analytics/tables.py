@@ -112,6 +112,8 @@ _MEANINGS = {
     "nobody_can_delete": "whether no active user can delete the namespace",
     "one": "how many of them only one active user administers",
     "operation": "the operation",
+    "pattern": "the pattern that the grant is on",
+    "pattern_id": "the id of the pattern",
     "parent_id": "the id of the entity that contains it directly",
     "permissions": "the number of pairs of entity and privilege that the role gives",
     "principal": "who holds the grant: user:NAME or group:NAME",
@@ -125,6 +127,7 @@ _MEANINGS = {
     "reason": "the reason that was given for the grant",
     "recorded_since": "the first day (UTC) with a recorded use; empty if there is none",
     "required": "the number of entities on which the deletion of the namespace needs ADMIN",
+    "reveals_all": "whether the pattern reveals every namespace",
     "revision": "the number of the journal line",
     "role": "the number of the role, from 1; the first one covers the most direct grants",
     "set": "the identifier of the set: the same users have the same one in every result",
@@ -245,6 +248,30 @@ USES = Table(
 )
 
 
+# Grants on patterns, and the addresses that the patterns match, in snapshots for analyses that read them.
+PATTERNS = Table(
+    "patterns",
+    (
+        _text("principal_type"),
+        _long("principal_id"),
+        _long("pattern_id"),
+        _text("pattern"),
+        _text("privilege"),
+        _text("granted_at"),
+    ),
+    ("principal_type", "principal_id", "pattern_id", "privilege"),
+)
+MATCHES = Table(
+    "matches",
+    (
+        _long("pattern_id"),
+        _long("entity_id"),
+        _text("registered_at", meaning="the time at which the address was registered, as RFC 3339 in UTC"),
+    ),
+    ("pattern_id", "entity_id"),
+)
+
+
 def _period(*columns: Column) -> tuple[Column, ...]:
     """Return the columns of a table of the history: a fact that began with a journal line and ended with another."""
     return (
@@ -301,7 +328,7 @@ SNAPSHOT_TABLES = (ENTITIES, USERS, INACTIVE_USERS, GROUPS, MEMBERSHIPS, GRANTS,
 GUARDRAIL_TABLES = (GUARDRAILS, UNEXPECTED)
 HISTORY_TABLES = (PAST_ADDRESSES, PAST_USERS, PAST_GROUPS, PAST_MEMBERSHIPS, PAST_GRANTS, JOURNAL)
 # Tables that a snapshot contains if its reader asks for them.
-EXTRA_TABLES = (USES, ROLE_GROUPS, *GUARDRAIL_TABLES, *HISTORY_TABLES)
+EXTRA_TABLES = (USES, ROLE_GROUPS, PATTERNS, MATCHES, *GUARDRAIL_TABLES, *HISTORY_TABLES)
 
 READINESS = Table(
     "rows",
@@ -480,6 +507,62 @@ UNUSED_COVERAGE = Table(
     ("recorded_since",),
 )
 UNUSED_PEOPLE = Table("people", (_text("user"), _long("entities"), _long("privileges")), ("user",))
+
+SURPLUS = Table(
+    "rows",
+    (
+        _text("principal"),
+        _text("pattern"),
+        _text("privilege"),
+        _long("matches", meaning="the number of registered addresses that the pattern matches, in any state"),
+        _long("entities", meaning="the number of live entities that it matches"),
+        _long(
+            "only", meaning="on how many of them the principal has the privilege by no other grant of its own"
+        ),
+        _long(
+            "unused",
+            True,
+            "how many of them no active user of the principal ever used, themselves or something inside; null without records",
+        ),
+        _long("added", meaning="how many of them were registered after the grant was made"),
+        _text("last_use"),
+        _text(
+            "inside",
+            meaning="the first other pattern by which the principal has the privilege and that contains this one; empty "
+            "without one",
+        ),
+        _flag("reveals_all"),
+    ),
+    ("principal", "pattern", "privilege"),
+)
+SURPLUS_NARROWER = Table(
+    "narrower",
+    (
+        _text("principal"),
+        _text("pattern"),
+        _text("privilege"),
+        _text("narrower", meaning="a pattern inside this one, or an address that it matches"),
+        _long("entities", meaning="the number of live entities that it matches"),
+        _long("used", meaning="how many of them an active user of the principal used"),
+    ),
+    ("principal", "pattern", "privilege", "narrower"),
+)
+SURPLUS_KINDS = Table(
+    "kinds",
+    (
+        _text("kind"),
+        _long("patterns", meaning="the number of patterns with grants"),
+        _long("grants"),
+        _long("matching_nothing", meaning="how many of the grants are on patterns that match nothing"),
+        _long("given", meaning="the number of pairs of grant and live entity that the pattern matches"),
+        _long(
+            "only",
+            meaning="how many of them give a privilege that the principal has by no other grant of its own",
+        ),
+        _long("unused", meaning="on how many of them no active user of the principal ever used the entity"),
+    ),
+    ("kind",),
+)
 
 OUTLIERS = Table(
     "rows",

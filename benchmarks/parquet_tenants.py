@@ -106,6 +106,10 @@ def _extra_tables(size: Size) -> dict[str, str]:
             FROM ({ages}) LEFT JOIN (SELECT group_id, min(user_id) AS user_id FROM memberships GROUP BY ALL)
               ON principal_type = 'group' AND group_id = principal_id
             WHERE age % 4 = 0 ORDER BY ALL""",
+        "patterns": """
+            SELECT '' AS principal_type, 0::BIGINT AS principal_id, 0::BIGINT AS pattern_id, '' AS pattern, '' AS privilege,
+              '' AS granted_at LIMIT 0""",
+        "matches": "SELECT 0::BIGINT AS pattern_id, 0::BIGINT AS entity_id, '' AS registered_at LIMIT 0",
         "past_addresses": "SELECT id AS entity_id, kind, key FROM entities",
         "past_users": f'SELECT id AS user_id, name AS "user", TRUE AS is_active, {lasting} FROM users',
         "past_groups": f'SELECT id AS group_id, name AS "group", {lasting} FROM groups',

@@ -69,8 +69,10 @@ from analytics.tables import (
     GROUPS,
     GUARDRAILS,
     INACTIVE_USERS,
+    MATCHES,
     MEMBERSHIPS,
     PAST_GRANTS,
+    PATTERNS,
     REVEALED,
     ROLE_GROUPS,
     USERS,
@@ -670,6 +672,17 @@ def _table_rows(*, extra_tables: Collection[Table]) -> Iterator[tuple[Table, tup
             for row in PRINCIPAL_TYPES.values()
         ),
     )
+    if PATTERNS in extra_tables:
+        yield PATTERNS, tuple(_grants_on_patterns(row, privilege) for row in PRINCIPAL_TYPES.values())
+    if MATCHES in extra_tables:
+        first, second = (
+            row.held_grants.filter(pattern__isnull=False, **in_force())
+            .exclude(content_object__state=PATTERN)
+            .order_by()
+            .values_list("pattern_id", "content_object_id", _TimeText("content_object__created_at"))
+            for row in PRINCIPAL_TYPES.values()
+        )
+        yield MATCHES, (first.union(second),)
     if GUARDRAILS in extra_tables:
         yield from guardrail_rows(privilege)
     if PAST_GRANTS in extra_tables:
@@ -692,6 +705,24 @@ def _grants_on_entities(principal_type: PrincipalType) -> Iterator[tuple[QuerySe
     derived = in_force_now.filter(~Exists(others), pattern__isnull=False)
     text = Concat("pattern__kind", Value(":"), "pattern__key", output_field=CharField())
     yield derived.exclude(content_object__in=patterns), text
+
+
+def _grants_on_patterns(principal_type: PrincipalType, privilege: Expression) -> QuerySet:
+    """Return the grants in force on patterns, with the columns of PATTERNS."""
+    text = Concat("content_object__kind", Value(":"), "content_object__key", output_field=CharField())
+    return (
+        principal_type.grants.filter(content_object__state=PATTERN, **in_force())
+        .order_by()
+        .annotate(kind=Value(principal_type.name), pattern_text=text, privilege_name=privilege)
+        .values_list(
+            "kind",
+            principal_type.id_column,
+            "content_object_id",
+            "pattern_text",
+            "privilege_name",
+            _TimeText("granted_at"),
+        )
+    )
 
 
 def _delete_old_snapshots_or_warn(filesystem: FileSystem, folder: str) -> None:

@@ -4,7 +4,7 @@ They copy grants, let a user delete a namespace, keep permissions across generat
 the access of another one, change many entities at once, clean up ghost grants, or read a file of changes.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
 from django.http import Http404
@@ -13,6 +13,7 @@ from rest_framework.response import Response
 
 from analytics.analyses import AnalysisError, AnalysisName
 from analytics.models import AnalysisRun
+from analytics.pattern_plans import narrowings
 from analytics.regrant_plans import regrant_plan
 from analytics.results.manifest import ReportChanged
 from analytics.role_plans import MAX_ROLES, proposed_roles
@@ -56,6 +57,7 @@ from grants.plans.sources.ghosts import ghost_plan
 from grants.plans.sources.like import like_plan
 from grants.plans.sources.off_boarding import OffBoarding, off_boarding_plan
 from grants.plans.sources.outliers import outlier_plan
+from grants.plans.sources.patterns import narrowing_plan
 from grants.plans.sources.readiness import readiness_plan
 from grants.plans.sources.redundant import RedundantPart, redundant_plan
 from grants.plans.sources.roles import role_plan
@@ -379,12 +381,8 @@ class OutlierPlans(Endpoint):
         purpose. Privileges that other groups give remain; `recipe.note` says how many, and names the groups. Returns 409 if
         the plan would change nothing.
         """
-        privileges = [
-            Revoke(item["principal"], item["entity"], privilege)
-            for item in self.data["privileges"]
-            for privilege in item["privileges"]
-        ]
-        return self.creation_response(outlier_plan.create(self.author, privileges), "plans")
+        plan = outlier_plan.create(self.author, _revocations(self.data["privileges"]))
+        return self.creation_response(plan, "plans")
 
 
 class FilePlans(Endpoint):
@@ -573,6 +571,49 @@ class RolePlans(Endpoint):
         with _report_errors(run, AnalysisName.ROLE_MINING):
             plan = role_plan.create(self.author, run=run.pk, roles=proposed_roles(run, groups))
         return self.creation_response(plan, "plans")
+
+
+class PatternsSerializer(StrictSerializer):
+    """A report of patterns, and the grants to narrow."""
+
+    run = Integer(help_text="The number of a finished run of patterns.")
+    grants = ChangeItemSerializer(  # type: ignore[call-arg]
+        many=True,
+        required=False,
+        min_length=1,
+        max_length=MAX_ITEMS,
+        help_text="Grants on patterns; by default all for which the report has something narrower, and those that match nothing.",
+    )
+
+
+class PatternPlans(Endpoint):
+    route, url_name = "plans/patterns", "rest-plans-patterns"
+
+    @creating_plan(
+        "plans_narrow_patterns",
+        body=PatternsSerializer,
+        errors=[404, 410],
+    )
+    def post(self) -> Response:
+        """Create a plan that narrows grants on patterns.
+
+        Uses a finished run of patterns. Revokes the grants, and makes those on the narrower patterns and addresses that keep what
+        was used, for the same period. A pattern without narrower ones is revoked only if it matches nothing. Returns 409 if
+        there is nothing to narrow, or if the plan would be too large.
+        """
+        run, given = _run(self.data["run"]), self.data.get("grants")
+        grants = None if given is None else _revocations(given)
+        with _report_errors(run, AnalysisName.PATTERNS):
+            plan = narrowing_plan.create(self.author, run=run.pk, narrowings=narrowings(run, grants))
+        return self.creation_response(plan, "plans")
+
+
+def _revocations(items: Iterable[Mapping]) -> list[Revoke]:
+    return [
+        Revoke(item["principal"], item["entity"], privilege)
+        for item in items
+        for privilege in item["privileges"]
+    ]
 
 
 def _run(number: int) -> AnalysisRun:

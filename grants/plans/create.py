@@ -91,6 +91,7 @@ class PlanOrigin(StrEnum):
     REDUNDANT = "redundant"
     UNUSED = "unused"
     OUTLIERS = "outliers"
+    PATTERNS = "patterns"
     ROLE_MINING = "role-mining"
     FILE = "file"
     OFF_BOARDING = "off-boarding"

@@ -56,7 +56,8 @@ SOURCES = {
 def can_renew(plan: Plan) -> bool:
     """Return whether the plan can be created again from its source."""
     # the source of the others is a report, which may be out of date, or a platform
-    return plan.origin not in (PlanOrigin.POLICY_IMPACT, PlanOrigin.ROLE_MINING, PlanOrigin.SYNC)
+    of_reports = (PlanOrigin.POLICY_IMPACT, PlanOrigin.ROLE_MINING, PlanOrigin.PATTERNS)
+    return plan.origin not in (*of_reports, PlanOrigin.SYNC)
 
 
 def renew_plan(*, author: Author, plan_id: int, period: Validity | None = None) -> Plan:

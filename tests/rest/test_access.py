@@ -115,6 +115,7 @@ WRITES = [
         },
     ),
     ("POST", "/plans/role-mining", {"run": 1}),
+    ("POST", "/plans/patterns", {"run": 1}),
     ("POST", "/plans/like", {"source": "ned", "target": "dee"}),
     ("POST", "/plans/off-boarding", {"user": "dee"}),
     (
@@ -181,6 +182,7 @@ REFUSED = {
     "/plans/unused",
     "/plans/outliers",
     "/plans/role-mining",
+    "/plans/patterns",
     "/findings/1/accept",
     "/findings/1/reopen",
     "/findings/1/assign",

@@ -203,7 +203,13 @@ def test_the_description_states_that_authzen_errors_are_strings(document):
 
 
 # these need a finished run or a running worker
-NEEDS_A_RUN = {"plans_keep", "plans_replace_by_groups", "runs_start", "finding_rules_create"}
+NEEDS_A_RUN = {
+    "plans_keep",
+    "plans_replace_by_groups",
+    "plans_narrow_patterns",
+    "runs_start",
+    "finding_rules_create",
+}
 # the demo tenant has no redundant grants in the namespace of the example, no records of use, and not the unusual privilege
 NEEDS_GRANTS = {"plans_remove_redundant", "plans_remove_unused", "plans_remove_outliers"}
 # a scheduled activation needs a time in the future

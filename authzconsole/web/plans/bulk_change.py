@@ -8,6 +8,7 @@ from django.db.models import Count, QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import reverse
 
+from analytics.pattern_plans import narrowings
 from authzconsole.common.row_estimates import estimated_rows
 from authzconsole.web.forms import (
     CODE_INPUT,
@@ -24,11 +25,12 @@ from authzconsole.web.forms import (
     privileges_field,
 )
 from authzconsole.web.plans.plan_pages import plan_url
+from authzconsole.web.reports.results import run_or_404
 from authzconsole.web.shared.guard import address_or_404, request_author
 from authzconsole.web.shared.links import entity_url, principal_url
 from authzconsole.web.shared.parameters import number_of
 from authzconsole.web.shared.rendering import referring_page, render_page, requested_section, see_other
-from entities.address import address_or_none, instance_address, parse_address
+from entities.address import address_or_none, instance_address, parse_address, parse_grantable
 from entities.errors import Refusal
 from entities.models import Entity
 from entities.selectors import entities_at, entity_at, live_entities_inside
@@ -55,6 +57,7 @@ from grants.plans.sources.bulk import (
 )
 from grants.plans.sources.ghosts import ghost_plan, selected_ghost_plan
 from grants.plans.sources.outliers import outlier_plan
+from grants.plans.sources.patterns import narrowing_plan
 from grants.plans.sources.redundant import RedundantPart, redundant_plan
 from grants.plans.sources.unused import unused_plan
 from grants.principal_names import format_principal
@@ -361,9 +364,20 @@ class NewOutlierPlan(NewCleanUpPlan):
         return {"privileges": ()}
 
 
+class NewPatternPlan(NewCleanUpPlan):
+    """Create a plan that replaces selected grants on patterns by what is narrower in the report."""
+
+    source = narrowing_plan
+
+    def inputs(self, form: CleanUpForm) -> dict:
+        run = run_or_404(number_of(form.cleaned_data["run"]) or 0)
+        grants = list(map(_revocation_of_row, form.cleaned_data["grant"]))
+        return {"run": run.pk, "narrowings": narrowings(run, grants)}
+
+
 def _revocation_of_row(text: str) -> Revoke:
     """Return the revocation of a checkbox: principal, address and privilege, separated by tabs, which none of them can
     contain.
     """
     principal, address, privilege = [*text.split("\t"), "", ""][:3]
-    return Revoke(format_principal(principal), parse_address(address), privilege_by_name(privilege))
+    return Revoke(format_principal(principal), parse_grantable(address), privilege_by_name(privilege))

@@ -87,6 +87,7 @@ ORIGIN_LABELS = {
     PlanOrigin.REDUNDANT: "to take away redundant access",
     PlanOrigin.UNUSED: "to revoke unused grants",
     PlanOrigin.OUTLIERS: "to take away unusual privileges",
+    PlanOrigin.PATTERNS: "to narrow patterns",
     PlanOrigin.ROLE_MINING: "to replace direct grants by groups",
     "expired": "to remove expired access",
     "file": "from a file",

@@ -6,6 +6,7 @@ from authzconsole.web.plans.bulk_change import (
     NewBulkPlan,
     NewGhostPlan,
     NewOutlierPlan,
+    NewPatternPlan,
     NewRedundantPlan,
     NewUnusedPlan,
 )
@@ -36,6 +37,7 @@ urlpatterns = [
     path("plans/redundant", NewRedundantPlan.as_view(), name="plan-redundant"),
     path("plans/unused", NewUnusedPlan.as_view(), name="plan-unused"),
     path("plans/outliers", NewOutlierPlan.as_view(), name="plan-outliers"),
+    path("plans/patterns", NewPatternPlan.as_view(), name="plan-patterns"),
     path("plans/import", ImportChanges.as_view(), name="plan-import"),
     path("plans/import/sample.<slug:extension>", sample_change_file, name="plan-import-sample"),
     path("plans/<int:pk>/", plan_page, name="plan"),

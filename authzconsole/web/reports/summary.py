@@ -128,6 +128,22 @@ def _outliers(run: AnalysisRun, figures: Figures, chart: dict) -> Summary:
     )
 
 
+def _patterns(run: AnalysisRun, figures: Figures, chart: dict) -> Summary:
+    grants, unused = (
+        figures.get("grants_on_patterns", 0),
+        figures.get("grants_on_patterns_with_unused_entities", 0),
+    )
+    if not grants:
+        return Summary("Nobody holds a grant on a pattern.")
+    nothing = figures["grants_on_patterns_that_match_nothing"]
+    return Summary(
+        f"Of {quantity(grants, 'grant on a pattern', 'grants on patterns')}, {unused:,} {'gives' if unused == 1 else 'give'} something "
+        f"that nobody used, and {nothing:,} {'matches' if nothing == 1 else 'match'} nothing.",
+        "Select rows for a plan that keeps what was used. It lists every permission that is lost.",
+        ("Show narrower patterns", reverse("analysis-table", args=[run.pk, "narrower"])),
+    )
+
+
 def _drift(run: AnalysisRun, figures: Figures, chart: dict) -> Summary:
     first, last = (run.options.get(name) for name in ("from_revision", "to_revision"))
     start = f"Since revision {int(first):,}" if first else f"In the {DRIFT_DAYS} days before the data"
@@ -191,6 +207,7 @@ SUMMARIES: Mapping[str, Callable[[AnalysisRun, Figures, dict], Summary]] = {
     AnalysisName.UNUSED: _unused_access,
     AnalysisName.BLAST_RADIUS: _blast_radius,
     AnalysisName.OUTLIERS: _outliers,
+    AnalysisName.PATTERNS: _patterns,
     AnalysisName.DRIFT: _drift,
     AnalysisName.ROLE_MINING: _role_mining,
     AnalysisName.GUARDRAILS: _guardrails,

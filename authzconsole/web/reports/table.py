@@ -56,11 +56,17 @@ DETAIL_NAMES = {
 SELECTIONS = {
     (AnalysisName.GHOST_GRANTS, "rows"): "plan-ghosts",
     (AnalysisName.OUTLIERS, "rows"): "plan-outliers",
+    (AnalysisName.PATTERNS, "rows"): "plan-patterns",
 }
 # columns outside of the key that can be filtered, in addition to flags and columns with a few possible values
 FILTERED = ("through",)
 # by column: its title, if it differs from the name
-TITLES = {"ready": "Can delete it"}
+TITLES = {
+    "ready": "Can delete it",
+    "only": "Only by it",
+    "added": "Registered later",
+    "reveals_all": "Shows every namespace",
+}
 FLAGS = {"yes": True, "no": False}
 CHOICES = {
     "change": [(change, change) for change in CHANGES],
@@ -85,6 +91,9 @@ DISPLAYS = {
     "through": ("principal", "{}"),
     "namespace": ("address", "namespace:{}"),
     "entity": ("address", "{}"),
+    "pattern": ("address", "{}"),
+    "narrower": ("address", "{}"),
+    "inside": ("address", "{}"),
     "kind": ("kind", "{}"),
     "state": ("state", "{}"),
 }
@@ -194,6 +203,7 @@ def _table_section(request: HttpRequest, run: AnalysisRun, table: Table) -> dict
                 "cells": [cell_of(column, row, urls) for column in columns],
                 "is_fixed": number in fixed,
                 "holder": row.get("principal", f"user:{row.get('user')}"),
+                "place": row.get("entity", row.get("pattern")),
             }
             for number, (row, urls) in enumerate((row, cell_urls(run, table, row)) for row in result.rows)
         ],

@@ -194,6 +194,18 @@ def test_a_report_of_unused_access_says_how_much_history_the_records_cover(brows
             "",
         ),
         ("outliers", {"users_who_differ": 0}, {"share": "0.2"}, "Nobody holds anything that at most 20%", ""),
+        ("patterns", {"grants_on_patterns": 0}, {}, "Nobody holds a grant on a pattern.", ""),
+        (
+            "patterns",
+            {
+                "grants_on_patterns": 3,
+                "grants_on_patterns_with_unused_entities": 2,
+                "grants_on_patterns_that_match_nothing": 1,
+            },
+            {},
+            "Of 3 grants on patterns, 2 give something that nobody used, and 1 matches nothing.",
+            "tables/narrower",
+        ),
         (
             "drift",
             {"users_with_changes": 0},
