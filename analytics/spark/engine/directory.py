@@ -167,14 +167,19 @@ class GroupRows:
 
         users: ascending, and with every member between the first and the last of them.
         """
-        bits = np.zeros((len(users), table.shape[1]), table.dtype)
         begins = np.searchsorted(self.users, users)
         counts = np.searchsorted(self.users, users, side="right") - begins
+        # The users with the most groups first, so that those who have a further group are always the first rows.
+        by_count = np.argsort(-counts)
+        begins, counts = begins[by_count], counts[by_count]
+        bits = np.zeros((len(users), table.shape[1]), table.dtype)
         # The first group of each user, then the second, and so on: each step handles all users at once.
         for step in range(int(counts.max(initial=0))):
-            has_more = np.flatnonzero(counts > step)
-            bits[has_more] |= table[self._member_rows[begins[has_more] + step]]
-        return bits
+            with_more = np.count_nonzero(counts > step)
+            bits[:with_more] |= table[self._member_rows[begins[:with_more] + step]]
+        by_user = np.empty_like(bits)
+        by_user[by_count] = bits
+        return by_user
 
 
 def find_in(known_numbers: Array, numbers: Array) -> Array:

@@ -234,17 +234,13 @@ def count_bits(unit: Unit, changes: ChangedBits, by_segment: bool) -> tuple[Arra
     by_segment: otherwise the counts of all segments are added up, and the first stands for them.
     """
     first, end = changes.segments
-    words = unit.segment_end[first:end] - unit.segment_begin[first]
-    last_words = (words if by_segment else words[-1:]) - 1
-    counts = []
-    for bits in (changes.gained, changes.lost):
-        if bits is None:
-            counts.append(np.zeros((len(changes.users), len(last_words)), np.int64))
-        else:
-            # subtracting running sums takes as long for many short segments as for a few long segments
-            running_sums = np.cumsum(np.bitwise_count(bits), axis=1, dtype=np.int64)
-            counts.append(np.diff(running_sums[:, last_words], axis=1, prepend=0))
-    gained, lost = counts
+    begins = unit.segment_begin[first : end if by_segment else first + 1] - unit.segment_begin[first]
+    gained, lost = (
+        np.zeros((len(changes.users), len(begins)), np.int64)
+        if bits is None
+        else np.add.reduceat(np.bitwise_count(bits), begins, axis=1, dtype=np.int64)
+        for bits in (changes.gained, changes.lost)
+    )
     rows, segments = np.nonzero(gained | lost)
     return changes.users[rows], first + segments, gained[rows, segments], lost[rows, segments]
 
