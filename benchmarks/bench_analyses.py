@@ -24,7 +24,7 @@ from analytics.spark.session import spark_session, stop_spark
 from analytics.spark.temporary import release_temporary
 from analytics.tables import SNAPSHOT_TABLES
 from authzconsole.ops.machine import postgresql_folder
-from authzconsole.ops.postgres import postgresql
+from benchmarks.console import bench_console
 from benchmarks.memory import measure_peak_memory
 from benchmarks.parquet_tenants import add_group_of_everyone, write_parquet_tenant
 from benchmarks.ratios import Task, compare
@@ -283,22 +283,11 @@ def _check_same(name: str, tenant: Path) -> None:
 
 def measure_snapshot(folder: Path) -> bool:
     """Compare a snapshot of the large tenant in PostgreSQL with `psql \\copy`."""
-    with postgresql() as url:
-        os.environ |= {
-            "DATABASE_URL": url,
-            "DJANGO_SETTINGS_MODULE": "authzconsole.settings",
-            "SNAPSHOT_URI": str(folder / "snapshots"),
-        }
-        import django
-
-        django.setup()
-        from django.core.management import call_command
-
+    with bench_console(SNAPSHOT_URI=str(folder / "snapshots")):
         from benchmarks import tenants
 
-        call_command("migrate", verbosity=0)
         tenants.write_tenant(LARGE)
-        psql_copy = Task("psql \\copy", lambda: _copy_with_psql(url, folder), 1)
+        psql_copy = Task("psql \\copy", lambda: _copy_with_psql(folder), 1)
         full = Task("a full snapshot", _take_full_snapshot, 1)
         results = [
             compare("snapshot from PostgreSQL", psql_copy, full, min_ratio=1 / 3, rounds=3),
@@ -313,7 +302,7 @@ def measure_snapshot(folder: Path) -> bool:
         return all(results)
 
 
-def _copy_with_psql(url: str, folder: Path) -> None:
+def _copy_with_psql(folder: Path) -> None:
     tables = (
         "entities_entity",
         "grants_user",
@@ -324,7 +313,12 @@ def _copy_with_psql(url: str, folder: Path) -> None:
     )
     commands = [part for table in tables for part in ("-c", f"\\copy {table} TO '{folder}/{table}.txt'")]
     subprocess.run(
-        [postgresql_folder() / "psql", "-q", url.replace("postgres://", "postgresql://"), *commands],
+        [
+            postgresql_folder() / "psql",
+            "-q",
+            os.environ["DATABASE_URL"].replace("postgres://", "postgresql://"),
+            *commands,
+        ],
         check=True,
     )
 

@@ -9,34 +9,24 @@ import multiprocessing
 import os
 import resource
 import sys
-import tempfile
 import time
 from pathlib import Path
 
-from authzconsole.ops.postgres import postgresql
+from benchmarks.console import bench_console
 
 NAMESPACES, APPLICATIONS, PROGRAMS, DATASETS = 1_000, 30, 2, 109
 MAX_SECONDS = 120
 
 
 def main() -> int:
-    with postgresql() as url, tempfile.TemporaryDirectory(prefix="console-bench-") as state:
-        os.environ |= {
-            "DATABASE_URL": url,
-            "DJANGO_SETTINGS_MODULE": "authzconsole.settings",
-            "STATE_DIR": state,
-            "LOG_LEVEL": "ERROR",
-        }
-        ours, theirs = multiprocessing.Pipe()
-        server = multiprocessing.get_context("fork").Process(target=serve, args=(theirs,), daemon=True)
-        server.start()
-        address = ours.recv()
-        import django
-
-        django.setup()
+    ours, theirs = multiprocessing.Pipe()
+    # before this process loads Django
+    server = multiprocessing.get_context("fork").Process(target=serve, args=(theirs,), daemon=True)
+    server.start()
+    address = ours.recv()
+    with bench_console():
         from django.core.management import call_command
 
-        call_command("migrate", verbosity=0)
         call_command("connection", "add", "cdap", "prod", "--url", address)
         results = [measure(title, ours) for title in ("first sync", "sync without changes", "tenth deleted")]
         server.kill()

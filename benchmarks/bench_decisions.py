@@ -2,7 +2,6 @@
 groups.
 """
 
-import os
 import random
 import sys
 from collections.abc import Callable
@@ -11,7 +10,7 @@ from functools import cache
 
 from django.utils import timezone
 
-from authzconsole.ops.postgres import postgresql
+from benchmarks.console import bench_console
 from benchmarks.size import Size
 from entities.address import Address
 
@@ -21,14 +20,7 @@ PAGES, PAGE_ROWS = 10, 50
 
 
 def main() -> int:
-    with postgresql() as url:
-        os.environ |= {"DATABASE_URL": url, "DJANGO_SETTINGS_MODULE": "authzconsole.settings"}
-        import django
-
-        django.setup()
-        from django.core.management import call_command
-
-        call_command("migrate", verbosity=0)
+    with bench_console():
         return measure()
 
 

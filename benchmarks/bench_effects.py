@@ -5,13 +5,11 @@ its effect is computed in every generation, with totals, digest and the first ro
 limit. A grant on a namespace with tens of thousands of entities is measured too.
 """
 
-import os
 import random
 import sys
-import tempfile
 import time
 
-from authzconsole.ops.postgres import postgresql
+from benchmarks.console import bench_console
 from benchmarks.size import Size
 
 SIZE = Size(entities=1_000_000, namespaces=200, users=10_000, groups=500, grants=2_000_000)
@@ -21,22 +19,9 @@ MAX_SECONDS, MAX_NAMESPACE_SECONDS = 5.0, 15.0
 
 
 def main() -> int:
-    with postgresql() as url, tempfile.TemporaryDirectory(prefix="console-bench-") as state:
-        os.environ |= {
-            "DATABASE_URL": url,
-            "DJANGO_SETTINGS_MODULE": "authzconsole.settings",
-            "STATE_DIR": state,
-            "LOG_LEVEL": "ERROR",
-        }
-        os.environ.pop("SNAPSHOT_URI", None)
-        import django
-
-        django.setup()
-        from django.core.management import call_command
-
+    with bench_console():
         from benchmarks.tenants import write_tenant
 
-        call_command("migrate", verbosity=0)
         write_tenant(SIZE)
         return 0 if measure() else 1
 

@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 
-from authzconsole.ops.postgres import postgresql
+from benchmarks.console import bench_console
 
 LINES = int(os.environ.get("HISTORY_LINES", "1000000"))
 NAMESPACES, ENTITIES, USERS, GROUPS, MEMBERSHIPS = 200, 100_000, 5_000, 150, 15_000
@@ -21,14 +21,7 @@ WATCHER = "watchers"
 
 
 def main() -> int:
-    with postgresql() as url:
-        os.environ |= {"DATABASE_URL": url, "DJANGO_SETTINGS_MODULE": "authzconsole.settings"}
-        import django
-
-        django.setup()
-        from django.core.management import call_command
-
-        call_command("migrate", verbosity=0)
+    with bench_console():
         return measure()
 
 

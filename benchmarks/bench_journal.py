@@ -12,14 +12,13 @@ import random
 import re
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from itertools import chain, islice
 from pathlib import Path
 
 from authzconsole.ops import ROOT
-from authzconsole.ops.postgres import postgresql
+from benchmarks.console import bench_console
 from benchmarks.size import Size
 
 LINES = int(os.environ.get("JOURNAL_LINES", "200000"))
@@ -38,22 +37,11 @@ MAX_SECONDS_PER_LINE, MAX_STARTUP_SECONDS, MAX_MEGABYTES = 120 / 2_000_000, 5, 4
 
 
 def main() -> int:
-    with postgresql() as url, tempfile.TemporaryDirectory(prefix="console-bench-") as state:
-        os.environ |= {
-            "DATABASE_URL": url,
-            "DJANGO_SETTINGS_MODULE": "authzconsole.settings",
-            "STATE_DIR": state,
-            "LOG_LEVEL": "ERROR",
-        }
-        import django
-
-        django.setup()
-        from django.core.management import call_command
+    with bench_console():
         from django.db import connection
 
         from benchmarks.tenants import write_tenant
 
-        call_command("migrate", verbosity=0)
         write_tenant(SIZE)
         started = time.perf_counter()
         write_journal(LINES)

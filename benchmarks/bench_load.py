@@ -14,14 +14,13 @@ import socket
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from authzconsole.ops import ROOT
-from authzconsole.ops.postgres import postgresql
+from benchmarks.console import bench_console
 from benchmarks.http_server.server import SECRET_KEY, request_bytes, running_server
 from benchmarks.memory import proportional_bytes
 from benchmarks.size import Size
@@ -43,29 +42,17 @@ LOAD_SECONDS = int(os.environ.get("LOAD_SECONDS", "60"))
 
 
 def main() -> int:
-    with postgresql() as url, tempfile.TemporaryDirectory(prefix="console-bench-") as state:
-        os.environ |= {
-            "DATABASE_URL": url,
-            "DJANGO_SETTINGS_MODULE": "authzconsole.settings",
-            "STATE_DIR": state,
-            "LOG_LEVEL": "ERROR",
-            # for the session that the benchmark creates
-            "SECRET_KEY": SECRET_KEY,
-        }
-        os.environ.pop("SNAPSHOT_URI", None)
-        import django
-
-        django.setup()
+    # the key of the session that the benchmark creates
+    with bench_console(SECRET_KEY=SECRET_KEY) as state:
         from django.core.management import call_command
 
         from benchmarks.tenants import write_tenant
 
-        call_command("migrate", verbosity=0)
         call_command("collectstatic", "--noinput", verbosity=0)
         write_tenant(SIZE)
         requests = create_requests()
         with running_server() as port:
-            return asyncio.run(measure(port, requests, Path(state)))
+            return asyncio.run(measure(port, requests, state))
 
 
 @dataclass(frozen=True)

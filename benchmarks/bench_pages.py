@@ -6,16 +6,14 @@ first page of the datasets that the last reader can read.
 """
 
 import logging
-import os
 import random
 import statistics
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from authzconsole.ops.postgres import postgresql
+from benchmarks.console import bench_console
 from benchmarks.size import Size
 
 SIZE = Size(entities=1_000_000, namespaces=200, users=10_000, groups=500, grants=2_000_000)
@@ -40,24 +38,9 @@ OPTIONS = {name: {"namespace": "ns150"} for name in ("outliers", "role-mining")}
 
 
 def main() -> int:
-    with postgresql() as url, tempfile.TemporaryDirectory(prefix="console-bench-") as state:
-        os.environ |= {
-            "DATABASE_URL": url,
-            "DJANGO_SETTINGS_MODULE": "authzconsole.settings",
-            "STATE_DIR": state,
-            "SPARK_DRIVER_MEMORY": "3g",
-            # do not write a log line for each request
-            "LOG_LEVEL": "ERROR",
-        }
-        os.environ.pop("SNAPSHOT_URI", None)
-        import django
-
-        django.setup()
-        from django.core.management import call_command
-
+    with bench_console(SPARK_DRIVER_MEMORY="3g"):
         from benchmarks.tenants import write_tenant
 
-        call_command("migrate", verbosity=0)
         write_tenant(SIZE)
         return 0 if measure() else 1
 

@@ -8,12 +8,11 @@ import logging
 import os
 import statistics
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from datetime import timedelta
 
-from authzconsole.ops.postgres import postgresql
+from benchmarks.console import bench_console
 from benchmarks.size import Size
 
 GRANTS = int(os.environ.get("REVIEW_GRANTS", "2000000"))
@@ -54,23 +53,12 @@ FILTERS = (
 
 
 def main() -> int:
-    with postgresql() as url, tempfile.TemporaryDirectory(prefix="console-bench-") as state:
-        os.environ |= {
-            "DATABASE_URL": url,
-            "DJANGO_SETTINGS_MODULE": "authzconsole.settings",
-            "STATE_DIR": state,
-            "LOG_LEVEL": "ERROR",
-        }
-        os.environ.pop("SNAPSHOT_URI", None)
-        import django
-
-        django.setup()
+    with bench_console():
         from django.core.management import call_command
 
         from benchmarks.bench_pages import vacuum
         from benchmarks.tenants import write_tenant
 
-        call_command("migrate", verbosity=0)
         call_command("collectstatic", "--noinput", verbosity=0)
         logging.getLogger("django.request").setLevel(logging.ERROR)
         write_tenant(SIZE)
