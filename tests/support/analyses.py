@@ -10,6 +10,7 @@ from analytics.analyses import ANALYSES
 from analytics.results.read import result_batches
 from analytics.runs import execution
 from analytics.runs.services import validated_options
+from analytics.spark import user_grants
 from analytics.spark.engine import bits, encode, sums, units
 from analytics.spark.engine import pairs as engine_pairs
 from entities.address import instance_address, parse_address
@@ -36,6 +37,7 @@ def lower_limits(monkeypatch):
         (sums, "MAX_BUFFERED_COUNTS"),
         (engine_pairs, "MAX_BUFFERED_PAIRS"),
         (engine_pairs, "MIN_PAIRS_PER_PART"),
+        (user_grants, "TABLE_BATCH_ROWS"),
     ):
         monkeypatch.setattr(module, name, 8)
 
