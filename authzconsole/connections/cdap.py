@@ -40,6 +40,7 @@ class CdapPlatform(HttpPlatform):
 
     capabilities: frozenset[Privilege] = frozenset()
     option_names = ("account", "user", "user_header", "verify")
+    required_options: tuple[str, ...] = ()
     policy_kinds: frozenset[str] = frozenset()
     version = grants_version = ""
     product, secret_name = "CDAP", "token"

@@ -54,6 +54,7 @@ class HiveMetastore:
 
     capabilities = OF_ALL
     option_names = ("user",)
+    required_options: tuple[str, ...] = ()
     policy_kinds: frozenset[str] = frozenset()
     # its interface does not say it
     version = grants_version = ""

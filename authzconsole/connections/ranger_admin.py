@@ -45,18 +45,14 @@ class RangerAdmin(HttpPlatform):
     policy_kinds = KINDS_IN_RANGER
     creations: Mapping[Address, str] = {}
     option_names = ("service", "user", "verify")
+    required_options = ("service", "user")
     product, secret_name = "Ranger Admin", "password"
 
     def __init__(self, url: str, options: Mapping[str, str], secret: str = ""):
         super().__init__(base_url(url, self.product), options)
-        for name, meaning in (("service", "the service of the type `cdap`"), ("user", "the account")):
-            if not options.get(name):
-                raise ConnectionFault(
-                    f"the option `{name}` is missing: write the name of {meaning} in Ranger"
-                )
-        if ":" in options["user"]:
+        self.service, self.user = options.get("service", ""), options.get("user", "")
+        if ":" in self.user:
             raise ConnectionFault("`user` has a colon, which no account with a password can have: check it")
-        self.service, self.user = options["service"], options["user"]
         self.auth = HTTPBasicAuth(self.user.encode(), secret.encode()) if secret else None
         self.grants_version = ""
         self._entries: list[dict[str, Any]] = []

@@ -557,12 +557,21 @@ def _check_platform(type_name: str, url: str, options: Mapping[str, str]) -> Non
         raise ConnectionFault(
             f"`{clip(unknown[0])}` is not an option of {type_name}; its options are {', '.join(names)}"
         )
+    if missing := [name for name in required_options(type_name) if not options.get(name)]:
+        raise ConnectionFault(
+            f"the option `{missing[0]}` of {type_name} is missing: set it", field=f"option_{missing[0]}"
+        )
     _platform_type(type_name)(url, options)
 
 
 def option_names(type_name: str) -> tuple[str, ...]:
     """Return the options of a type of platform. Raise ConnectionFault if its client is not installed."""
     return _platform_type(type_name).option_names
+
+
+def required_options(type_name: str) -> tuple[str, ...]:
+    """Return the options without which a platform of the type cannot be reached."""
+    return _platform_type(type_name).required_options
 
 
 def secret_name(type_name: str) -> str:

@@ -116,8 +116,13 @@ class ConnectionForm(ConsoleForm):
         )
         for name in services.option_names(type_name):
             label, help_text = OPTIONS.get(name, (name, ""))
+            is_required = name in services.required_options(type_name)
             self.fields[f"option_{name}"] = TextField(
-                label=optional(label), help_text=help_text, max_characters=300, widget=NameInput()
+                label=label if is_required else optional(label),
+                help_text=help_text,
+                max_characters=300,
+                required=is_required,
+                widget=NameInput(),
             )
         if secret := services.secret_name(type_name):
             self.fields["token"].label = optional(secret.capitalize())

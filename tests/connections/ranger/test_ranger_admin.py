@@ -431,8 +431,8 @@ def test_a_certificate_that_does_not_match_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["user=x"], "the option `service` is missing"),
-        (["service=x"], "the option `user` is missing"),
+        (["user=x"], "the option `service` of ranger is missing"),
+        (["service=x"], "the option `user` of ranger is missing"),
         (["service=x", "user=a:b"], "has a colon"),
         (["service=x", "user=a", "password=secret"], "its options are service, user, verify"),
     ],

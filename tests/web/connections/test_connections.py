@@ -180,7 +180,9 @@ def test_the_form_of_ranger_asks_for_the_service_and_a_password(browse):
     assertContains(response, "Password")
     assertContains(response, "The name of the service of the type cdap in Ranger.")
     fields = {"name": "policies", "url": "http://127.0.0.1:1", "interval_hours": "0", "reason": "first"}
-    assertContains(browser.post(url, fields), "option <code>service</code> is missing", status_code=400)
+    assertContains(
+        browser.post(url, fields), "option <code>service</code> of ranger is missing", status_code=400
+    )
     fields |= {"option_service": "cdapdev", "option_user": "console", "token": "two words are allowed"}
     assert browser.post(url, fields).status_code == 303
     assertContains(browser.get("/connections/policies/"), "stored, encrypted")
@@ -337,4 +339,4 @@ def test_the_drift_of_ranger_names_other_periods_and_the_policies_to_write(brows
         assert run_newest_job().state == "done"
     page = browser.get("/connections/policies/drift")
     assertContains(page, "grants in another period")
-    assertContains(page, "update 357 `bookings reports`, version 1")
+    assertContains(page, "update 357 bookings reports, version 1")
