@@ -39,7 +39,7 @@ PAGES = [
     "/plans/import",
     "/connections/",
 ]
-MAX_QUERIES = 43
+MAX_QUERIES = 44
 
 
 # (account, URL) without a 200 response
