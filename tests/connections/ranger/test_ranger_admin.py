@@ -109,6 +109,17 @@ def test_a_sync_takes_over_grants_patterns_and_roles(connected):
     assert output("sync", "policies")[0]["grants"] == {"granted": 0, "revoked": 0}
 
 
+def test_the_plan_of_a_sync_makes_the_same_changes(connected):
+    connection = services.connection_by_name("policies")
+    plan = services.prepare_sync(connection, services.computed_sync(connection), author=COMMAND)
+    assert (plan.effect["grants"], plan.effect["users"], all_grants()) == (7, 2, set())
+    apply_plan(plan)
+    assert all_grants() == EXAMPLE_GRANTS
+    assert output("drift", "policies") == []
+    connection.refresh_from_db()
+    assert not services.computed_sync(connection).change_set.changes and connection.plan is None
+
+
 def test_a_sync_deletes_no_entity_and_revokes_what_no_policy_gives(synced):
     register_entity("namespace:bookings")
     register_entity("dataset:bookings.orders")
