@@ -11,7 +11,6 @@ later, the effect is also evaluated at the first beginnings, MAX_TIMES times in 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from itertools import chain
 
 from django.conf import settings
 from django.db.models import Q
@@ -130,13 +129,15 @@ def _deletion_parts(addresses: Collection[Address], is_limited: bool) -> Iterato
     parts = [live_subtree(row) for row in live if row.kind in CONTAINER_KINDS]
     if others := [row.pk for row in live if row.kind not in CONTAINER_KINDS]:
         parts.append(Entity.objects.filter(pk__among=others))
-    rows = chain.from_iterable(
-        part.order_by().values_list("kind", "key").iterator(chunk_size=ROWS_PER_READ) for part in parts
-    )
-    for number, row in enumerate(rows):
-        if is_limited and number >= settings.EFFECT_MAX_ENTITIES:
+    found: list[tuple[str, str]] = []
+    for part in parts:
+        rows = part.order_by().values_list("kind", "key")
+        # read to the end, because a cursor that stays open until the garbage is collected blocks its connection
+        limit = settings.EFFECT_MAX_ENTITIES + 1 - len(found) if is_limited else None
+        found += rows[:limit].iterator(chunk_size=ROWS_PER_READ)
+        if is_limited and len(found) > settings.EFFECT_MAX_ENTITIES:
             raise EffectTooLarge("entities", settings.EFFECT_MAX_ENTITIES)
-        yield StateChange(Address(*row), State.DELETED)
+    yield from (StateChange(Address(*row), State.DELETED) for row in found)
     if not parts or not active_generation().deleting_removes_grants:
         return
     removed = [grants for part in parts for grants in grants_on(part)]
