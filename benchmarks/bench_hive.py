@@ -4,36 +4,23 @@ on PostgreSQL.
 Run it on its own (`python -m benchmarks.bench_hive`): filling the metastore takes most of the time.
 """
 
-import os
 import random
 import sys
-import tempfile
 import time
-from pathlib import Path
 
-from authzconsole.ops.postgres import postgresql
+from benchmarks.console import bench_console
 
 DATABASES, TABLES, USERS, PRIVILEGES = 50, 10_000, 2_000, 100_000
 MAX_SECONDS = 120
 
 
 def main() -> int:
-    with postgresql() as url, tempfile.TemporaryDirectory(prefix="console-bench-") as state:
-        os.environ |= {
-            "DATABASE_URL": url,
-            "DJANGO_SETTINGS_MODULE": "authzconsole.settings",
-            "STATE_DIR": state,
-            "LOG_LEVEL": "ERROR",
-        }
-        import django
-
-        django.setup()
+    with bench_console() as state:
         from django.core.management import call_command
 
         from tests.support.metastore import running_metastore
 
-        call_command("migrate", verbosity=0)
-        folder = Path(state) / "metastore"
+        folder = state / "metastore"
         folder.mkdir()
         with running_metastore(folder) as metastore:
             fill(metastore)

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from authzconsole.ops.postgres import postgresql
+from benchmarks.console import bench_console
 from benchmarks.size import Size
 
 SIZE = Size(entities=400_000, namespaces=400, users=5_000, groups=150, grants=500_000)
@@ -17,14 +17,7 @@ PATTERNS, QUESTIONS, REGISTRATIONS = 10_000, 2_000, 20
 
 
 def main() -> int:
-    with postgresql() as url:
-        os.environ |= {"DATABASE_URL": url, "DJANGO_SETTINGS_MODULE": "authzconsole.settings"}
-        import django
-
-        django.setup()
-        from django.core.management import call_command
-
-        call_command("migrate", verbosity=0)
+    with bench_console():
         return measure()
 
 
