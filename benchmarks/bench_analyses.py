@@ -158,7 +158,7 @@ def measure_analyses(folder: Path) -> bool:
     try:
         write_parquet_tenant(large, LARGE)
         seconds, is_within_limits = _measure_visibility(large)
-        is_within_limits &= _compare_with_duckdb("delete-readiness", large, max_share=1.5)
+        is_within_limits &= _compare_with_duckdb("delete-readiness", large, max_share=1)
         for name in ("blast-radius", "redundant", "drift"):
             is_within_limits &= _compare_with_duckdb(name, large, max_share=1)
         # 100 million rows
