@@ -459,10 +459,18 @@ def push(connection: Connection, *, author: Author, shown: str = "") -> Comparis
 
 
 def open_platform(connection: Connection) -> Platform:
-    """Return the platform, which connects when it is entered. Its secret is in the environment, or stored."""
+    """Return the platform, which connects when it is entered. Its secret is in the environment, or stored.
+
+    Raise ConnectionFault if the environment has a secret for another address.
+    """
     platform_type = _platform_type(connection.type)
     word = platform_type.secret_name
-    secret = os.environ.get(f"CONNECTION_{connection.name}_{word}".upper(), "") if word else ""
+    secret = _variable(connection, word) if word else ""
+    if secret and _variable(connection, "url") not in ("", connection.url):
+        raise ConnectionFault(
+            f"the {word} of {connection.name} in the environment is for another address than {connection.url}: whoever sets "
+            f"the environment must change CONNECTION_{connection.name.upper()}_URL too"
+        )
     if not secret and connection.secret:
         try:
             secret = decrypted(connection.secret, SECRET_PURPOSE)
@@ -474,6 +482,10 @@ def open_platform(connection: Connection) -> Platform:
     platform = platform_type(connection.url, connection.options, secret)
     _check_address(connection.url)
     return platform
+
+
+def _variable(connection: Connection, name: str) -> str:
+    return os.environ.get(f"CONNECTION_{connection.name}_{name}".upper(), "")
 
 
 def _check_address(url: str) -> None:

@@ -330,6 +330,18 @@ def test_the_token_is_in_the_environment_and_in_no_message(connected, monkeypatc
     assert TOKEN not in str(Connection.objects.values())
 
 
+def test_the_token_in_the_environment_goes_to_its_address_only(connected, monkeypatch):
+    connected.token = TOKEN
+    monkeypatch.setenv("CONNECTION_PROD_TOKEN", TOKEN)
+    monkeypatch.setenv("CONNECTION_PROD_URL", Connection.objects.get().url)
+    output("sync", "prod")
+    connected.requests.clear()
+    monkeypatch.setenv("CONNECTION_PROD_URL", "https://cdap.example")
+    with pytest.raises(CommandError, match="CONNECTION_PROD_URL") as error:
+        output("sync", "prod")
+    assert TOKEN not in str(error.value) and not connected.requests
+
+
 def store_token(monkeypatch, token: str, *arguments: str) -> str:
     """Run the command with a token in its standard input, and return what it prints."""
     stdout = StringIO()
