@@ -686,9 +686,7 @@ def exported_grants(
         if kinds:
             rows = rows.filter(entity_kind__in=kinds)
         if is_effective:
-            rows = rows.filter(
-                **{f"{principal_type.name}__{column}": True for column in principal_type.active}
-            )
+            rows = rows.filter(principal_type.has_active_holder)
         rows = rows.exclude(content_object_id__in=without)
         for principal, address, privilege, *period in rows.grant_keys(*VALIDITY_COLUMNS):
             yield Grant(principal, address, privilege, Validity(*period))

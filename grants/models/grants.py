@@ -242,8 +242,11 @@ class PrincipalType:
     @property
     def is_effective(self) -> Q:
         """The condition that a grant counts in decisions: it is in force, and its holder is active."""
-        active = {f"{self.name}__{column}": True for column in self.active}
-        return Q(**in_force(), **active)
+        return Q(**in_force()) & self.has_active_holder
+
+    @property
+    def has_active_holder(self) -> Q:
+        return Q(**{f"{self.name}__{column}": True for column in self.active})
 
     def find(self, name: str) -> User | Group | None:
         """Return the principal with this name. Runs at most one query."""
