@@ -95,6 +95,7 @@ def user_grants(
     columns = (_type_number(), "principal_id", "entity_id", "entity", "privilege", "principal", "granted_at")
     in_order = grants.select(*columns)
     if not tables.is_small:
+        # The numbers of the partitions have the order of the entities, and are the sources of PACKED_ROWS.
         in_order = in_order.repartitionByRange(partitions, "entity")
     packed = in_order.mapInArrow(_pack_grants(order, broadcast), PACKED_ROWS).unionByName(
         uses.select("user_id", "entity_id", "last_day").mapInArrow(_pack_uses(order, broadcast), PACKED_ROWS)
