@@ -6,8 +6,15 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from authzconsole.common import output
-from authzconsole.common.fields import Boolean, StrictSerializer, reason_field
-from authzconsole.connections.jobs import COMPARE_JOB, SYNC_JOB, newest_job, request_connection_job
+from authzconsole.common.fields import Boolean, StrictSerializer, Text, reason_field
+from authzconsole.connections.jobs import (
+    COMPARE_JOB,
+    PUSH_JOB,
+    SYNC_JOB,
+    newest_job,
+    request_connection_job,
+    request_push,
+)
 from authzconsole.lists.connections import Connections, ConnectionSerializer
 from authzconsole.models import Connection
 from authzconsole.rest.framework.callers import check_administrator, check_can_see_all
@@ -67,6 +74,14 @@ class DriftedPrivilegeSerializer(output.Output):
     platform = output.Boolean(example=False, help_text="Whether the platform grants it.")
 
 
+class PlatformChangeSerializer(output.Output):
+    verb = output.Text(example="grant", help_text="`grant`, `revoke`, or `create` for a role.")
+    principal = output.Text()
+    entity = output.Text(help_text="Empty for a role that is created.")
+    privileges = output.Texts(example=["SELECT"], help_text="In the words of the platform.")
+    policy = output.Text(example="", help_text="The policy that is written, if the platform has policies.")
+
+
 class DriftSerializer(_JobSerializer):
     count = output.Integer(get=_result("count", 0), example=1, help_text="The number of all differences.")
     items = DriftedPrivilegeSerializer(
@@ -77,6 +92,18 @@ class DriftSerializer(_JobSerializer):
         ],
         help_text="The first 10,000 differences, sorted.",
     )
+    changes = PlatformChangeSerializer(
+        many=True,
+        get=_result("changes", ()),
+        help_text="The first 10,000 changes of the platform that end the drift.",
+    )
+    digest = output.Text(
+        get=_result("digest", ""), example="9f86d081884c7d65", help_text="Names these changes in a push."
+    )
+
+
+class PushSerializer(_JobSerializer):
+    changes = output.Integer(get=_result("changes", 0), example=1, help_text="How many changes were made.")
 
 
 class SyncRequestSerializer(StrictSerializer):
@@ -98,6 +125,13 @@ class SyncRequestSerializer(StrictSerializer):
 class ComparisonRequestSerializer(StrictSerializer):
     """Why the sides are compared."""
 
+    reason = reason_field()
+
+
+class PushRequestSerializer(StrictSerializer):
+    """Which changes to make."""
+
+    digest = Text(max_length=64, help_text="The `digest` of the newest comparison.")
     reason = reason_field()
 
 
@@ -196,5 +230,30 @@ class ConnectionDrift(Endpoint):
         """
         job = request_connection_job(
             self.object, COMPARE_JOB, author=self.author, requested_by=self.request.user
+        )
+        return self.response(job)
+
+
+class ConnectionPush(Endpoint):
+    route, url_name = "connections/<slug:name>/push", "rest-connection-push"
+    resource = CONNECTION
+
+    @operation("connections_push_retrieve", check_can_see_all, PushSerializer)
+    def get(self) -> object:
+        """Read the newest push.
+
+        For administrators and auditors. 404 before the first push.
+        """
+        return _job_or_404(self.object, PUSH_JOB)
+
+    @operation("connections_push", check_administrator, {202: PushSerializer}, body=PushRequestSerializer)
+    def post(self) -> Response:
+        """Start a push.
+
+        A worker makes the changes of the newest comparison on the platform, unless either side has changed since. It needs a
+        reason, and is refused if a push needs a second person.
+        """
+        job = request_push(
+            self.object, author=self.author, shown=self.data["digest"], requested_by=self.request.user
         )
         return self.response(job)

@@ -13,6 +13,7 @@ from tests.connections.hive.test_hive import connected as connected
 from tests.connections.hive.test_hive import metastore as metastore
 from tests.connections.hive.test_hive import output
 from tests.connections.hive.test_hive import server as server
+from tests.rest.conftest import Rest
 from tests.support.changes import revoke_grant
 from tests.support.pages import shown_effect_of_plan
 
@@ -93,6 +94,29 @@ def test_a_push_is_refused_after_a_change_on_the_platform_or_of_another_comparis
     answer = ada.post(f"{URL}push", {"shown": shown, "reason": "left the team"})
     assertContains(answer, "not the newest ones", status_code=400)
     assert ("user:alice", "sales.orders", "SELECT") in connected.listing()
+
+
+def test_a_push_over_rest_names_the_comparison_and_a_reason(ada, connected):
+    rest = Rest(ada)
+    assert rest.get("/connections/lake/push").status_code == 404
+    revoke_grant("user:alice", "dataset:sales.orders", "READ")
+    assert rest.post("/connections/lake/drift", {}).status_code == 202
+    run_job(Job.objects.latest("pk").pk)
+    drift = rest.get("/connections/lake/drift").json()
+    change = {"verb": "revoke", "principal": "user:alice", "entity": "dataset:sales.orders", "policy": ""}
+    assert drift["changes"] == [change | {"privileges": ["SELECT"]}]
+    for body, message in (
+        ({"digest": "0", "reason": "left the team"}, "not the newest ones"),
+        ({"digest": drift["digest"]}, "the reason is missing"),
+    ):
+        answer = rest.post("/connections/lake/push", body)
+        assert answer.status_code == 400 and message in answer.content.decode()
+    answer = rest.post("/connections/lake/push", {"digest": drift["digest"], "reason": "left the team"})
+    assert answer.status_code == 202, answer.content
+    run_job(Job.objects.filter(type__endswith="push").latest("pk").pk)
+    result = rest.get("/connections/lake/push").json()
+    assert (result["state"], result["changes"], result["error"]) == ("done", 1, "")
+    assert not [row for row in connected.listing() if row[0] == "user:alice"]
 
 
 def test_four_eyes_does_not_let_one_person_push(ada, settings):

@@ -9,7 +9,7 @@ from django.test import Client
 from django.utils import timezone
 
 from authzconsole.common.request_body import MAX_BODY_BYTES, MAX_DOCUMENT_CHARACTERS, MAX_IMPORT_BYTES
-from authzconsole.models import Finding, Severity, Webhook
+from authzconsole.models import Connection, Finding, Severity, Webhook
 from authzconsole.rest.openapi import document
 from grants.models import AccessRequest, BreakGlassUse, Plan
 from grants.models.reviews import Campaign, CampaignState
@@ -102,6 +102,7 @@ def send(db):
     client = Client(headers=bearer("ada", "decide", "read", "administer"))
     number, now = Plan.objects.latest("pk").pk, timezone.now()
     Webhook.objects.create(pk=number, url="https://example.com/hook", nonce="x", created_by="ada")
+    Connection.objects.create(name="ned", type="hive", url="thrift://metastore.example")
     AccessRequest.objects.create(
         pk=number,
         subject_name="ned",
