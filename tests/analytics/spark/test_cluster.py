@@ -118,6 +118,9 @@ EMPTY = {
     "redundant.memberships.jsonl",
     "guardrails.rows.jsonl",
     "guardrails.guardrails.jsonl",
+    "patterns.rows.jsonl",
+    "patterns.narrower.jsonl",
+    "patterns.kinds.jsonl",
 }
 
 
