@@ -252,6 +252,18 @@ def analyses(page, filters):
     expect(page.locator("#run")).to_contain_text("cancelled")
 
 
+@area("Connections")
+def connections(page, filters):
+    expect(page.locator("main")).to_contain_text("No connections yet")
+    page.get_by_role("link", name="New connection").click()
+    page.get_by_role("link", name="CDAP", exact=True).click()
+    page.get_by_label("Name", exact=True).fill("prod")
+    page.get_by_label("Address", exact=True).fill("https://cdap.example:11443")
+    page.get_by_role("button", name="Add connection").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("prod")
+    expect(page.get_by_role("button", name="Test connection")).to_be_visible()
+
+
 @area("Journal")
 def journal(page, filters):
     lines = page.locator("#lines")
