@@ -44,4 +44,6 @@ def test_a_platform_is_connected_tested_synced_and_its_plan_applied(page):
         page.get_by_label("Reason").fill("take over the platform")
         page.locator(".stays").get_by_role("button", name="Apply").click()
         expect(page.get_by_text("is applied")).to_be_visible()
+        # the page loads its effect after it appeared
+        page.wait_for_load_state("networkidle")
     assert Entity.objects.get(key="pay.slips").is_live
