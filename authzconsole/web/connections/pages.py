@@ -43,7 +43,6 @@ from grants.jobs import redis_problem
 from grants.models import Job, JobState
 from grants.roles.capabilities import Capability
 
-JOBS = "jobs"
 TYPE_LABELS = {"cdap": "CDAP", "hive": "Hive metastore", "ranger": "Apache Ranger"}
 # by name of an option, its label and what can be entered
 OPTIONS = {
@@ -298,7 +297,7 @@ class JobsPage(OnConnection):
     http_method_names = ("get", "head")
     capabilities = (Capability.READ_ALL,)
     decorators = ()
-    section = JOBS
+    section: str
     section_template: str
     # by name in the context
     job_types: Mapping[str, str]
@@ -337,7 +336,7 @@ class ConnectionPage(JobsPage):
 
     form_class = RunForm
     template_name = "connections/page.html"
-    section_template = "connections/_jobs.html"
+    section, section_template = "jobs", "connections/_jobs.html"
     job_types = {"test": TEST_JOB, "sync": SYNC_JOB, "comparison": COMPARE_JOB}
 
     def get_context_data(self, **context) -> dict:
@@ -365,7 +364,7 @@ class DriftPage(JobsPage):
 
     form_class = PushForm
     template_name = "connections/drift.html"
-    section_template = "connections/_drift.html"
+    section, section_template = "drift", "connections/_drift.html"
     job_types = {"comparison": COMPARE_JOB, "push": PUSH_JOB}
 
     def get_context_data(self, **context) -> dict:

@@ -73,7 +73,7 @@ def test_all_sections_that_reload_themselves_are_known():
         name for text in texts for name in re.findall(r'id="([^"]+)"\s[^<]*hx-trigger="[^"]*every ', text)
     ]
     # the part of a form that shows an effect has the id of its form
-    assert set(names) == {*POLLING_SECTIONS, "{{ effect_id }}"}
+    assert sorted(names) == sorted([*POLLING_SECTIONS, "{{ effect_id }}"])
     triggers = [trigger for text in texts for trigger in re.findall(r'hx-trigger="([^"]*)"', text)]
     assert sum("every " in trigger for trigger in triggers) == len(names)
     effect_ids = {name for text in texts for name in re.findall(r'effect_id="([^"]+)"', text)}
