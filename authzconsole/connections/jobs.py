@@ -206,5 +206,5 @@ def request_due_syncs() -> None:
             is_applied = connection.applies_syncs and not settings.FOUR_EYES
             options = {"applies": "yes"} if is_applied else {}
             request_connection_job(connection, SYNC_JOB, author=author, options=options)
-            if services.has_grants(connection.type):
+            if services.platform_type(connection.type).capabilities:
                 request_connection_job(connection, COMPARE_JOB, author=author)

@@ -122,7 +122,7 @@ class RangerAdmin(HttpPlatform):
             raise self.unknown_answer(response.url)
         self._roles = {row["name"]: row for row in rows}
         for name in self._named_roles():
-            yield _supported(ROLE_PREFIX + name)
+            yield _principal_or_fault(ROLE_PREFIX + name)
 
     def _named_roles(self) -> list[str]:
         items = (item for policy in self._file.policies for item in policy.items)
@@ -134,7 +134,7 @@ class RangerAdmin(HttpPlatform):
             for type_ in ("user", "group", "role"):
                 for member in row.get(f"{type_}s") or ():
                     principal = f"{type_}:{member.get('name')}"
-                    subject, supported = f"{principal} in {written}", _supported(principal)
+                    subject, supported = f"{principal} in {written}", _principal_or_fault(principal)
                     if isinstance(supported, Unsupported):
                         yield Unsupported(subject, supported.reason)
                         continue
@@ -143,12 +143,12 @@ class RangerAdmin(HttpPlatform):
                         continue
                     if member.get("isAdmin"):
                         yield Unsupported(subject, "the right to change the members of the role")
-                    if isinstance(_supported(written), str):
+                    if isinstance(_principal_or_fault(written), str):
                         yield (Join if type_ == "user" else Include)(member["name"], written)
 
     def read_grants(self) -> Iterator[Grant | Unsupported]:
         grants, notes = merged_grants(self._file)
-        yield from map(_unsupported, notes)
+        yield from map(_item_of_note, notes)
         yield from grants.values()
 
     def changes_to(self, intended: Collection[Grant]) -> Iterator[PlatformChange | Unsupported]:
@@ -158,7 +158,7 @@ class RangerAdmin(HttpPlatform):
                     yield Unsupported(str(grant), "this version of Ranger has no roles")
             intended = [grant for grant in intended if not grant.principal.startswith(ROLE_PREFIX)]
         changes, notes = changed_policies(self._entries, self._file, intended, service=self.service)
-        yield from map(_unsupported, notes)
+        yield from map(_item_of_note, notes)
         self._changes = {}
         roles = set()
         for change in changes:
@@ -222,7 +222,7 @@ class RangerAdmin(HttpPlatform):
         return clip(" ".join(str(message).split()), 400)
 
 
-def _supported(principal: str) -> str | Unsupported:
+def _principal_or_fault(principal: str) -> str | Unsupported:
     """Return the principal, or why the console cannot have it."""
     try:
         parse_principal(principal)
@@ -231,6 +231,6 @@ def _supported(principal: str) -> str | Unsupported:
     return principal
 
 
-def _unsupported(note: Note) -> Unsupported:
+def _item_of_note(note: Note) -> Unsupported:
     subject = f"policy {note.id} `{note.policy}`" if note.id is not None else note.policy or "service"
     return Unsupported(subject, note.reason)

@@ -126,7 +126,7 @@ def _change_items(change: PolicyChange) -> None:
     items: list[Json] = []
     for item in change.before.get("policyItems") or ():
         if _only_gives_privileges(item):
-            held |= _held(item) - removed
+            held |= _privileges_of(item) - removed
         else:
             items += _without(item, removed)
     items += items_of(sorted(held))
@@ -140,7 +140,7 @@ def _only_gives_privileges(item: Json) -> bool:
     )
 
 
-def _held(item: Json) -> set[Held]:
+def _privileges_of(item: Json) -> set[Held]:
     return {
         (principal, privilege)
         for principal in _principals(item)
@@ -154,7 +154,7 @@ def _without(item: Json, removed: Collection[Held]) -> Iterator[Json]:
     losers = [
         principal
         for principal in _principals(item)
-        if any((principal, privilege) in removed for _, privilege in _held(item))
+        if any((principal, privilege) in removed for _, privilege in _privileges_of(item))
     ]
     nobody: Json = {f"{type_}s": [] for type_ in _TYPES}
     rest = {

@@ -69,7 +69,7 @@ SECRET_PURPOSE = b"secrets of connections\n"
 METADATA_NETWORK = ipaddress.ip_network("fd00:ec2::/32")
 _ORDER = attrgetter("sort_key")
 # of the plan of a sync
-MAX_PLAN_ITEMS = 1_000_000
+MAX_SYNC_ITEMS = 1_000_000
 T = TypeVar("T")
 # The class of each type. It is imported on first use, because it needs optional packages.
 TYPES = {
@@ -207,11 +207,11 @@ def store_token(connection: Connection, token: str, *, author: Author) -> str:
     """Store the token or password of a connection encrypted; an empty one removes it. Return the word for it. Raise
     ConnectionFault if it cannot be one.
     """
-    platform_type = _platform_type(connection.type)
-    word = platform_type.secret_name or "token"
-    if token and not platform_type.secret_name:
+    type_ = platform_type(connection.type)
+    word = type_.secret_name or "token"
+    if token and not type_.secret_name:
         raise ConnectionFault(f"a platform of the type {connection.type} has no token", field="token")
-    platform_type(connection.url, connection.options, token)
+    type_(connection.url, connection.options, token)
     with administrator_transaction(author, capability=Capability.MANAGE_SETTINGS) as head:
         secret = encrypted(token, SECRET_PURPOSE) if token else ""
         Connection.objects.filter(pk=connection.pk).update(secret=secret)
@@ -316,7 +316,7 @@ def prepare_sync(
                 changes=result.change_set,
                 recipe={"connection": connection.name},
                 base_revision=result.revision,
-                max_items=MAX_PLAN_ITEMS,
+                max_items=MAX_SYNC_ITEMS,
             )
             connection.plan = store_plan(author, PlanOrigin.SYNC, draft)
             connection.plan_creations = dict(_texts(result.creations))
@@ -463,8 +463,8 @@ def open_platform(connection: Connection) -> Platform:
 
     Raise ConnectionFault if the environment has a secret for another address.
     """
-    platform_type = _platform_type(connection.type)
-    word = platform_type.secret_name
+    type_ = platform_type(connection.type)
+    word = type_.secret_name
     secret = _variable(connection, word) if word else ""
     if secret and _variable(connection, "url") not in ("", connection.url):
         raise ConnectionFault(
@@ -479,7 +479,7 @@ def open_platform(connection: Connection) -> Platform:
                 f"the {word} of {connection.name} cannot be decrypted, because neither MFA_KEYS nor SECRET_KEY has its "
                 f"key: store it again with `connection token {connection.name}`"
             ) from None
-    platform = platform_type(connection.url, connection.options, secret)
+    platform = type_(connection.url, connection.options, secret)
     _check_address(connection.url)
     return platform
 
@@ -520,27 +520,27 @@ def read_state(platform: Platform, progress: Callable[[int], None] = lambda coun
     state, lines = PlatformState(), []
     numbers = itertools.count(1)
 
-    def counted(items: Iterator[T]) -> Iterator[T]:
+    def with_progress(items: Iterator[T]) -> Iterator[T]:
         for item in items:
             progress(next(numbers))
             yield item
 
-    for entity in counted(platform.read_entities()):
+    for entity in with_progress(platform.read_entities()):
         if isinstance(entity, Address):
             state.entities.add(entity)
         else:
             state.unsupported.append(entity)
-    for principal in counted(platform.read_principals()):
+    for principal in with_progress(platform.read_principals()):
         if isinstance(principal, Unsupported):
             state.unsupported.append(principal)
         else:
             state.principals.add(principal)
-    for member in counted(platform.read_members()):
+    for member in with_progress(platform.read_members()):
         if isinstance(member, Unsupported):
             state.unsupported.append(member)
         else:
             state.members.add(member)
-    for grant in counted(platform.read_grants()):
+    for grant in with_progress(platform.read_grants()):
         lines.append(str(grant))
         if isinstance(grant, Unsupported):
             state.unsupported.append(grant)
@@ -564,39 +564,21 @@ def _check_platform(type_name: str, url: str, options: Mapping[str, str]) -> Non
         raise ConnectionFault(
             f"`{clip(type_name)}` is not a type of platform; the types are {', '.join(TYPES)}", field="type"
         )
-    names = option_names(type_name)
+    type_ = platform_type(type_name)
+    names = type_.option_names
     if unknown := sorted(options.keys() - set(names)):
         raise ConnectionFault(
             f"`{clip(unknown[0])}` is not an option of {type_name}; its options are {', '.join(names)}"
         )
-    if missing := [name for name in required_options(type_name) if not options.get(name)]:
+    if missing := [name for name in type_.required_options if not options.get(name)]:
         raise ConnectionFault(
             f"the option `{missing[0]}` of {type_name} is missing: set it", field=f"option_{missing[0]}"
         )
-    _platform_type(type_name)(url, options)
+    type_(url, options)
 
 
-def option_names(type_name: str) -> tuple[str, ...]:
-    """Return the options of a type of platform. Raise ConnectionFault if its client is not installed."""
-    return _platform_type(type_name).option_names
-
-
-def required_options(type_name: str) -> tuple[str, ...]:
-    """Return the options without which a platform of the type cannot be reached."""
-    return _platform_type(type_name).required_options
-
-
-def secret_name(type_name: str) -> str:
-    """Return the word for the secret of platforms of the type, such as `token`; empty if they have none."""
-    return _platform_type(type_name).secret_name
-
-
-def has_grants(type_name: str) -> bool:
-    """Return whether platforms of the type show grants."""
-    return bool(_platform_type(type_name).capabilities)
-
-
-def _platform_type(type_name: str):
+def platform_type(type_name: str):
+    """Return the class of a type of platform. Raise ConnectionFault if its client is not installed."""
     try:
         return import_string(TYPES[type_name])
     except ImportError:
@@ -695,7 +677,7 @@ def exported_grants(
 def _types_with_entity_grants() -> list[str]:
     """Return the types of the connections to platforms that list their entities with the grants on these."""
     names = Connection.objects.values_list("type", flat=True).distinct()
-    types = {name: _platform_type(name) for name in names}
+    types = {name: platform_type(name) for name in names}
     return [name for name, type_ in types.items() if type_.capabilities and not type_.policy_kinds]
 
 

@@ -74,7 +74,7 @@ def connection_list(request: HttpRequest) -> HttpResponse:
 def check_client(type_name: str) -> None:
     """Raise Http404 if the client for this type of platform is not installed."""
     try:
-        services.option_names(type_name)
+        services.platform_type(type_name)
     except ConnectionFault as error:
         raise Http404(str(error)) from None
 
@@ -113,9 +113,10 @@ class ConnectionForm(ConsoleForm):
         self.fields["url"].widget.attrs["placeholder"] = (
             "thrift://metastore.example:9083" if type_name == "hive" else "https://platform.example:11443"
         )
-        for name in services.option_names(type_name):
+        platform_type = services.platform_type(type_name)
+        for name in platform_type.option_names:
             label, help_text = OPTIONS.get(name, (name, ""))
-            is_required = name in services.required_options(type_name)
+            is_required = name in platform_type.required_options
             self.fields[f"option_{name}"] = TextField(
                 label=label if is_required else optional(label),
                 help_text=help_text,
@@ -123,7 +124,7 @@ class ConnectionForm(ConsoleForm):
                 required=is_required,
                 widget=NameInput(),
             )
-        if secret := services.secret_name(type_name):
+        if secret := platform_type.secret_name:
             self.fields["token"].label = optional(secret.capitalize())
         else:
             del self.fields["token"]
@@ -137,7 +138,9 @@ class ConnectionForm(ConsoleForm):
     def settings(self) -> dict:
         """Return the arguments of `change_connection`."""
         values = self.cleaned_data
-        options = {name: values[f"option_{name}"] for name in services.option_names(self.type_name)}
+        options = {
+            name: values[f"option_{name}"] for name in services.platform_type(self.type_name).option_names
+        }
         return {
             "url": values["url"],
             "options": {name: value for name, value in options.items() if value},
@@ -320,7 +323,7 @@ class JobsPage(OnConnection):
                 "url": self.request.path,
                 "is_running": any(not job.is_finished for job in requested),
                 "waiting_reason": redis_problem() if is_waiting else "",
-                "has_grants": services.has_grants(connection.type),
+                "has_grants": bool(services.platform_type(connection.type).capabilities),
                 "can_change": user.can(Capability.CHANGE_GRANTS),
             }
         )
@@ -343,7 +346,7 @@ class ConnectionPage(JobsPage):
         context, connection = super().get_context_data(**context), self.connection
         return context | {
             "interval": INTERVALS.get(connection.interval_hours),
-            "secret_name": services.secret_name(connection.type).capitalize(),
+            "secret_name": services.platform_type(connection.type).secret_name.capitalize(),
             "plan": connection.plan,
             "unsupported": self.page_of(context["sync"], "unsupported"),
             "can_manage": self.request.user.can(Capability.MANAGE_SETTINGS),
