@@ -15,13 +15,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from pyspark import TaskContext, cloudpickle
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from analytics.spark.batches import TABLE_BATCH_ROWS, BatchFunction, rows_by_part
+from analytics.spark.batches import TABLE_BATCH_ROWS, BatchFunction, rows_by_part, table_bytes, table_of
 from analytics.spark.engine.directory import Directory, DirectoryBroadcast, find_in
+from analytics.spark.engine.encode import principal_type_number
 from analytics.spark.engine.pairs import PairOrder
-from analytics.spark.engine.rows import GROUP, NONE, USER, Array
+from analytics.spark.engine.rows import NONE, Array
 from analytics.spark.engine.units import concatenated_ranges
 from analytics.spark.schemas import Tables
 from analytics.spark.sorted_table import SortedTable
@@ -92,7 +93,15 @@ def user_grants(
     order = PairOrder.split(("user",), _row_counts(tables, directory), 1, partitions)
     broadcast = spark.sparkContext.broadcast(directory.to_dict())
     release_later(broadcast.destroy)
-    columns = (_type_number(), "principal_id", "entity_id", "entity", "privilege", "principal", "granted_at")
+    columns = (
+        principal_type_number(),
+        "principal_id",
+        "entity_id",
+        "entity",
+        "privilege",
+        "principal",
+        "granted_at",
+    )
     in_order = grants.select(*columns)
     if not tables.is_small:
         # The numbers of the partitions have the order of the entities, and are the sources of PACKED_ROWS.
@@ -107,13 +116,13 @@ def user_grants(
     return SortedTable(table, packed, _merge(order, broadcast, build))
 
 
-def _type_number() -> Column:
-    return F.when(F.col("principal_type") == "user", USER).otherwise(GROUP).alias("principal_type")
-
-
 def _row_counts(tables: Tables, directory: Directory) -> Array:
     """Return by user rank about how many rows each user has."""
-    counts = tables.grants.groupBy(_type_number(), "principal_id").agg(F.count("*").alias("grants")).toArrow()
+    counts = (
+        tables.grants.groupBy(principal_type_number(), "principal_id")
+        .agg(F.count("*").alias("grants"))
+        .toArrow()
+    )
     holders = directory.principal_numbers(
         counts["principal_type"].to_numpy(), counts["principal_id"].to_numpy()
     )
@@ -173,7 +182,7 @@ def _pack_grants(order: PairOrder, broadcast: DirectoryBroadcast) -> BatchFuncti
         for part in range(order.part_count):
             selected = np.flatnonzero((holders != NONE) & is_in_part[holders, part])
             if len(selected):
-                yield _packed(part, source, grants.take(pa.array(selected)))
+                yield _batch(part, source, grants.take(pa.array(selected)))
 
     return pack
 
@@ -189,33 +198,27 @@ def _pack_uses(order: PairOrder, broadcast: DirectoryBroadcast) -> BatchFunction
             uses = pa.table({"user": ranks, "entity_id": batch["entity_id"], "last_day": batch["last_day"]})
             parts = np.where(users == NONE, NONE, np.searchsorted(order.first_keys, ranks, side="right") - 1)
             for part in np.unique(parts[parts != NONE]).tolist():
-                yield _packed(part, NONE, uses.filter(pa.array(parts == part)))
+                yield _batch(part, NONE, uses.filter(pa.array(parts == part)))
 
     return pack
 
 
-def _packed(part: int, source: int, rows: pa.Table) -> pa.RecordBatch:
-    sink = pa.BufferOutputStream()
-    options = pa.ipc.IpcWriteOptions(compression="lz4")
-    with pa.ipc.new_stream(sink, rows.schema, options=options) as writer:
-        writer.write_table(rows)
+def _batch(part: int, source: int, rows: pa.Table) -> pa.RecordBatch:
+    """Return a row of PACKED_ROWS."""
     return pa.record_batch(
         {
             "part": pa.array([part], pa.int32()),
             "source": pa.array([source], pa.int32()),
-            "rows": pa.array([sink.getvalue().to_pybytes()], pa.binary()),
+            "rows": pa.array([table_bytes(rows)], pa.binary()),
         }
     )
 
 
-def _unpacked(packed: list[dict[str, Any]]) -> pa.Table | None:
+def _rows_of(packed: list[dict[str, Any]]) -> pa.Table | None:
     """Return the rows of all, by source; None if there are none."""
     if not packed:
         return None
-    tables = []
-    for row in sorted(packed, key=lambda row: row["source"]):
-        with pa.ipc.open_stream(row["rows"]) as reader:
-            tables.append(reader.read_all())
+    tables = [table_of(row["rows"]) for row in sorted(packed, key=lambda row: row["source"])]
     return pa.concat_tables(tables).combine_chunks()
 
 
@@ -228,8 +231,8 @@ def _merge(order: PairOrder, broadcast: DirectoryBroadcast, build: RowBuilder) -
         ends = np.append(order.first_keys[1:], directory.user_count)
         for part in sorted(parts):
             packed = parts.pop(part)
-            table = _unpacked([row for row in packed if row["source"] != NONE])
-            uses = _unpacked([row for row in packed if row["source"] == NONE])
+            table = _rows_of([row for row in packed if row["source"] != NONE])
+            uses = _rows_of([row for row in packed if row["source"] == NONE])
             if table is None:
                 continue
             holders = _Holders.of(directory, int(order.first_keys[part]), int(ends[part]))

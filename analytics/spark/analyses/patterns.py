@@ -25,7 +25,7 @@ def rows(analysis_input: AnalysisInput) -> DataFrame:
     same = Window.partitionBy(*_HOLDER, "privilege", "entity_id")
     direct = direct_grants(tables).select(*_HOLDER, "entity_id", "privilege", F.lit(True).alias("is_direct"))
     given = (
-        _given(tables)
+        _matches_by_grant(tables)
         .withColumn("givers", F.count("*").over(same))
         .join(direct.hint("merge"), on=[*_HOLDER, "entity_id", "privilege"], how="left")
         .join(_uses(tables).hint("merge"), on=[*_HOLDER, "entity_id"], how="left")
@@ -74,7 +74,7 @@ def narrower(analysis_input: AnalysisInput) -> DataFrame:
     wildcards = F.regexp_replace(_key(), "[^*?]", "")
     by_namespace = F.coalesce("namespace_id", F.lit(-1))
     given = (
-        _given(tables)
+        _matches_by_grant(tables)
         .withColumn("place", F.when(wildcards == "*", by_namespace).otherwise(-2 - F.col("entity_id")))
         .withColumn("after", F.length(F.substring_index(_key(), "*", -1)))
     )
@@ -143,7 +143,7 @@ def kinds(analysis_input: AnalysisInput) -> DataFrame:
     )
 
 
-def _given(tables: Tables) -> DataFrame:
+def _matches_by_grant(tables: Tables) -> DataFrame:
     """Return the grants on patterns with each live entity that the pattern matches, its key and its namespace."""
     live = tables.entities.where(F.col("state") == "live").select(
         F.col("id").alias("entity_id"), "key", "namespace_id"

@@ -101,7 +101,7 @@ def _unused_rows(since: str) -> RowBuilder:
             name: held.table[name].combine_chunks().dictionary_encode()
             for name in ("entity", "privilege", "principal", "granted_at")
         }
-        for rows in _unused(held, since).batches():
+        for rows in _without_use(held, since).batches():
             entity, privilege, principal, granted_at = (
                 text_array(encoded.indices.to_numpy()[rows.grants], encoded.dictionary)
                 for encoded in texts.values()
@@ -122,7 +122,7 @@ def _unused_rows(since: str) -> RowBuilder:
 
 def _people_rows(since: str) -> RowBuilder:
     def build(directory: Directory, held: UserGrants) -> Iterator[pa.RecordBatch]:
-        rows = _unused(held, since)
+        rows = _without_use(held, since)
         entities = _numbers_of(rows.table, "entity")[rows.grants]
         privileges = _numbers_of(rows.table, "entity", "privilege")[rows.grants]
         begins = np.flatnonzero(_is_first(rows.users))
@@ -136,7 +136,7 @@ def _people_rows(since: str) -> RowBuilder:
     return build
 
 
-def _unused(held: UserGrants, since: str) -> UserGrants:
+def _without_use(held: UserGrants, since: str) -> UserGrants:
     return held.select(pc.less(held.days, since).to_numpy(zero_copy_only=False)[held.last_uses])
 
 

@@ -164,13 +164,18 @@ def _used_grants(evaluation: Evaluation) -> DataFrame:
         union(grants, revealed)
         .where(is_used)
         .select(
-            F.when(F.col("principal_type") == "user", USER).otherwise(GROUP).alias("principal_type"),
+            principal_type_number(),
             F.col("principal_id").alias("principal"),
             (F.array_position(F.array(*map(F.lit, PRIVILEGES)), F.col("privilege")) - 1).alias("selector"),
             F.coalesce("entity_id", F.lit(NONE)).alias("entity"),
             "place",
         )
     )
+
+
+def principal_type_number() -> Column:
+    """Return the column `principal_type` as USER or GROUP."""
+    return F.when(F.col("principal_type") == "user", USER).otherwise(GROUP).alias("principal_type")
 
 
 def _located_grants(evaluation: Evaluation, located: DataFrame) -> DataFrame:

@@ -28,6 +28,8 @@ from analytics.spark.batches import (
     BatchFunction,
     packed_column,
     rows_by_part,
+    table_bytes,
+    table_of,
     text_array,
     unpack_numbers,
 )
@@ -159,22 +161,9 @@ def _pack(
                     "sort_keys": packed_column(sort_keys[pairs] - order.first_keys[part]),
                     "entities": packed_column(name_indexes),
                     "rules": packed_column(rules[pairs]),
-                    "names": _packed_names(names.take(pa.array(used_names))),
+                    "names": [table_bytes(pa.table({"name": names.take(pa.array(used_names))}))],
                 }
             )
-
-
-def _packed_names(names: pa.StringArray) -> pa.Array:
-    sink = pa.BufferOutputStream()
-    batch = pa.record_batch({"name": names})
-    with pa.ipc.new_stream(sink, batch.schema) as writer:
-        writer.write_batch(batch)
-    return pa.array([sink.getvalue().to_pybytes()], pa.binary())
-
-
-def _unpack_names(packed: bytes) -> pa.ChunkedArray:
-    with pa.ipc.open_stream(packed) as reader:
-        return reader.read_all()["name"]
 
 
 def merge_pairs(
@@ -206,7 +195,7 @@ def _sorted_rows(
     directory: Directory,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of one part. Each pair becomes one number, so sorting the numbers sorts the pairs."""
-    names_by_row = [_unpack_names(row.pop("names")) for row in packed_rows]
+    names_by_row = [table_of(row.pop("names"))["name"] for row in packed_rows]
     entities, entity_ranks = _rank_entities(names_by_row)
     known_operations = sorted(set(operations))
     operation_ranks = np.array([known_operations.index(operation) for operation in operations], np.int64)
