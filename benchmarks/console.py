@@ -1,4 +1,4 @@
-"""The console of a benchmark: an empty database on a PostgreSQL server of its own."""
+"""Start a PostgreSQL server with an empty database of the console for a benchmark."""
 
 import os
 import tempfile

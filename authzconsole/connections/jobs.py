@@ -146,7 +146,7 @@ def push_grants(context: JobContext, connection: Connection, author: Author) -> 
 
 
 def drifting_connections() -> Iterator[tuple[str, int]]:
-    """Yield the connections whose newest comparison found a difference, with the number of privileges. Runs two queries."""
+    """Yield each connection with drift in its newest comparison, and the number of privileges. Runs two queries."""
     compared = Job.objects.filter(type=COMPARE_JOB, state=JobState.DONE).order_by()
     newest = compared.values("options__connection").annotate(newest=Max("pk")).values("newest")
     rows = Job.objects.filter(pk__in=list(newest.values_list("newest", flat=True)), summary__count__gt=0)
@@ -188,7 +188,7 @@ def request_push(connection: Connection, *, author: Author, shown: str, requeste
 
 
 def request_due_syncs() -> None:
-    """Request a sync and a comparison of each connection whose interval has passed since the last sync.
+    """Request a sync and a comparison of each connection that is due: its interval has passed since the last sync.
 
     Runs a query for each of them.
     """

@@ -117,8 +117,8 @@ def _by_place(grants: Iterable[Grant]) -> Iterator[list[Grant]]:
 
 
 def _change_items(change: PolicyChange) -> None:
-    """Set `after`. An item that only gives privileges is written anew with others like it; of any other item, those who
-    lose something are taken out.
+    """Set `after`. Items that only give privileges are replaced by new ones. From other items, the principals that lose a
+    privilege are removed.
     """
     assert change.before is not None
     removed = {(grant.principal, grant.privilege) for grant in change.removed}

@@ -660,8 +660,8 @@ def exported_grants(
 ) -> Iterator[Grant]:
     """Yield the grants, also on patterns, that are in force or begin later, with their periods.
 
-    kinds: only those on these kinds. is_effective: only those of active principals. without: entities, by primary key,
-    whose grants are left out.
+    kinds: only those on these kinds. is_effective: only those of active principals. without: skip the grants on these
+    entities, which are primary keys.
     """
     for principal_type in PRINCIPAL_TYPES.values():
         rows = principal_type.grants.filter(not_over_condition(question_time()))

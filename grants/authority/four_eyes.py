@@ -168,7 +168,7 @@ def _matched_count(changes: Collection[Grant | Revoke]) -> int:
 
 
 def _groups_with_grants(changes: Iterable[MembershipChange]) -> set[str]:
-    """Return the groups and roles whose grants these changes give to somebody or take away. Runs one query."""
+    """Return the groups and roles whose members change, and the roles that contain these groups. Runs one query."""
     names = {change.group if isinstance(change, Join | Leave) else change.role for change in changes}
     return set(_with_roles(names).values_list("name", flat=True))
 
