@@ -138,8 +138,8 @@ WRITES = [
     ("POST", "/alerts", {"analysis": "stranded", "figure": "entities_nobody_administers", "value": 4}),
     ("POST", "/webhooks", {"url": "https://receiver.example/hook"}),
     ("POST", "/connections/lake/sync", {"accept_shrunken": True}),
-    ("POST", "/connections/lake/drift", {}),
     ("POST", "/connections/lake/push", {"digest": "0", "reason": "quarterly review"}),
+    ("POST", "/connections/lake/drift", {}),
     ("POST", "/evidence", {"entity": "dataset:sales.orders", "since": "1"}),
     ("PUT", "/managers", {"managers": [{"user": "dee", "manager": "ned"}]}),
     ("POST", "/usage", {"records": [{"user": "dee", "entity": "dataset:sales.orders", "day": "2026-01-31"}]}),
@@ -244,8 +244,10 @@ def shared_cast(django_db_setup, django_db_blocker):
 def cast(shared_cast, db):
     Group.objects.create(name="role:stewards")
     Connection.objects.create(name="lake", type="hive", url="thrift://metastore.example:9083")
-    for name in ("sync", "compare"):
-        Job.objects.create(type=f"connection-{name}", state="done", options={"connection": "lake"})
+    for name in ("sync", "compare", "push"):
+        Job.objects.create(
+            type=f"connection-{name}", state="done", options={"connection": "lake"}, summary={"digest": "0"}
+        )
     return shared_cast
 
 
