@@ -4,6 +4,7 @@ import re
 from datetime import timedelta
 
 import pytest
+from django.conf import settings
 from django.utils import timezone
 
 from analytics.analyses import ANALYSES, OPTIONS
@@ -67,6 +68,13 @@ def test_a_refused_form_keeps_its_values(browse):
     for name in OPTIONS:
         takers = [analysis for analysis in ANALYSES.values() if name in analysis.options]
         assert len(re.findall(rf"has-{name}\b", text)) == len(takers)
+
+
+def test_each_option_is_hidden_while_an_analysis_without_it_is_selected():
+    style = (settings.BASE_DIR / "authzconsole/static/css/pages.css").read_text()
+    for name in OPTIONS:
+        is_of_all = all(name in analysis.options for analysis in ANALYSES.values())
+        assert is_of_all or f":not(:has(.has-{name}:checked)) > .if-{name}" in style
 
 
 def test_the_page_of_a_waiting_run_states_the_reason(browse, monkeypatch):
