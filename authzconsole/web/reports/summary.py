@@ -100,8 +100,8 @@ def _blast_radius(run: AnalysisRun, figures: Figures, chart: dict) -> Summary:
         )
         meaning = (
             "A user reaches an entity by holding a privilege on it. The page of the user counts the entities on which an operation "
-            "is permitted instead, so its numbers can differ. It shows the groups and grants that give this, and can revoke what "
-            "the user does not use."
+            "is permitted instead, so its numbers can differ. It shows the groups and grants that give this, and its menu More can "
+            "revoke what the user does not use."
         )
         return Summary(found, meaning, (f"Open {user}", principal_url("person", f"user:{user}")))
     if not chart.get("bars"):

@@ -5,6 +5,8 @@ Each shape links to its rows. The tables below the chart show the same numbers.
 
 from collections.abc import Callable
 
+from django.urls import reverse
+
 from analytics.analyses import AnalysisName
 from analytics.models import AnalysisRun
 from analytics.results.query import ResultFilter
@@ -272,7 +274,8 @@ def reach_bars(run: AnalysisRun, max_bars: int = MAX_BARS) -> dict | None:
                 "light": round(row["entities"] / largest * 100, 2),
                 "dark": round(row["changeable"] / largest * 100, 2),
                 "text": f"can change {row['changeable']:,} of {row['entities']:,}",
-                "url": rows_url(run, user=exactly(row["user"])),
+                # the top of the page, which says what the user reaches
+                "url": reverse("analysis", args=[run.pk], query={"user": exactly(row["user"])}),
                 "title": f"{row['user']} can change {row['changeable']:,} of {row['entities']:,} live entities "
                 f"that the user reaches, in {quantity(row['namespaces'], 'namespace', 'namespaces')}",
             }
@@ -337,7 +340,7 @@ def _reach_treemap(run: AnalysisRun, user: str) -> dict | None:
         "user": user,
         "total": result_page(run, "people", where=ResultFilter(equal={"user": user}), max_rows=1).rows[0],
         "more": result.total_rows - len(result.rows),
-        "everybody_url": rows_url(run),
+        "everybody_url": reverse("analysis", args=[run.pk]),
     }
 
 
