@@ -1,7 +1,7 @@
 """Compare the number of roles that role mining finds with published minima, and measure how well both modes find planted roles.
 
 The data sets are those of Ene and others (SACMAT 2008), with a line `USER PERMISSION` for each assignment. They are not part of the
-repository: ROLE_MINING_DATA is the folder with the files, and data sets without a file are left out.
+repository: ROLE_MINING_DATA is the folder with the files, and the table says which data sets have no file.
 """
 
 import os
@@ -30,6 +30,8 @@ MINIMA = {
     ("healthcare", "hc"): 14,
 }
 MAX_RATIO, MAX_SECONDS = 1.02, 120.0
+# of the columns after the name of the data set
+WIDTHS = (6, 11, 11, 6, 17, 6, 7)
 # with the largest surplus of roles of teams
 SURPLUS = 0.2
 
@@ -65,15 +67,36 @@ Assignments = dict[int, set[int]]
 
 
 def main() -> int:
+    print(
+        f"    roles of the data sets in {DATA.resolve()}; the limits are {MAX_RATIO} and {MAX_SECONDS:.0f} s"
+    )
+    _print_row(
+        "   ",
+        "data set",
+        "users",
+        "permissions",
+        "assignments",
+        "roles",
+        "published minimum",
+        "ratio",
+        "seconds",
+    )
     results = [_compare_with_minimum(names, minimum) for names, minimum in MINIMA.items()]
     results += map(_measure_planted_roles, PLANTED)
     return 0 if all(results) else 1
 
 
+def _print_row(mark: str, name: str, *cells: int | str) -> None:
+    texts = (f"{cell:,}" if isinstance(cell, int) else cell for cell in cells)
+    columns = (f"{text:>{width}}" for text, width in zip(texts, WIDTHS, strict=True))
+    print(f"{mark:<3} {name:<14}", *columns, flush=True)
+
+
 def _compare_with_minimum(names: tuple[str, ...], minimum: int) -> bool:
     path = next((path for name in names if (path := DATA / f"{name}.txt").exists()), None)
     if path is None:
-        print(f"    {names[0]}: no file in ROLE_MINING_DATA")
+        files = " or ".join(f"{name}.txt" for name in names)
+        _print_row("", names[0], "-", "-", "-", "-", minimum, "-", f"no file {files} in ROLE_MINING_DATA")
         return True
     assignments: Assignments = {}
     for line in path.read_text().splitlines():
@@ -81,10 +104,16 @@ def _compare_with_minimum(names: tuple[str, ...], minimum: int) -> bool:
         assignments.setdefault(user, set()).add(permission)
     roles, seconds = _measured_roles(assignments)
     is_within_limits = len(roles) <= minimum * MAX_RATIO and seconds <= MAX_SECONDS
-    print(
-        f"{'ok ' if is_within_limits else 'LOW'} {names[0]}: {len(roles)} roles, published minimum {minimum} "
-        f"(at most {MAX_RATIO} times), {seconds:.1f} s (limit {MAX_SECONDS:.0f} s)",
-        flush=True,
+    _print_row(
+        "ok" if is_within_limits else "LOW",
+        names[0],
+        len(assignments),
+        len(set().union(*assignments.values())),
+        sum(map(len, assignments.values())),
+        len(roles),
+        minimum,
+        f"{len(roles) / minimum:.2f}",
+        f"{seconds:.1f}",
     )
     return is_within_limits
 
