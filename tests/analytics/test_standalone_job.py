@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import runpy
 import shutil
 import subprocess
@@ -128,6 +129,17 @@ def test_each_analysis_gives_the_rows_of_manage_py_analyze_without_django(
         others = {output.table.name for output in analysis.outputs} - {"rows"}
         assert {path.name for path in (tmp_path / name / "tables").iterdir()} == others
         assert check.main([str(path.parent) for path in (tmp_path / name).rglob(MANIFEST_NAME)]) == 0
+
+
+def test_the_python_blocks_of_the_guide_import_what_they_use():
+    blocks = re.findall(
+        r"```python\n(.*?)```", (ROOT / "docs/guides/standalone-jobs.md").read_text(), re.DOTALL
+    )
+    assert blocks
+    for block in blocks:
+        command = [sys.executable, "-m", "ruff", "check", "--isolated", "--select", "F821", "-"]
+        done = subprocess.run(command, input=block, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout
 
 
 def run(*arguments):
