@@ -36,7 +36,17 @@ USE_RESOLUTION = timedelta(minutes=1)
 MAX_USER_AGENT_CHARACTERS = 200
 MAX_EXPIRED_DELETED = 1_000
 # the ids of the sections that htmx reloads at intervals (`hx-trigger="every ..."`)
-POLLING_SECTIONS = ("run", "attention", "drift", "evidence", "jobs", "permissions", "request-news", "review")
+POLLING_SECTIONS = (
+    "run",
+    "attention",
+    "drift",
+    "evidence",
+    "jobs",
+    "permissions",
+    "report-age",
+    "request-news",
+    "review",
+)
 # the end of the ids of the parts of forms that show an effect, which htmx reloads while a job computes it
 EFFECT_PART = "-effect"
 

@@ -259,10 +259,15 @@ def _reported_ghosts(situation: Situation) -> Iterable[Found] | None:
     return (replace(row, note=_note(row.kind, situation.generation)) for part in parts for row in part or ())
 
 
+def is_planned_too_long() -> Q:
+    """Return the condition of grants that are about `old-planned-grants`, if their address is planned."""
+    return Q(granted_at__lt=timezone.now() - timedelta(days=PLANNED_TOO_LONG_DAYS))
+
+
 def _counted_ghosts(generation: Generation) -> Iterator[Found]:
     """Yield the current numbers by namespace. Runs two queries."""
     is_leftover, is_planned = Q(content_object__state=State.DELETED), Q(content_object__state=State.PLANNED)
-    is_old = Q(granted_at__lt=timezone.now() - timedelta(days=PLANNED_TOO_LONG_DAYS))
+    is_old = is_planned_too_long()
     namespace = Case(
         When(content_object__kind="namespace", then=F("content_object__key")), default=F("namespace__key")
     )

@@ -14,6 +14,7 @@ from django.core.validators import validate_email
 from django.forms.renderers import TemplatesSetting
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.urls import reverse, reverse_lazy
+from django.utils import timezone
 from django.utils.dateparse import parse_date
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
@@ -248,17 +249,21 @@ class TimeFilterField(TextField):
 
 
 class LastDayField(TextField):
-    """The last day of an access, such as `2026-12-05`; its value is the end of this day in the time zone of the reader,
-    or None for an empty text.
+    """The last day of an access, today or later, such as `2026-12-05`; its value is the end of this day in the time zone of
+    the reader, or None for an empty text.
     """
 
     widget = forms.DateInput(attrs={"type": "date"})
 
     def to_python(self, value: str | None) -> datetime | None:
+        text = super().to_python(value)
         try:
-            return end_of_day(super().to_python(value))
+            end = end_of_day(text)
         except RequestError as error:
             raise ValidationError(as_sentence(error)) from None
+        if end and end <= timezone.now():
+            raise ValidationError(f"{text} is in the past: enter today or a later day.")
+        return end
 
 
 def end_of_day(text: str) -> datetime | None:

@@ -63,6 +63,8 @@ ALL = "all"
 MAX_COUNTED = 99
 # the section with the rows, and the parameter with which the page has them at once
 PROBLEMS, ROWS = "problems", "rows"
+# the section with the age of the reports, which polls while analyses run
+REPORTS = "report-age"
 # the kinds of which the run is about data
 REPORTED_KINDS = {figure.kind for figure in REPORT_FIGURES}
 
@@ -89,6 +91,13 @@ class FindingList(ListPage):
     def dispatch(self, request: HttpRequest, *args, **kwargs) -> HttpResponse:
         if not can_read_findings(request.user) and request.method in ("GET", "HEAD"):
             return render_page(request, self.template_name, {"problems": own_items(request.user)})
+        if requested_section(request) == REPORTS and can_read_findings(request.user):
+            reports = _age_of_reports(Situation.now())
+            response = render_page(request, "findings/_reports.html", reports | {"can_start": False})
+            if not reports["running"]:
+                # new reports change the whole inbox
+                response["HX-Refresh"] = "true"
+            return response
         return super().dispatch(request, *args, **kwargs)
 
     def get_context_data(self) -> dict:
@@ -113,10 +122,16 @@ class FindingList(ListPage):
 
 
 def _age_of_reports(situation: Situation) -> dict:
-    """Return the oldest report that findings are from, and how many changes were made since, at most."""
+    """Return the oldest report that findings are from, how many changes were made since, at most, and how many analyses
+    that find something are running.
+    """
     reports = situation.reports.values()
     oldest = min(reports, key=lambda run: run.finished_at or run.requested_at, default=None)
-    return {"report": oldest, "changes": max(changes_since_each(reports).values(), default=0)}
+    return {
+        "report": oldest,
+        "changes": max(changes_since_each(reports).values(), default=0),
+        "running": AnalysisRun.objects.filter(state__in=UNFINISHED_STATES, type__in=REPORTING).count(),
+    }
 
 
 class MailForm(ConsoleForm):
@@ -173,7 +188,8 @@ class CheckAgain(FormPage):
         ]
         if started:
             text = quantity(len(started), "analysis was started", "analyses were started")
-            messages.success(self.request, f"{text}. The findings change when it is done.")
+            until = "it is" if len(started) == 1 else "they are"
+            messages.success(self.request, f"{text}. The findings change when {until} done.")
         elif waiting & reports.keys():
             messages.info(self.request, "The analyses are running already.")
         else:

@@ -8,7 +8,7 @@ from django.db.models import Q
 from analytics.analyses import AnalysisError
 from analytics.models import AnalysisRun
 from analytics.storage import StorageError
-from authzconsole.findings.sources import REPORT_FIGURES
+from authzconsole.findings.sources import REPORT_FIGURES, is_planned_too_long
 from authzconsole.models import Finding
 from authzconsole.web.findings.links import Fix
 from authzconsole.web.shared.links import address_url
@@ -55,7 +55,7 @@ def problem_rows(finding: Finding, run: AnalysisRun | None) -> list[ProblemRow]:
     if not _has_entities(finding):
         return []
     if finding.kind in GHOST_STATES:
-        return list(_ghost_rows(GHOST_STATES[finding.kind], finding.namespace))
+        return list(_ghost_rows(finding, run))
     if run is None or not reads_report(finding, run):
         return []
     try:
@@ -93,16 +93,24 @@ def _grant_row(address: Address, principal: str, privilege: str, text: str) -> P
     return ProblemRow(address, principal, text, Fix("Revoke", url))
 
 
-def _ghost_rows(state: State, namespace: str) -> Iterator[ProblemRow]:
-    """Yield the first grants on addresses in this state. Runs two queries."""
+def _ghost_rows(finding: Finding, run: AnalysisRun | None) -> Iterator[ProblemRow]:
+    """Yield the first grants that the finding is about. Runs two queries."""
+    namespace = finding.namespace
     inside = (
         Q(namespace__key=namespace) | Q(content_object__kind="namespace", content_object__key=namespace)
         if namespace
         else Q(namespace=None) & ~Q(content_object__kind="namespace")
     )
+    inside &= Q(content_object__state=GHOST_STATES[finding.kind])
+    match finding.kind:
+        case "old-planned-grants":
+            inside &= is_planned_too_long()
+        case "planned-grants" if run is None:
+            # a report counts the old ones too
+            inside &= ~is_planned_too_long()
     left = MAX_ROWS
     for principal_type in PRINCIPAL_TYPES.values():
-        rows = principal_type.grants.filter(inside, content_object__state=state)
+        rows = principal_type.grants.filter(inside)
         columns = (principal_type.name_path, "content_object__kind", "content_object__key", "permission_id")
         for name, kind, key, permission in rows.order_by("content_object_id", "pk").values_list(*columns)[
             :left

@@ -18,9 +18,10 @@ from authzconsole.findings.services import (
 from authzconsole.models import AcceptanceRule, Finding, FindingState
 from authzconsole.web.journal.rows import with_reader_times
 from entities.address import parse_address
+from entities.models import Entity
 from grants.errors import NotAdministrator
 from grants.journal import Author, current_revision
-from grants.models import JournalLine, User
+from grants.models import GroupGrant, JournalLine, User, UserGrant
 from grants.requests.create import RequestDraft, WantedAccess, create_request
 from tests.support.authors import author_named
 from tests.support.changes import add_grant, create_plan_from_changes
@@ -112,7 +113,7 @@ def test_several_findings_are_accepted_with_a_reason_until_a_day(browse, finding
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"until": "2020-01-01"}, "is in the past"),
+        ({"until": "2020-01-01"}, "2020-01-01 is in the past"),
         ({"until": ""}, "Enter the last day"),
         ({"until": "soon"}, "is not a date"),
         ({"reason": "  "}, "Enter a reason"),
@@ -245,16 +246,21 @@ def old_report(cast, settings, tmp_path):
     return run
 
 
-def test_the_inbox_says_how_old_its_reports_are_and_checks_again(browse, old_report, sent_tasks):
+def test_the_inbox_says_how_old_its_reports_are_and_checks_again(browse, old_report, sent_tasks, htmx):
     page = browse("ada").html("/findings/")
     assert "2 hours ago" in page and "2 changes since" in page and "Check again" in page
     assert "1 live entity without an ADMIN holder" in page, "the other one was solved since"
     assert "Check again" not in browse("aud").html("/findings/")
     answer = browse("ada").post("/findings/check", follow=True)
     assert "1 analysis was started" in page_html(answer)
+    assert "1 analysis is running" in page_html(answer) and "Check again" not in page_html(answer)
+    poll = browse("ada").get("/findings/", headers=htmx("report-age"))
+    assert "1 analysis is running" in page_html(poll) and "HX-Refresh" not in poll
     run = AnalysisRun.objects.get(state="waiting")
     assert (run.type, run.options) == ("stranded", old_report.options)
     assert "running already" in page_html(browse("ada").post("/findings/check", follow=True))
+    AnalysisRun.objects.filter(pk=run.pk).update(state="cancelled")
+    assert browse("ada").get("/findings/", headers=htmx("report-age"))["HX-Refresh"] == "true"
 
 
 def test_a_check_starts_nothing_without_a_change(browse, old_report, sent_tasks):
@@ -305,6 +311,22 @@ def test_the_page_of_a_leftover_grant_names_its_holder(browse, findings):
     page = browse("ada").html(f"/findings/{findings['leftover-grants'].pk}/")
     assert 'href="/entities/dataset:sales.legacy"' in page and 'href="/people/user:dee"' in page
     assert "/revoke/dataset:sales.legacy?principal=user:dee&amp;privilege=" in page
+
+
+def test_the_pages_of_grants_on_planned_addresses_name_only_those_that_they_count(browse, cast):
+    Entity.objects.filter(kind="dataset", key="sales.orders").update(state="planned")
+    UserGrant.objects.filter(content_object__key="sales.orders").delete()
+    GroupGrant.objects.filter(content_object__key="sales.orders").delete()
+    for user in ("dee", "ned"):
+        add_grant(f"user:{user}", "dataset:sales.orders", "READ")
+    UserGrant.objects.filter(user__username="dee").update(granted_at=timezone.now() - timedelta(days=100))
+    refresh_findings()
+    for kind, name, other in (("old-planned-grants", "dee", "ned"), ("planned-grants", "ned", "dee")):
+        finding = Finding.objects.get(kind=kind, subject="namespace:sales")
+        rows = browse("ada").get(f"/findings/{finding.pk}/").context["problems"]
+        principals = [row.principal for row in rows]
+        assert f"user:{name}" in principals and f"user:{other}" not in principals
+        assert len(rows) == finding.figure
 
 
 def test_opening_a_finding_resolves_it_if_its_problem_is_solved(browse, old_report, sent_tasks):
