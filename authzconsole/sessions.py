@@ -38,6 +38,7 @@ MAX_EXPIRED_DELETED = 1_000
 # the ids of the sections that htmx reloads at intervals (`hx-trigger="every ..."`)
 POLLING_SECTIONS = (
     "run",
+    "application",
     "attention",
     "drift",
     "evidence",

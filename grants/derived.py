@@ -6,25 +6,55 @@ derived grant on the pattern with the columns `namespace` and `application` of t
 of the journal.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
+from itertools import pairwise
 
 from django.db import connection
 from django.db.models import Q
 
 from entities.models import PATTERN, Entity
-from entities.patterns import matches_sql, pairs_about_sql, reveals_sql
+from entities.patterns import entities_matching, matches_sql, pairs_about_sql, reveals_sql
 from grants.bulk_rows import chunks
+from grants.change_set import Change, Grant, Revoke
 from grants.grant_attributes import GrantAttributes
 from grants.models import PRINCIPAL_TYPES, PrincipalType
+from grants.progress import report_progress
 
 _ENTITY = Entity._meta.db_table
+# so many derived grants take less than a second
+_ROWS_PER_STEP = 10_000
+_AFTER_LAST = 2**63 - 1
+
+
+def matched_count(changes: Iterable[Change], most: int | None = None) -> int:
+    """Return how many registered addresses the patterns of grants and revocations match. An address counts for each of them.
+
+    most: larger counts are not exact. Runs one query for each pattern.
+    """
+    patterns = Counter(
+        change.address
+        for change in changes
+        if isinstance(change, Grant | Revoke) and change.address.is_pattern
+    )
+    return sum(entities_matching(pattern)[:most].count() * count for pattern, count in patterns.items())
 
 
 def derive_from_grants(principal_type: PrincipalType, pks: Iterable[int]) -> None:
-    """Write what follows from these grants on patterns, in place of what followed from them before."""
+    """Write what follows from these grants on patterns, in place of what followed from them before, in steps."""
     for chunk in chunks(pks):
         delete_derived(principal_type, chunk)
-        _insert(principal_type, f"g.id IN ({_marks(chunk)})", chunk)
+        condition = f"g.id IN ({_marks(chunk)})"
+        with connection.cursor() as cursor:
+            cursor.execute(
+                f"SELECT e.id {_pairs(principal_type, condition)} AND {matches_sql('p', 'e')} ORDER BY e.id",
+                chunk,
+            )
+            matched = [pk for (pk,) in cursor.fetchall()]
+        steps = [0, *matched[_ROWS_PER_STEP::_ROWS_PER_STEP], _AFTER_LAST]
+        for first, end in pairwise(steps):
+            _insert(principal_type, f"{condition} AND e.id >= %s AND e.id < %s", [*chunk, first, end])
+            report_progress(min(_ROWS_PER_STEP, len(matched)))
 
 
 def derive_on_entities(pks: Collection[int]) -> None:
@@ -52,6 +82,8 @@ def delete_derived(principal_type: PrincipalType, pks: Sequence[int]) -> None:
             f"WHERE g.pattern_id IS NULL AND g.id IN ({_marks(pks)}))",
             pks,
         )
+        deleted = cursor.rowcount
+    report_progress(deleted)
 
 
 def delete_derived_on(entity: Entity) -> None:
@@ -106,21 +138,26 @@ def _select(principal_type: PrincipalType, columns: Iterable[str], condition: st
     """Return the statement for what follows from grants `g` on addresses or containers `e`. It has the parameters of the
     condition twice.
     """
+    pairs = _pairs(principal_type, condition)
     of_address = {
         "content_object_id": "e.id",
         "namespace_id": "e.namespace_id",
         "application_id": "e.application_id",
         "pattern_id": "p.id",
     }
-    grants = (
+    of_container = of_address | {"content_object_id": "p.id"}
+    return (
+        f"SELECT {_expressions(columns, of_address)} {pairs} AND {matches_sql('p', 'e')} UNION ALL "
+        f"SELECT {_expressions(columns, of_container)} {pairs} AND {reveals_sql('p', 'e')}"
+    )
+
+
+def _pairs(principal_type: PrincipalType, condition: str) -> str:
+    """Return the clauses FROM and WHERE for all pairs of a grant `g` on a pattern `p` and an address or container `e`."""
+    return (
         f"FROM {principal_type.grant_model._meta.db_table} g "
         f"JOIN {_ENTITY} p ON p.id = g.content_object_id AND p.state = '{PATTERN}' "
         f"CROSS JOIN {_ENTITY} e WHERE g.pattern_id IS NULL AND e.state <> '{PATTERN}' AND {condition}"
-    )
-    of_container = of_address | {"content_object_id": "p.id"}
-    return (
-        f"SELECT {_expressions(columns, of_address)} {grants} AND {matches_sql('p', 'e')} UNION ALL "
-        f"SELECT {_expressions(columns, of_container)} {grants} AND {reveals_sql('p', 'e')}"
     )
 
 

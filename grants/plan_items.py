@@ -5,6 +5,8 @@
 
 from collections.abc import Iterable, Iterator
 
+from django.db.models import Q
+
 from grants.change_set import (
     Activate,
     AddGroup,
@@ -40,6 +42,8 @@ PlannedChange = (
     | StateOfEntity
 )
 ITEMS_PER_BATCH = 2_000
+# the items on patterns; no other address contains these characters
+ON_PATTERN = Q(key__contains="*") | Q(key__contains="?")
 
 
 def plan_by_id(plan_id: int) -> Plan:
@@ -88,6 +92,12 @@ def item_batches(plan: Plan) -> Iterator[list[PlanItem]]:
             yield batch
             last_position = batch[-1].position
         is_full = len(batch) == ITEMS_PER_BATCH
+
+
+def pattern_changes(plan: Plan) -> list[Grant | Revoke]:
+    """Return the grants on patterns and their revocations in a plan. Runs one query."""
+    changes = map(change_of_item, plan.items.filter(ON_PATTERN).order_by("position"))
+    return [change for change in changes if isinstance(change, Grant | Revoke)]
 
 
 def verb_of_item(change: Change) -> str:

@@ -257,11 +257,11 @@ class PlanApplication(Endpoint):
     def post(self) -> object:
         """Apply a plan.
 
-        Applies all items in one transaction, with the reason. Returns 409 (stale-base) if data that the
-        plan depends on has changed; the plan can be renewed. Returns 409 (effect-changed) if `effect` is
-        sent and the effect is another one now, and 409 (unconfirmed-effect) if the plan gives permissions
-        as side effects, unless `confirm_beyond` is true. Returns 409 if the plan was already applied
-        or discarded.
+        Applies all items in one transaction, with the reason, and responds when this is done, also for a
+        large plan. Returns 409 (stale-base) if data that the plan depends on has changed; the plan can be
+        renewed. Returns 409 (effect-changed) if `effect` is sent and the effect is another one now, and 409
+        (unconfirmed-effect) if the plan gives permissions as side effects, unless `confirm_beyond` is true.
+        Returns 409 if the plan was already applied or discarded.
         """
         data = self.data
         shown = Shown(data.get("effect") or "", accepts_beyond=data["confirm_beyond"])

@@ -25,6 +25,8 @@ EFFECT_MAX_ENTITIES = env.int("EFFECT_MAX_ENTITIES", default=8_000)
 EFFECT_MAX_GRANTS = env.int("EFFECT_MAX_GRANTS", default=100_000)
 # affected users times affected entities
 EFFECT_MAX_PAIRS = env.int("EFFECT_MAX_PAIRS", default=40_000_000)
+# the changes that a page makes at once; a job makes more, see grants/plans/application.py
+APPLY_MAX_CHANGES = env.int("APPLY_MAX_CHANGES", default=5_000)
 
 # Delegation: holders of ADMIN on an entity change grants on it and inside it, within these limits. See
 # docs/guides/delegation.md.

@@ -17,7 +17,6 @@ Management commands are exempt, because a person who can start them can also wri
 account with break-glass access.
 """
 
-from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -28,7 +27,7 @@ from django.db.models import Count, Q, QuerySet
 from django.utils import timezone
 
 from entities.address import Address
-from entities.patterns import entities_matching, matches, reveals
+from entities.patterns import matches, reveals
 from entities.vocabulary import Privilege, clip, join_words
 from grants.authority.break_glass import has_break_glass_access
 from grants.authority.persons import (
@@ -53,6 +52,7 @@ from grants.change_set import (
     MembershipChange,
     Revoke,
 )
+from grants.derived import matched_count
 from grants.errors import ReasonMissing, SecondPersonRequired
 from grants.journal import Author
 from grants.models import (
@@ -70,6 +70,7 @@ from grants.models import (
     grants_through,
     permission_ids,
 )
+from grants.plan_items import pattern_changes
 from grants.policies.principals import principal_text, type_and_name
 from grants.policies.times import format_time
 from grants.principal_names import format_principal, parse_principal
@@ -160,11 +161,8 @@ def _protected_by_patterns(changes: Collection[Grant | Revoke]) -> set[str]:
 
 def _matched_count(changes: Collection[Grant | Revoke]) -> int:
     """Return how many registered addresses the patterns of grants match, as far as the count matters."""
-    patterns = Counter(
-        change.address for change in changes if isinstance(change, Grant) and change.address.is_pattern
-    )
-    most = settings.FOUR_EYES_MAX_ITEMS + 1
-    return sum(entities_matching(pattern)[:most].count() * count for pattern, count in patterns.items())
+    grants = [change for change in changes if isinstance(change, Grant)]
+    return matched_count(grants, settings.FOUR_EYES_MAX_ITEMS + 1)
 
 
 def _groups_with_grants(changes: Iterable[MembershipChange]) -> set[str]:
@@ -379,12 +377,15 @@ def _content_of_plan(plan: Plan) -> _Content:
         .distinct()
     )
     joins = items.filter(verb=PlanVerb.JOIN).values("group_name")
+    on_patterns = pattern_changes(plan)
     return _Content(
-        count=items.count(),
+        count=items.count() + _matched_count(on_patterns),
         grants_admin=items.filter(
             verb=PlanVerb.GRANT, permission_id=permission_ids()[Privilege.ADMIN]
         ).exists(),
-        namespaces=set(namespaces) if settings.PROTECTED_NAMESPACES else (),
+        namespaces={*namespaces, *_protected_by_patterns(on_patterns)}
+        if settings.PROTECTED_NAMESPACES
+        else (),
         users=items.filter(principal_type="user").values("principal_name"),
         groups=items.filter(principal_type="group").values("principal_name"),
         receiving_users=items.filter(verb=ACTIVATION_VERBS[0]).values("principal_name"),

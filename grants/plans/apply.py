@@ -20,6 +20,7 @@ from grants.change_set import (
     Addition,
     ApplyPlan,
     Change,
+    ChangeSet,
     Exclude,
     Grant,
     Leave,
@@ -30,7 +31,7 @@ from grants.change_set import (
     principals_of,
     with_current_names,
 )
-from grants.changes import Shown, write_changes
+from grants.changes import Shown, check_shown, write_changes
 from grants.errors import ChangeRefused, PlanError, PrincipalError, StalePlan
 from grants.grant_attributes import GrantAttributes
 from grants.guardrails.check import AddedViolations, can_affect, make_and_compare, make_within_guardrails
@@ -64,6 +65,7 @@ from grants.principal_names import principals_by_name
 from grants.principals.hooks import end_duties
 from grants.principals.renaming import names_since
 from grants.principals.services import user_by_name
+from grants.progress import report_progress
 from grants.querysets import memberships
 from grants.stored_changes import (
     stored_grants,
@@ -84,14 +86,29 @@ def apply_plan(*, author: Author, plan_id: int, shown: Shown | None = None) -> P
     is missing, EffectChanged if the effect is not the one that was shown, EffectUnconfirmed if it is not
     accepted, SecondPersonRequired if another person must apply it.
     """
-    if not author.reason.strip():
-        raise PlanError("the reason is missing: the journal stores it with every change")
     with administrator_transaction(author) as head:
         plan = proposed_plan(plan_id)
-        _check_content(plan)
-        check_application(author, plan)
-        write_plan(head, author, plan, shown)
+        _make(head, author, plan, check_plan(head, author, plan, shown))
     return plan
+
+
+def check_plan(head: JournalHead, author: Author, plan: Plan, shown: Shown | None) -> dict:
+    """Check whether `apply_plan` can apply the plan, except for its changes. Return the summary of its effect.
+
+    Raise the errors of `apply_plan`, EffectNotShown and EffectChanged with the preview if the effect was shown for a change
+    set.
+    """
+    if not author.reason.strip():
+        raise PlanError("the reason is missing: the journal stores it with every change")
+    _check_content(plan)
+    check_application(author, plan)
+    _check_current(head, plan)
+    if shown is None:
+        return {}
+    if shown.identity is None:
+        return check_effect(plan, shown)
+    check_shown(ChangeSet.of(*changes_of_plan(plan)), shown, lambda: None)
+    return {}
 
 
 def write_plan(head: JournalHead, author: Author, plan: Plan, shown: Shown | None = None) -> None:
@@ -99,7 +116,11 @@ def write_plan(head: JournalHead, author: Author, plan: Plan, shown: Shown | Non
     checked the author.
     """
     _check_current(head, plan)
-    permissions = check_effect(plan, shown) if shown else {}
+    _make(head, author, plan, check_effect(plan, shown) if shown else {})
+
+
+def _make(head: JournalHead, author: Author, plan: Plan, permissions: dict) -> None:
+    """Make the changes of a checked plan within the guardrails. permissions: the summary of its effect."""
     counts, added = make_within_guardrails(
         head, author, changes_of_plan(plan), lambda: _write_items(head, author, plan)
     )
@@ -291,6 +312,7 @@ def _write_items(head: JournalHead, author: Author, plan: Plan) -> dict[str, int
         counts["already"] += len(batch) - len(changed)
         counts["planned"] += planned
         changed_pks = {row.pk for row in changed}
+        report_progress(len(batch))
         _toggle_noop([row for row in batch if row.is_noop is (row.pk in changed_pks)])
     return counts
 

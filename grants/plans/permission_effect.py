@@ -40,7 +40,7 @@ from grants.history import AsOfError, HistoryNotReady, as_of
 from grants.jobs import JobContext, JobFailed, JobResult
 from grants.journal import Author, current_revision
 from grants.models import GRANT_VERBS, Job, Plan, PlanState, PlanVerb
-from grants.plan_items import PlannedChange, changes_of_plan
+from grants.plan_items import ON_PATTERN, PlannedChange, changes_of_plan
 from grants.plans.counts import changing_items, plan_counts, revision_before
 from grants.plans.create import PlanOrigin
 from grants.policies.catalogue import GENERATIONS, generation_by_name
@@ -127,7 +127,7 @@ def planned_grant_count(plan: Plan) -> int:
     place = {"kind": OuterRef("kind"), "key": OuterRef("key")}
     exists = Exists(Entity.objects.filter(**place).exclude(state=State.PLANNED))
     becomes_live = Exists(plan.items.filter(**place, verb=PlanVerb.REGISTER))
-    return changing_items(plan).filter(~exists, ~becomes_live, verb=PlanVerb.GRANT).count()
+    return changing_items(plan).filter(~exists, ~becomes_live, ~ON_PATTERN, verb=PlanVerb.GRANT).count()
 
 
 def generation_of_plan(plan: Plan) -> Generation:

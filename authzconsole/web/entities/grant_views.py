@@ -2,12 +2,14 @@
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import ClassVar
 from urllib.parse import urlencode
 
 from django.contrib import messages
 from django.core.exceptions import ValidationError
 from django.http import Http404, HttpRequest, HttpResponse
+from django.urls import reverse
 from django.utils.html import format_html
 
 from authzconsole.common.messages import as_sentence
@@ -20,7 +22,7 @@ from authzconsole.web.forms import (
     privileges_field,
     reason_field,
 )
-from authzconsole.web.shared.guard import entity_or_404, grantable_address_or_404
+from authzconsole.web.shared.guard import entity_or_404, grantable_address_or_404, request_author
 from authzconsole.web.shared.links import address_url, entity_tab_url
 from authzconsole.web.shared.principal_input import principal_from_input
 from authzconsole.web.shared.rendering import render_page, requested_section, see_other
@@ -28,12 +30,15 @@ from authzconsole.web.shared.times import fields_of_period, period_words
 from entities.address import Address
 from entities.selectors import entity_at
 from entities.vocabulary import Privilege, VocabularyError, privilege_by_name
+from grants.authority.four_eyes import check_direct_change
 from grants.authority.rights import grantable_privileges
 from grants.change_set import Grant, Revoke
-from grants.changes import ChangeSet, Outcome
+from grants.changes import ChangeSet, Outcome, Preview
 from grants.errors import ChangeRefused, PrincipalError
 from grants.grant_attributes import GrantAttributes
-from grants.models import PRINCIPAL_TYPES, User, permission_ids
+from grants.models import PRINCIPAL_TYPES, Plan, User, permission_ids
+from grants.plans.application import large_change_count, request_application
+from grants.plans.sources.changes import change_set_plan
 from grants.policies.principals import type_and_name
 from grants.principal_names import format_principal, principals_by_name
 from grants.principals.administrator_loss import AdministratorLoss, loss_if_revoked
@@ -121,6 +126,8 @@ class GrantPage(EffectPage):
 
     verb: ClassVar[str] = "grant"
     form_class = GrantForm
+    # by which a job makes the change
+    plan: Plan | None = None
 
     def prepare(self) -> None:
         self.target = grantable_address_or_404(self.request, self.kwargs["address"])
@@ -159,8 +166,33 @@ class GrantPage(EffectPage):
     def attributes(self, form: ConsoleForm) -> GrantAttributes:
         return GrantAttributes(**{name: form.cleaned_data[name] for name in GrantAttributes._fields})
 
+    def effect_context(self, form: ConsoleForm, changes: ChangeSet | Preview) -> dict:
+        change_set = changes.change_set if isinstance(changes, Preview) else changes
+        return super().effect_context(form, changes) | {"large_count": large_change_count(change_set)}
+
+    def make(self, form: ConsoleForm) -> Outcome:
+        """Make the change; one on a pattern that matches too many addresses by a plan that a job applies."""
+        changes, shown = self.change_set(form), self.shown(form)
+        if not (self.shows_effect and large_change_count(changes)):
+            return super().make(form)
+        author = request_author(self.request, form.cleaned_data["reason"])
+        check_direct_change(author, changes.changes)
+        title = f"{self.verb.capitalize()} {', '.join(map(str, changes))}"
+        self.plan = change_set_plan.create(author, changes, title)
+        shown = replace(shown, identity=shown.identity or changes.identity)
+        request_application(author=author, plan_id=self.plan.pk, shown=shown)
+        return Outcome(False, "", self.plan.base_revision)
+
     def done(self, form: ConsoleForm, outcome: Outcome) -> HttpResponse:
-        """Redirect to the entity; for htmx, send the messages and an event that reloads the sections with grants."""
+        """Redirect to the entity; for htmx, send the messages and an event that reloads the sections with grants.
+
+        If a job makes the change, redirect to the plan.
+        """
+        if self.plan is not None:
+            url = reverse("plan", args=[self.plan.pk])
+            if self.request.htmx:
+                return HttpResponse(status=204, headers={"HX-Redirect": url})
+            return see_other(url)
         for sentence, level, undo in _outcome_messages(outcome):
             text = format_html(
                 '{} <a href="{}" hx-get="{}" hx-target="#dialog">Undo</a>', sentence, undo, undo

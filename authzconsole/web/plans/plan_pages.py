@@ -47,7 +47,14 @@ from grants.changes import Shown
 from grants.effects.effect import SIDE_EFFECTS, TOO_LARGE
 from grants.effects.large import Computed
 from grants.errors import PlanError, StaleBase
-from grants.models import Plan, PlanState
+from grants.jobs import redis_problem
+from grants.models import JobState, Plan, PlanState
+from grants.plans.application import (
+    cancel_application,
+    large_change_count,
+    newest_application,
+    request_application,
+)
 from grants.plans.apply import apply_plan, discard_plan, inverse_plan, plan_violations
 from grants.plans.counts import PrincipalEffect, PrincipalEffects, Tally, change_count, plan_counts
 from grants.plans.create import PlanOrigin, period_of_recipe
@@ -198,15 +205,20 @@ def render_plan(
     if name in SECTIONS:
         section = SECTIONS[name](request, plan)
         context = {"plan": plan, name: section}
-        if name == "permissions" and section and plan.is_proposed and _schedule_of(plan) is None:
+        if name == "permissions" and section and _is_confirmable(plan):
             context["to_confirm"] = confirmation_context(plan, section)
-        return render_page(request, f"plans/_{name}.html", context)
+        response = render_page(request, f"plans/_{name}.html", context)
+        if name == "application" and not (section and section["is_running"]):
+            # everything outside of the section may have changed
+            response["HX-Refresh"] = "true"
+        return response
     line = invalidating_line(plan) if plan.is_proposed else None
     stale = f"This plan is stale. Changed since it was created: {line_summary(line)}." if line else ""
     has_ended = _must_not_end(plan) and plan.items.filter(valid_until__lte=timezone.now()).exists()
     if has_ended and plan.origin == PlanOrigin.REVIEW:
         stale = stale or "A new end in this plan has passed. Renew the plan: it then revokes this access."
     sections = {name: section(request, plan) for name, section in SECTIONS.items()}
+    is_running = bool(sections["application"] and sections["application"]["is_running"])
     total_stranded = stranded_count(plan)
     scheduled = _schedule_of(plan)
     counts = plan_counts(plan)
@@ -227,6 +239,7 @@ def render_plan(
             "period": period_of_recipe(plan),
             "period_form": RenewalForm() if _gives_access(plan) else None,
             "changes": change_count(counts),
+            "large_count": large_change_count(plan) if plan.is_proposed else 0,
             "change_phrases": list(change_phrases(plan)),
             "total_stranded": total_stranded,
             "stranded": stranded_entities(plan, max_rows=MAX_STRANDED),
@@ -236,7 +249,7 @@ def render_plan(
             "undo_plan": plan.inverses.order_by("-pk").first(),
             **sections,
             "to_confirm": confirmation_context(plan, sections["permissions"])
-            if plan.is_proposed and not scheduled
+            if plan.is_proposed and not scheduled and not is_running
             else None,
         },
         status=status,
@@ -247,6 +260,16 @@ def _schedule_of(plan: Plan) -> ScheduledActivation | None:
     """Return the scheduled activation with which a proposed plan is applied. Runs at most one query."""
     scheduled = scheduled_activation() if plan.is_proposed else None
     return scheduled if scheduled and scheduled.plan == plan.pk and not scheduled.refusal else None
+
+
+def _is_confirmable(plan: Plan) -> bool:
+    """Return whether the page has the form that applies the plan. A job that applies it holds the lock of the journal, for
+    which the computation of violations would wait. Runs at most two queries.
+    """
+    if not plan.is_proposed or _schedule_of(plan):
+        return False
+    job = newest_application(plan)
+    return job is None or job.is_finished
 
 
 def _gives_access(plan: Plan) -> bool:
@@ -418,8 +441,24 @@ def kept_not_section(request: HttpRequest, plan: Plan) -> dict | None:
     }
 
 
+def application_section(request: HttpRequest, plan: Plan) -> dict | None:
+    """Return the context of the newest job that applies a proposed plan; None if there is none."""
+    job = newest_application(plan) if plan.is_proposed else None
+    if job is None:
+        return None
+    is_waiting = job.state == JobState.WAITING
+    return {
+        "job": job,
+        "is_running": not job.is_finished,
+        "waiting_reason": redis_problem() if is_waiting else "",
+        "error": f"Nothing was changed: {job.error.removesuffix('.')}.",
+        "can_cancel": request.user.can_administer and job.cancel_requested_at is None,
+    }
+
+
 # by the id of the section; its template is plans/_<id>.html
 SECTIONS: dict[str, Callable[[HttpRequest, Plan], dict | None]] = {
+    "application": application_section,
     "permissions": permissions_section,
     "kept_not": kept_not_section,
     "effects": _effects,
@@ -504,6 +543,9 @@ class ApplyPlan(PlanAction):
             values["effect"], is_required=True, accepts_beyond=values["beyond"], accepts_attached=True
         )
         author = request_author(self.request, values["reason"])
+        if plan.is_proposed and large_change_count(plan):
+            request_application(author=author, plan_id=plan.pk, shown=shown)
+            return see_other(plan_url(plan))
         applied = apply_plan(author=author, plan_id=plan.pk, shown=shown)
         messages.success(self.request, f"Plan {applied.pk} is applied: {_change_summary(applied)}.")
         return see_other(plan_url(applied))
@@ -511,6 +553,16 @@ class ApplyPlan(PlanAction):
 
 def _change_summary(plan: Plan) -> str:
     return ", ".join(change_phrases(plan)) or "all items were already in place, and nothing changed"
+
+
+class CancelApplication(PlanAction):
+    """Cancel the job that applies a plan."""
+
+    def perform(self, form: PlanForm) -> HttpResponse:
+        is_cancelled = cancel_application(self.plan, author=request_author(self.request))
+        text = "is being cancelled" if is_cancelled else "has ended already"
+        messages.info(self.request, f"The application of plan {self.plan.pk} {text}.")
+        return see_other(plan_url(self.plan))
 
 
 class DiscardPlan(PlanAction):

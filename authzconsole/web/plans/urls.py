@@ -14,6 +14,7 @@ from authzconsole.web.plans.import_changes import ImportChanges, sample_change_f
 from authzconsole.web.plans.plan_choices import ChooseAnswerPlan, ChooseImpactPlan, ChooseReadinessPlan
 from authzconsole.web.plans.plan_pages import (
     ApplyPlan,
+    CancelApplication,
     CancelPlanEffect,
     ComputePlanEffect,
     CopyGrants,
@@ -42,6 +43,7 @@ urlpatterns = [
     path("plans/import/sample.<slug:extension>", sample_change_file, name="plan-import-sample"),
     path("plans/<int:pk>/", plan_page, name="plan"),
     path("plans/<int:pk>/apply", ApplyPlan.as_view(), name="plan-apply"),
+    path("plans/<int:pk>/apply/cancel", CancelApplication.as_view(), name="plan-apply-cancel"),
     path("plans/<int:pk>/effect", ComputePlanEffect.as_view(), name="plan-effect"),
     path("plans/<int:pk>/effect/cancel", CancelPlanEffect.as_view(), name="plan-effect-cancel"),
     path("plans/<int:pk>/discard", DiscardPlan.as_view(), name="plan-discard"),
