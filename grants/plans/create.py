@@ -111,7 +111,7 @@ class PlanDraft:
     base_revision: the revision that was read before the data from which the changes are computed; None if
     they are computed while the plan is stored. empty_message: the error message if there are no changes.
     period: the grants and memberships that the plan gives are limited to it; those that end before it are left out.
-    maker_ids: the accounts of other persons who decided about the changes than the author. max_items: more are refused; by default MAX_PLAN_ITEMS. check: raises
+    maker_ids: the accounts of other persons who decided about the changes than the author. max_items: more are refused. check: raises
     PlanError if the stored plan is refused. The other fields are those of `grants.models.Plan`.
     """
 
@@ -125,7 +125,7 @@ class PlanDraft:
     inverse_of: Plan | None = None
     maker_ids: Collection[int] = ()
     period: Validity = Validity()
-    max_items: int = 0
+    max_items: int = MAX_PLAN_ITEMS
     check: Callable[[Plan], None] = lambda plan: None
 
 
@@ -245,12 +245,12 @@ def _insert_items(plan: Plan, draft: PlanDraft) -> dict[str, int]:
     changed: set[str] = set()
     planned: set[Address] = set()
     live: set[Address] = set()
-    count, max_items = 0, draft.max_items or MAX_PLAN_ITEMS
+    count = 0
     changes = _changes_within(draft.changes, draft.period) if draft.period.is_limited else draft.changes
     for batch in chunks(changes, ITEMS_PER_BATCH):
-        if count + len(batch) > max_items:
+        if count + len(batch) > draft.max_items:
             raise PlanError(
-                f"the plan would have more than {max_items:,} items, which is the limit: create it for one "
+                f"the plan would have more than {draft.max_items:,} items, which is the limit: create it for one "
                 f"namespace or one user at a time"
             )
         principals |= _existing_principals(batch, principals)
@@ -280,7 +280,11 @@ def _insert_items(plan: Plan, draft: PlanDraft) -> dict[str, int]:
                     live.add(change.address)
                 if isinstance(change, Addition):
                     counts["periods_removed"] += is_held and not change.validity.is_limited
-                if isinstance(change, Grant) and change.address not in entities:
+                if (
+                    isinstance(change, Grant)
+                    and change.address not in entities
+                    and not change.address.is_pattern
+                ):
                     planned.update((change.address, *change.address.ancestors))
         insert_rows(PlanItem, ITEM_COLUMNS, rows)
     if not count:

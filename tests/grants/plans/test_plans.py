@@ -15,6 +15,7 @@ from grants.errors import GrantError, NotAdministrator, PlanError, StaleBase
 from grants.journal import Author, current_revision, first_break
 from grants.models import Plan, PlanState, User
 from grants.plans.counts import PrincipalEffects, changing_items
+from grants.plans.create import MAX_PLAN_ITEMS, PlanDraft, PlanOrigin, store_plan
 from grants.plans.renew import SOURCES
 from grants.plans.sources.answer import answer_plan
 from grants.plans.sources.change_file import file_plan
@@ -42,6 +43,7 @@ from tests.support.changes import (
     create_inverse,
     create_plan_from_changes,
     discard_plan,
+    grants_and_revocations,
     register_entity,
     renew_plan,
     set_user_active,
@@ -287,10 +289,11 @@ def test_an_empty_plan_is_refused():
     assert not Plan.objects.exists()
 
 
-def test_a_plan_over_the_limit_is_refused_and_not_stored(monkeypatch):
-    monkeypatch.setattr("grants.plans.create.MAX_PLAN_ITEMS", 2)
+def test_a_plan_over_the_limit_is_refused_and_not_stored():
+    changes = grants_and_revocations([("user:out", f"dataset:sales.new{n}", "READ") for n in range(3)])
     with pytest.raises(PlanError, match="more than 2 items, which is the limit"):
-        create_sample_plan()
+        store_plan(COMMAND, PlanOrigin.COPY, PlanDraft("new", changes, max_items=2))
+    assert PlanDraft("new", changes).max_items == MAX_PLAN_ITEMS
     assert not Plan.objects.exists()
 
 
