@@ -50,6 +50,7 @@ def test_starting_a_run_sends_it_to_the_worker(
 def test_an_invalid_run_is_explained_and_not_stored(form, fault, browse):
     response = browse("ada").post("/analyses/start", form)
     assert response.status_code == 400 and fault in form_faults(response)
+    assert fault in text_of(response)
     assert not AnalysisRun.objects.exists()
 
 

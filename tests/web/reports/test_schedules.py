@@ -5,7 +5,7 @@ import pytest
 from analytics.analyses import ANALYSES
 from analytics.models import AnalysisRun, Schedule
 from grants.models import JournalLine
-from tests.support.pages import form_faults, page_html
+from tests.support.pages import form_faults, page_html, text_of
 
 pytestmark = pytest.mark.django_db
 
@@ -59,6 +59,7 @@ def test_one_switch_schedules_all_analyses_and_keeps_their_times_and_options(bro
 def test_an_invalid_schedule_is_explained_and_keeps_the_input(form, fault, browse):
     response = browse("ada").post(URL, {"reason": "because", **form})
     assert response.status_code == 400 and fault in form_faults(response)
+    assert fault in text_of(response) or "to_generation" in form
     assert 'value="because"' in page_html(response) and not Schedule.objects.exists()
 
 
