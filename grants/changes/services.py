@@ -17,7 +17,6 @@ from django.contrib.auth.models import Group
 from django.db import transaction
 from django.utils import timezone
 
-from entities.errors import Refusal
 from entities.services import instance_fault
 from grants.active_generation import active_generation, write_active_generation
 from grants.administrators import Strandings
@@ -87,12 +86,11 @@ from grants.errors import (
 from grants.grant_attributes import GrantAttributes
 from grants.guardrails.check import (
     AddedViolations,
-    can_affect,
-    make_and_compare,
     make_within_guardrails,
+    preview_violations,
 )
 from grants.jobs import JobContext, JobFailed, JobResult
-from grants.journal import Author, lock_journal
+from grants.journal import Author
 from grants.models import Job, JournalHead, User
 from grants.outcomes import Outcome, joint_outcome
 from grants.plan_items import with_plan_changes
@@ -177,24 +175,11 @@ def preview(change_set: ChangeSet, generation: Generation | None = None) -> Prev
 
 
 def added_violations(change_set: ChangeSet) -> AddedViolations:
-    """Return the violations of guardrails that changes would add; none for changes that cannot be made.
-
-    Without guardrails that the changes can affect, this runs the queries that find them. Otherwise the changes are
-    made under the lock of the journal, and rolled back.
-    """
-    if not can_affect(with_plan_changes(change_set)):
-        return AddedViolations()
-    try:
-        with transaction.atomic():
-            head = lock_journal()
-            _, added = make_and_compare(
-                with_plan_changes(change_set),
-                lambda: write_changes(head, Author("preview"), change_set, allows_past_end=True),
-            )
-            transaction.set_rollback(True)
-    except Refusal:
-        return AddedViolations()
-    return added
+    """Return the violations of guardrails that changes would add; see `preview_violations`."""
+    return preview_violations(
+        with_plan_changes(change_set),
+        lambda head: write_changes(head, Author("preview"), change_set, allows_past_end=True),
+    )
 
 
 def newest_change_job(change_set: ChangeSet, generation: str) -> Job | None:

@@ -1,7 +1,7 @@
 """Check the guardrails that changes can affect: evaluate them before and after the changes are made, and compare.
 
 Only a violation that the changes add counts. A change of grants reads the guardrails with a clause that contains
-one of its addresses, and evaluates these for the holders and the addresses of the change. Grants to users list no old
+one of its addresses, and evaluates these for the holders and the addresses of the change. New grants list no old
 violations (`grants.guardrails.granted`). More than MAX_CHANGES
 changes, such as those of an import, are checked against all guardrails.
 
@@ -16,12 +16,15 @@ from itertools import chain, islice
 from typing import TypeVar
 
 from django.contrib.auth.models import Group
+from django.db import transaction
 from django.db.models import Q
 
 from entities.address import Address
+from entities.errors import Refusal
 from entities.models import PATTERN, Entity
 from entities.patterns import rows_about
 from entities.selectors import entities_at
+from grants.bulk_rows import ROWS_PER_FETCH, chunks
 from grants.change_set import (
     Activate,
     ActivateGeneration,
@@ -54,8 +57,8 @@ from grants.guardrails.evaluation import (
     violations_in,
 )
 from grants.guardrails.exceptions import Exceptions
-from grants.guardrails.granted import GrantsToUsers
-from grants.journal import Author, JournalEntry, append_to_journal
+from grants.guardrails.granted import NewGrants
+from grants.journal import Author, JournalEntry, append_to_journal, lock_journal
 from grants.models import (
     GROUP,
     USER,
@@ -71,10 +74,13 @@ from grants.models import (
 from grants.policies.principals import group_text
 from grants.policies.times import format_time
 from grants.principal_names import principals_by_name
-from grants.validity import at_time, question_time
+from grants.querysets import belongings
+from grants.validity import at_time, not_over_condition, question_time
 
 # more changes are checked against all guardrails
 MAX_CHANGES = 500
+# of groups whose members are in memory
+MAX_MEMBERS = 10_000
 # how many added violations are named, and have a journal line of their own
 MAX_LISTED = 100
 MAX_NAMED = 5
@@ -196,18 +202,36 @@ def make_and_compare(
     changes: None for changes that can affect everything. new: the names of guardrails that `make` writes, which
     are not compared. Without guardrails, one query runs in addition to those of `make`.
     """
+    if evaluation := _needed_evaluation(changes):
+        return evaluation.compare(make, is_ending=is_ending, new=new)
+    return make(), AddedViolations()
+
+
+def preview_violations(changes: Iterable[Change], make: Callable[[JournalHead], object]) -> AddedViolations:
+    """Return the violations that changes would add; none for changes that cannot be made.
+
+    Without guardrails that the changes can affect, this runs the queries that find them. Otherwise the changes are
+    made under the lock of the journal, and rolled back.
+    """
+    if (evaluation := _needed_evaluation(changes)) is None:
+        return AddedViolations()
+    try:
+        with transaction.atomic():
+            head = lock_journal()
+            _, added = evaluation.compare(lambda: make(head))
+            transaction.set_rollback(True)
+    except Refusal:
+        return AddedViolations()
+    return added
+
+
+def _needed_evaluation(changes: Iterable[Change] | None) -> "_Evaluation | None":
+    """Return what changes can affect; None if they can violate no guardrail. Runs the queries that find the guardrails."""
     if not (forms := _forms()):
-        return make(), AddedViolations()
+        return None
     first = None if changes is None else list(islice(changes, MAX_CHANGES + 1))
     evaluation = _Evaluation.of(first, forms)
-    if evaluation.is_nothing:
-        return make(), AddedViolations()
-    before, granted = _Keys(evaluation.rows()), evaluation.granted
-    hits = granted.hits() if granted else {}
-    result = make()
-    added = (row for row in evaluation.rows() if row.guardrail not in new and row not in before)
-    from_grants = granted.new_violations(hits) if granted else ()
-    return result, _judge_violations(chain(from_grants, added), evaluation.is_ending or is_ending)
+    return None if evaluation.is_nothing else evaluation
 
 
 def _may_see_all(author: Author) -> bool:
@@ -216,12 +240,6 @@ def _may_see_all(author: Author) -> bool:
         return True
     account = User.objects.filter(pk=author.user_id).first()
     return account is not None and account.can_see_all
-
-
-def can_affect(changes: Iterable[Change]) -> bool:
-    """Return whether the changes can violate a guardrail. Runs the queries that find the guardrails."""
-    forms = _forms()
-    return bool(forms) and not _Evaluation.of(list(islice(changes, MAX_CHANGES + 1)), forms).is_nothing
 
 
 def _forms() -> frozenset[str]:
@@ -236,25 +254,26 @@ def _judge_violations(violations: Iterable[Violation], is_ending: bool) -> Added
     result, exceptions = AddedViolations(), None
     guardrails: dict[str, Guardrail] = {}
     seen: set[tuple] = set()
-    for violation in violations:
-        if violation.key in seen:
-            continue
-        if exceptions is None:
-            exceptions = Exceptions()
-            guardrails = Guardrail.objects.in_bulk(field_name="name")
-        if len(seen) < MAX_LISTED * 10:
-            seen.add(violation.key)
-        guardrail, accepting = guardrails[violation.guardrail], exceptions.accepting(violation)
-        is_blocked = (
-            guardrail.level == Enforcement.BLOCK
-            and accepting is None
-            and not (is_ending and guardrail.form not in _FORBIDDING)
-        )
-        result.total += 1
-        if sum(row.is_blocked == is_blocked for row in result.rows) < MAX_LISTED:
-            result.rows.append(
-                Added(violation, guardrail, accepting.valid_until if accepting else None, is_blocked)
+    for chunk in chunks(violations, ROWS_PER_FETCH):
+        exceptions = exceptions or Exceptions()
+        names = {violation.guardrail for violation in chunk} - guardrails.keys()
+        guardrails |= Guardrail.objects.filter(name__among=list(names)).in_bulk(field_name="name")
+        for violation in chunk:
+            if violation.key in seen:
+                continue
+            if len(seen) < MAX_LISTED * 10:
+                seen.add(violation.key)
+            guardrail, accepting = guardrails[violation.guardrail], exceptions.accepting(violation)
+            is_blocked = (
+                guardrail.level == Enforcement.BLOCK
+                and accepting is None
+                and not (is_ending and guardrail.form not in _FORBIDDING)
             )
+            result.total += 1
+            if sum(row.is_blocked == is_blocked for row in result.rows) < MAX_LISTED:
+                result.rows.append(
+                    Added(violation, guardrail, accepting.valid_until if accepting else None, is_blocked)
+                )
     return result
 
 
@@ -303,7 +322,7 @@ def _text(violation: Violation) -> str:
 class _Evaluation:
     """What changes can affect.
 
-    granted: the grants, if nothing else is changed. forbidding: by form, a part and its addresses for other changes. The
+    granted: the new grants, if nothing else is changed. forbidding: by form, a part and its addresses for other changes. The
     addresses may be registered by the changes.
     required: the addresses, and the primary keys of other entities, that can lose a holder. expected: the
     guardrails with an expected decision. times: when these are evaluated. is_ending: whether the changes only end
@@ -311,7 +330,7 @@ class _Evaluation:
     """
 
     is_everything: bool = False
-    granted: GrantsToUsers | None = None
+    granted: NewGrants | None = None
     forbidding: tuple[tuple[Form, Part, frozenset[Address] | None], ...] = ()
     required: tuple[frozenset[Address], frozenset[int]] = (frozenset(), frozenset())
     expected: frozenset[int] = frozenset()
@@ -324,11 +343,12 @@ class _Evaluation:
         if changes is None or len(changes) > MAX_CHANGES or _changes_patterns(changes):
             return cls(is_everything=True, times=(question_time(),))
         affected = _Affected.by(changes)
-        # the members of a group may not fit into memory
-        has_only_grants = not affected.groups and all(isinstance(change, Grant) for change in changes)
-        is_simple = has_only_grants and not affected.gaining
+        grants = [change for change in changes if isinstance(change, Grant)]
+        is_simple = (
+            len(grants) == len(changes) and not affected.gaining and not _has_many_members(affected.groups)
+        )
         return cls(
-            granted=_grants_to_users(affected) if is_simple else None,
+            granted=_new_grants(affected, grants) if is_simple else None,
             forbidding=() if is_simple else tuple(_forbidding_parts(affected, forms)),
             required=_entities_at_risk(affected) if Form.REQUIRE in forms else (frozenset(), frozenset()),
             expected=_expectations_at_risk(affected) if Form.EXPECT in forms else frozenset(),
@@ -343,7 +363,18 @@ class _Evaluation:
             self.is_everything or self.granted or self.forbidding or any(self.required) or self.expected
         )
 
-    def rows(self) -> Iterator[Violation]:
+    def compare(
+        self, make: Callable[[], Result], *, is_ending: bool = False, new: Collection[str] = ()
+    ) -> tuple[Result, AddedViolations]:
+        """Make the changes. Return the result, and the violations that they add; see `make_and_compare`."""
+        before, granted = _Keys(self._rows()), self.granted
+        hits = granted.hits_before() if granted else None
+        result = make()
+        added = (row for row in self._rows() if row.guardrail not in new and row not in before)
+        from_grants = granted.new_violations(hits) if granted else ()
+        return result, _judge_violations(chain(from_grants, added), self.is_ending or is_ending)
+
+    def _rows(self) -> Iterator[Violation]:
         if self.is_everything:
             for form in _FORBIDDING:
                 if statement := forbidden_statement(form, EVERYTHING, is_lasting=True):
@@ -353,13 +384,14 @@ class _Evaluation:
             return
         for form, part, addresses in self.forbidding:
             if addresses is not None:
-                part = replace(part, entities=frozenset(_entity_keys(addresses)))
+                entities = frozenset(entity.pk for entity in entities_at(addresses).values())
+                part = replace(part, entities=entities)
             if (form, part) not in self.statements:
                 self.statements[form, part] = forbidden_statement(form, part, is_lasting=True)
             if statement := self.statements[form, part]:
                 yield from violations_in(statement)
         addresses, others = self.required
-        if entities := _entity_keys(addresses) | others:
+        if entities := frozenset(entity.pk for entity in entities_at(addresses).values()) | others:
             yield from too_few(Part(entities=entities))
         if self.expected:
             for time in self.times:
@@ -375,7 +407,8 @@ class _Affected:
     users, groups: the holders of changed grants. gaining, losing: users who gain or lose access.
     gaining_groups: groups whose members gain access. losing_groups: groups and roles whose members
     lose access. permissions: those of the grants.
-    granted, changed: the addresses of grants, and of grants and revocations. states: those that get another state.
+    granted, changed: the addresses of grants, and of grants and revocations. shortened: addresses and permissions of
+    grants that may end. states: addresses that get another state.
     """
 
     users: set[int] = field(default_factory=set)
@@ -387,6 +420,7 @@ class _Affected:
     granted: set[Address] = field(default_factory=set)
     permissions: set[int] = field(default_factory=set)
     changed: set[Address] = field(default_factory=set)
+    shortened: set[tuple[Address, int]] = field(default_factory=set)
     states: set[Address] = field(default_factory=set)
     has_generation: bool = False
 
@@ -402,14 +436,17 @@ class _Affected:
 
         for change in changes:
             match change:
-                case Grant(principal, address, privilege):
+                case Grant(principal, address, privilege, validity):
                     add(principal, affected.users, affected.groups)
                     affected.granted.add(address)
                     affected.changed.add(address)
                     affected.permissions.add(permission_ids()[privilege])
-                case Revoke(principal, address):
+                    if validity.is_limited:
+                        affected.shortened.add((address, permission_ids()[privilege]))
+                case Revoke(principal, address, privilege):
                     add(principal, affected.users, affected.groups)
                     affected.changed.add(address)
+                    affected.shortened.add((address, permission_ids()[privilege]))
                 case Join(user) | Activate(user) | MakePrincipal(user) | AddUser(user):
                     add(f"user:{user}", affected.gaining)
                 case Leave(user, group):
@@ -459,13 +496,23 @@ def _changes_patterns(changes: Collection[Change]) -> bool:
     return any(rows_about(address).exists() for address in new)
 
 
-def _grants_to_users(affected: _Affected) -> GrantsToUsers | None:
-    guardrails = _guardrails_at(affected.granted, affected.permissions)
-    forbidding = frozenset(pk for form in _FORBIDDING for pk in guardrails.get(form, ()))
-    if not forbidding:
+def _has_many_members(groups: Collection[int]) -> bool:
+    members = memberships_among(groups, is_lasting=True)
+    return bool(groups) and members[: MAX_MEMBERS + 1].count() > MAX_MEMBERS
+
+
+def _new_grants(affected: _Affected, grants: Collection[Grant]) -> NewGrants | None:
+    guardrails = _guardrails_at(affected.granted, affected.permissions, affected.users, affected.groups)
+    one, both = (frozenset(guardrails.get(form, ())) for form in _FORBIDDING)
+    if not one and not both:
         return None
-    part = Part(forbidding, frozenset(affected.users))
-    return GrantsToUsers(part, frozenset(_with_containers(affected.granted)))
+    return NewGrants(
+        Part(users=frozenset(affected.users), groups=frozenset(affected.groups)),
+        one,
+        both,
+        frozenset(grant.principal for grant in grants),
+        frozenset((grant.address, grant.privilege) for grant in grants),
+    )
 
 
 def _forbidding_parts(
@@ -490,15 +537,26 @@ def _forbidding_parts(
 
 
 def _guardrails_at(
-    addresses: Collection[Address], permissions: Collection[int] | None = None
+    addresses: Collection[Address],
+    permissions: Collection[int] | None = None,
+    users: Collection[int] = (),
+    groups: Collection[int] = (),
 ) -> dict[str, set[int]]:
-    """Return the guardrails by form with a clause that may contain one of the addresses. Runs one query."""
+    """Return the guardrails by form with a clause that may contain one of the addresses. Runs one query.
+
+    users: without `groups`, guardrails for members of groups in which none of them is are left out.
+    """
     places = _with_containers(addresses)
     clauses = GuardrailClause.objects.filter(
         kind__in={place.kind for place in places}, key__among=list({place.key for place in places})
     )
     if permissions is not None:
         clauses = clauses.filter(permission_id__in=permissions)
+    if users and not groups:
+        lasting = belongings().filter(not_over_condition(question_time()), user__pk__among=list(users))
+        clauses = clauses.filter(
+            Q(guardrail__group=None) | Q(guardrail__group__in=lasting.values("group_id"))
+        )
     found: dict[str, set[int]] = {}
     for form, pk in clauses.order_by().values_list("guardrail__form", "guardrail_id").distinct():
         found.setdefault(form, set()).add(pk)
@@ -507,17 +565,18 @@ def _guardrails_at(
 
 def _entities_at_risk(affected: _Affected) -> tuple[frozenset[Address], frozenset[int]]:
     """Return the entities that the changes can leave with too few holders. Runs at most four queries."""
-    clauses = list(
-        GuardrailClause.objects.filter(guardrail__form=Form.REQUIRE)
-        .order_by()
-        .values_list("kind", "permission_id")
-        .distinct()
-    )
+    places = _with_containers(affected.changed | affected.states)
+    required = GuardrailClause.objects.filter(guardrail__form=Form.REQUIRE, key="")
+    if not (affected.losing or affected.losing_groups):
+        required = required.filter(kind__in={place.kind for place in places})
+    clauses = set(required.order_by().values_list("kind", "permission_id"))
     kinds = {kind for kind, _ in clauses}
-    changed = affected.changed | affected.states
-    places = {place for place in _with_containers(changed) if place.kind in kinds}
+    shortened = {
+        address for address, permission in affected.shortened if (address.kind, permission) in clauses
+    }
+    places = {place for place in places if place.kind in kinds}
     # a new grant takes no holder away, but can register its address and the containers of it
-    addresses = (places & changed) | (places - entities_at(places).keys())
+    addresses = (places & (shortened | affected.states)) | (places - entities_at(places).keys())
     others: set[int] = set()
     users, groups = affected.losing, set(affected.losing_groups)
     if users:
@@ -584,7 +643,3 @@ def _times(changes: Iterable[Change]) -> tuple[datetime, ...]:
 
 def _with_containers(addresses: Iterable[Address]) -> set[Address]:
     return {place for address in addresses for place in (address, *address.ancestors)}
-
-
-def _entity_keys(addresses: Collection[Address]) -> set[int]:
-    return {entity.pk for entity in entities_at(addresses).values()} if addresses else set()

@@ -11,13 +11,13 @@ change is checked with the latter, so that a period that begins later avoids no 
 import json
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
+from functools import cache
 from heapq import merge
-from itertools import chain
+from itertools import chain, product
 from typing import NamedTuple
 
 from django.contrib.auth.models import Permission
-from django.core.exceptions import EmptyResultSet
 from django.db import connection
 from django.db.models import DateTimeField, F, Q, QuerySet, Value
 from django.db.models.functions import Cast, Collate
@@ -54,13 +54,8 @@ from grants.validity import in_force_sql, not_over_condition, question_time
 QUESTIONS_PER_BATCH = 1_000
 _CLAUSE, _GUARDRAIL, _ENTITY = (model._meta.db_table for model in (GuardrailClause, Guardrail, Entity))
 _USER, _MEMBERSHIP, _PERMISSION = (model._meta.db_table for model in (User, Belonging, Permission))
-# from the columns of a held grant to the place of a clause that contains its entity
-_PLACES = (
-    "place.id = held.e",
-    "place.id = held.in_namespace",
-    "place.id = held.in_application",
-    "place.kind = 'instance'",
-)
+# the columns of a held grant with the place of a clause that contains its entity; empty for the instance
+_COLUMNS = ("e", "in_namespace", "in_application", "")
 _ANY_PLACE = (
     "place.id IN (held.e, held.in_namespace, held.in_application, "
     f"(SELECT root.id FROM {_ENTITY} root WHERE root.kind = 'instance'))"
@@ -74,6 +69,8 @@ _MEMBER_PERIOD = "member.valid_from", "member.valid_until"
 
 # SQL and its parameters
 Statement = tuple[str, list]
+# stands for the time in statements that are written once
+_ANY_TIME = datetime(9999, 1, 1, tzinfo=UTC)
 
 
 class Violation(NamedTuple):
@@ -106,18 +103,15 @@ class Violation(NamedTuple):
 class Part:
     """The part of the tenant to evaluate; None is everything.
 
-    guardrails, clauses: primary keys. users: primary keys of users; `groups` adds the members of groups. entities:
-    primary keys. outside: primary keys of entities that are left out. with_dormant: include the grants of inactive users
-    and on deleted entities. They count again when the user is activated or the entity is recreated. Only for guardrails
-    that forbid privileges.
+    guardrails, entities: primary keys. users: primary keys of users; `groups` adds the members of groups. with_dormant:
+    include the grants of inactive users and on deleted entities. They count again when the user is activated or the
+    entity is recreated. Only for guardrails that forbid privileges.
     """
 
     guardrails: Collection[int] | None = None
     users: Collection[int] | None = None
     groups: Collection[int] = ()
     entities: Collection[int] | None = None
-    clauses: Collection[int] | None = None
-    outside: Collection[int] = ()
     with_dormant: bool = False
 
     @property
@@ -175,11 +169,7 @@ def forbidden_statement(form: Form, part: Part, *, is_lasting: bool = False) -> 
     """
     if part.is_empty:
         return None
-    try:
-        sql, parameters = _hits((form,), part, is_lasting)
-    except EmptyResultSet:
-        # no grant can be in a place of these guardrails
-        return None
+    sql, parameters = _hits((form,), part, is_lasting)
     if form == Form.FORBID_BOTH:
         sql = (
             "SELECT sides.*, MIN(side) OVER held_by AS first_side, MAX(side) OVER held_by AS last_side "
@@ -193,13 +183,14 @@ ORDER BY {_order_by("guardrail.name", "users.username", "entity.kind || ':' || e
 
 def _named_hits(hits: str, condition: str = "", columns: Sequence[str] = ()) -> str:
     """Return the statement for hits with names, and with the first way to each. columns: more columns of the hits, which
-    are returned before the primary keys of guardrail and user.
+    are returned before the primary keys of guardrail and user, and the last way.
     """
-    more, through = "".join(f", {column}" for column in columns), f'MIN(through COLLATE "{byte_order()}")'
-    keys = "".join(f", found.{column}" for column in (*columns, "r", "u")) if columns else ""
+    more, through = "".join(f", {column}" for column in columns), f'(through COLLATE "{byte_order()}")'
+    keys = "".join(f", found.{column}" for column in (*columns, "r", "u", "last_way")) if columns else ""
     return f"""
 SELECT guardrail.name, users.username, entity.kind, entity.key, p, through{keys} FROM (
-    SELECT r, u, e, p, {through} AS through{more} FROM ({hits}) hits {condition} GROUP BY r, u, e, p{more}
+    SELECT r, u, e, p, MIN{through} AS through, MAX{through} AS last_way{more}
+    FROM ({hits}) hits {condition} GROUP BY r, u, e, p{more}
 ) found
 JOIN {_GUARDRAIL} guardrail ON guardrail.id = found.r
 JOIN {_USER} users ON users.id = found.u
@@ -209,7 +200,7 @@ JOIN {_PERMISSION} permission ON permission.id = found.p"""
 
 class Hit(NamedTuple):
     """A held privilege that meets a clause of a guardrail. guardrail, user: primary keys. violation: for the first of
-    two privileges, as if the other one were held too.
+    two privileges, as if the other one were held too. last_way: like `Violation.through`, of the last principal.
     """
 
     guardrail: int
@@ -217,6 +208,7 @@ class Hit(NamedTuple):
     user: int
     form: str
     violation: Violation
+    last_way: str
 
     @property
     def key(self) -> tuple:
@@ -225,34 +217,57 @@ class Hit(NamedTuple):
 
 
 def lasting_hits(part: Part) -> dict[tuple, Hit]:
-    """Return the hits of the guardrails that forbid privileges, by their key. part: of few users and entities.
+    """Return the hits of the guardrails that forbid privileges, by their key. part: of few users, and of few live and
+    planned entities.
 
     Runs one query.
     """
     if part.is_empty:
         return {}
-    sql, parameters = _hits((Form.FORBID, Form.FORBID_BOTH), part, is_lasting=True)
+    sql, parameters = _hits((Form.FORBID, Form.FORBID_BOTH), part, is_lasting=True, has_states=False)
     hits = {}
-    for *names, side, form, guardrail, user in _rows(
+    for *names, side, form, guardrail, user, last_way in _rows(
         _named_hits(sql, columns=("side", "form")), parameters, part
     ):
-        hit = Hit(guardrail, side, user, form, _violation(*names))
+        hit = Hit(guardrail, side, user, form, _violation(*names), last_way)
         hits[hit.key] = hit
     return hits
 
 
-def held_sides(part: Part) -> set[tuple[int, int, int]]:
-    """Return which of two privileges users hold now or later: guardrail, side and user. part: of few users.
+def held_sides(
+    guardrails: Collection[int], users: Collection[int], *, outside: Collection[int] = ()
+) -> set[tuple[int, int, int]]:
+    """Return which of two privileges users hold now or later: guardrail, side and user. All are primary keys.
 
-    Runs three queries.
+    outside: entities that are left out. Runs two queries.
     """
-    if part.is_empty:
+    clauses = GuardrailClause.objects.filter(guardrail__pk__among=list(guardrails)).order_by()
+    columns = {_column(kind) for kind in clauses.values_list("kind", flat=True)} if guardrails else ()
+    if not columns or not users:
         return set()
-    try:
-        sql, parameters = _hits((Form.FORBID_BOTH,), part, is_lasting=True)
-    except EmptyResultSet:
-        return set()
-    return set(_rows(f"SELECT DISTINCT r, side, u FROM ({sql}) hits", parameters, part))
+    condition, keys = _among("held.e", outside)
+    held, parameters = [], []
+    for source, column in product(GRANT_SOURCES[USER.name], columns):
+        sql, source_parameters = _held_grants(
+            source,
+            question_time(),
+            f"held.u = users.id AND held.p = clause.permission_id AND NOT {condition} "
+            f"AND {_overlap(_GRANT_PERIOD, _THROUGH_PERIOD)} AND {_in_place(column)}",
+            keys,
+            is_lasting=True,
+        )
+        held.append(f"EXISTS ({sql})")
+        parameters += source_parameters
+    of_guardrails, guardrail_parameters = _among("clause.guardrail_id", guardrails)
+    of_users, user_parameters = _among("users.id", users)
+    sql = f"""
+SELECT clause.guardrail_id, clause.side, users.id FROM {_CLAUSE} clause
+JOIN {_ENTITY} place ON place.kind = clause.kind AND place.key = clause.key
+CROSS JOIN {_USER} users
+WHERE {of_guardrails} AND {of_users} AND ({" OR ".join(held)})"""
+    with connection.cursor() as cursor:
+        cursor.execute(sql, [*guardrail_parameters, *user_parameters, *parameters])
+        return set(cursor.fetchall())
 
 
 def too_few(part: Part = EVERYTHING) -> Iterator[Violation]:
@@ -260,16 +275,19 @@ def too_few(part: Part = EVERYTHING) -> Iterator[Violation]:
     if part.is_empty:
         return
     at = question_time()
-    required = GuardrailClause.objects.filter(guardrail__form=Form.REQUIRE)
-    kinds, permissions = _distinct(required, "kind"), _distinct(required, "permission_id")
-    if not kinds:
-        return
-    where: dict = {"entity_kind__in": kinds, "permission_id__in": permissions}
+    where, where_parameters = _among("held.e", part.entities)
+    if part.entities is None:
+        required = GuardrailClause.objects.filter(guardrail__form=Form.REQUIRE)
+        clauses = set(required.order_by().values_list("kind", "permission_id"))
+        if not clauses:
+            return
+        of_kinds, kinds = _among("held.kind", {kind for kind, _ in clauses})
+        of_permissions, permissions = _among("held.p", {permission for _, permission in clauses})
+        where, where_parameters = f"{of_kinds} AND {of_permissions}", [*kinds, *permissions]
     entity_condition, entity_parameters = _among("entity.id", part.entities)
-    if part.entities is not None:
-        where["content_object__pk__among"] = list(part.entities)
     held, held_parameters = _union(
-        _held_grants(source, at, Q(**where), is_lasting=False) for source in GRANT_SOURCES[USER.name]
+        _held_grants(source, at, where, where_parameters, is_lasting=False, has_states=False)
+        for source in GRANT_SOURCES[USER.name]
     )
     guardrail_condition, guardrail_parameters = _among("guardrail.id", part.guardrails)
     sql = f"""
@@ -313,33 +331,34 @@ def _unexpected_decisions_of(names: Sequence[str], generation: str) -> Iterator[
             yield Violation(name, rule.principal, rule.clauses[0].place, rule.action)
 
 
-def _hits(forms: Collection[Form], part: Part, is_lasting: bool) -> tuple[str, list]:
+def _hits(
+    forms: Collection[Form], part: Part, is_lasting: bool, *, has_states: bool = True
+) -> tuple[str, list]:
     """Return the statement for the held privileges that meet a clause: guardrail, form, side, user, entity, privilege
-    and the principal that gives it.
+    and the principal that gives it. has_states: leave out those on deleted entities, if the part does.
     """
     at = question_time()
-    where: dict = {} if part.with_dormant else {"content_object__state__in": (State.LIVE, State.PLANNED)}
-    if part.entities is not None:
-        where["content_object__pk__among"] = list(part.entities)
-    is_outside = ~Q(content_object__pk__among=list(part.outside)) if part.outside else Q()
-    within = _within_clauses(part) if part.guardrails is not None and part.entities is None else (Q(),)
-    sources = []
-    for source in GRANT_SOURCES[USER.name]:
-        users = {} if part.users is None else {f"{source.subject}__in": _users(part, is_lasting)}
-        sources += [
-            _held_grants(
-                source,
-                at,
-                Q(**where, **users) & is_outside & is_within,
-                is_lasting=is_lasting,
-                with_inactive=part.with_dormant,
-            )
-            for is_within in within
-        ]
+    among_entities, entities = _among("held.e", part.entities)
+    among_users, users = _among_users(part, at, is_lasting)
+    within = (
+        _within_clauses(part) if part.guardrails is not None and part.entities is None else [("TRUE", [])]
+    )
+    sources = [
+        _held_grants(
+            source,
+            at,
+            f"{among_entities} AND {among_users} AND {is_within}",
+            [*entities, *users, *places],
+            is_lasting=is_lasting,
+            with_inactive=part.with_dormant,
+            has_states=has_states and not part.with_dormant,
+        )
+        for source in GRANT_SOURCES[USER.name]
+        for is_within, places in within
+    ]
     counts, counts_parameters = _counts_sql("member", at, is_lasting)
     guardrails, guardrail_parameters = _among("clause.guardrail_id", part.guardrails)
-    clauses, clause_parameters = _among("clause.id", part.clauses)
-    rest_parameters = [*guardrail_parameters, *clause_parameters, *counts_parameters]
+    rest_parameters = [*guardrail_parameters, *counts_parameters]
     names = ", ".join(f"'{form}'" for form in forms)
 
     def select(held: str, place: str) -> str:
@@ -350,7 +369,7 @@ FROM {held}
 JOIN {_ENTITY} place ON {place}
 JOIN {_CLAUSE} clause ON clause.kind = place.kind AND clause.key = place.key AND clause.permission_id = held.p
 JOIN {_GUARDRAIL} guardrail ON guardrail.id = clause.guardrail_id AND guardrail.form IN ({names})
-WHERE {_overlap(_GRANT_PERIOD, _THROUGH_PERIOD)} AND {guardrails} AND {clauses} AND (
+WHERE {_overlap(_GRANT_PERIOD, _THROUGH_PERIOD)} AND {guardrails} AND (
     guardrail.group_id IS NULL OR EXISTS (
         SELECT 1 FROM {_MEMBERSHIP} member WHERE member.group_id = guardrail.group_id AND member.user_id = held.u
         AND {counts} AND {_overlap(_GRANT_PERIOD, _MEMBER_PERIOD)} AND {_overlap(_THROUGH_PERIOD, _MEMBER_PERIOD)}
@@ -365,62 +384,96 @@ WHERE {_overlap(_GRANT_PERIOD, _THROUGH_PERIOD)} AND {guardrails} AND {clauses} 
         return held, [*parameters, *rest_parameters]
     selects, parameters = [], []
     for sql, source_parameters in sources:
-        for place in _PLACES:
-            selects.append(select(f"({sql}) held", place))
+        for column in _COLUMNS:
+            selects.append(select(f"({sql}) held", _in_place(column)))
             parameters += [*source_parameters, *rest_parameters]
     return " UNION ALL ".join(selects), parameters
 
 
-def _users(part: Part, is_lasting: bool) -> QuerySet:
-    """Return the users of a part, and the members of its groups."""
-    condition = Q(pk__among=list(part.users or ()))
-    if part.groups:
-        members = memberships_among(part.groups, is_lasting=is_lasting)
-        condition |= Q(pk__in=members.values("user_id"))
-    return User.objects.filter(condition).values("pk")
-
-
-def _within_clauses(part: Part) -> tuple[Q, ...]:
-    """Return conditions of which one is true if a grant is inside a place of the guardrails, one for each index of
-    grants. Runs two queries.
-    """
-    clauses = GuardrailClause.objects.filter(guardrail__pk__among=list(part.guardrails or ())).order_by()
-    if part.clauses is not None:
-        clauses = clauses.filter(pk__in=part.clauses)
-    rows = set(clauses.values_list("kind", "key", "permission_id"))
-    privileges = Q(permission_id__in={permission for *_, permission in rows})
-    places = {Address(kind, key) for kind, key, _ in rows}
-    if any(place.kind == "instance" for place in places):
-        return (privileges,)
-    pks = [entity.pk for entity in entities_at(places).values()]
-    columns = ("content_object", "namespace", "application")
+def _among_users(part: Part, at: datetime, is_lasting: bool) -> tuple[str, list]:
+    """Return the SQL condition that a grant counts for one of the users of a part, or a member of its groups."""
+    if part.users is None or not part.groups:
+        return _among("held.u", part.users)
+    is_user, users = _among("users.id", part.users)
+    is_member, groups = _among("member.group_id", part.groups)
+    counts, times = _counts_sql("member", at, is_lasting)
+    members = f"SELECT member.user_id FROM {_MEMBERSHIP} member WHERE {is_member} AND {counts}"
     return (
-        tuple(privileges & Q(**{f"{column}__pk__among": pks}) for column in columns)
-        if pks
-        else (Q(pk__in=()),)
+        f"held.u IN (SELECT users.id FROM {_USER} users WHERE {is_user} OR users.id IN ({members}))",
+        [*users, *groups, *times],
     )
 
 
-def _held_grants(
-    source: GrantSource, at: datetime, where: Q, *, is_lasting: bool, with_inactive: bool = False
-) -> tuple[str, tuple]:
-    """Return the statement for the grants that count for active users: user (u), entity (e), permission (p), holder
-    (h), containers and periods. with_inactive: also those of inactive users.
+def _within_clauses(part: Part) -> list[tuple[str, list]]:
+    """Return SQL conditions of which one is true if a grant is inside a place of the guardrails, one for each index of
+    grants. Runs two queries.
     """
+    clauses = GuardrailClause.objects.filter(guardrail__pk__among=list(part.guardrails or ()))
+    rows = set(clauses.order_by().values_list("kind", "key", "permission_id"))
+    privileges, permissions = _among("held.p", {permission for *_, permission in rows})
+    places = {Address(kind, key) for kind, key, _ in rows}
+    pks: dict[str, list[int]] = {}
+    for address, entity in entities_at(places).items():
+        pks.setdefault(_column(address.kind), []).append(entity.pk)
+    if "" in pks:
+        return [(privileges, permissions)]
+    arms = [_among(f"held.{column}", pks[column]) for column in pks] or [("FALSE", [])]
+    return [(f"{privileges} AND {within}", [*permissions, *parameters]) for within, parameters in arms]
+
+
+def _column(kind: str) -> str:
+    """Return the column of a held grant with the place of a clause of this kind; empty for the instance."""
+    return {"instance": "", "namespace": "in_namespace", "application": "in_application"}.get(kind, "e")
+
+
+def _in_place(column: str) -> str:
+    return f"place.id = held.{column}" if column else "place.kind = 'instance'"
+
+
+def _held_grants(
+    source: GrantSource,
+    at: datetime,
+    where: str,
+    parameters: Sequence,
+    *,
+    is_lasting: bool,
+    with_inactive: bool = False,
+    has_states: bool = True,
+) -> tuple[str, list]:
+    """Return the statement for the grants that count for active users: user (u), entity (e), its kind, permission (p),
+    holder (h), containers and periods.
+
+    where, parameters: SQL condition on these columns of `held`. with_inactive: also those of inactive users. has_states:
+    only those on live and planned entities.
+    """
+    sql, constants = _all_held_grants(source, is_lasting, with_inactive, has_states)
+    any_time, time = database_time(_ANY_TIME), database_time(at)
+    values = [time if value == any_time else value for value in constants]
+    return f"SELECT * FROM ({sql}) held WHERE {where}", [*values, *parameters]
+
+
+@cache
+def _all_held_grants(
+    source: GrantSource, is_lasting: bool, with_inactive: bool, has_states: bool
+) -> tuple[str, tuple]:
+    """Return the statement of `_held_grants` at _ANY_TIME. It is written once, which takes longer than executing it."""
     is_principal = principal_condition if with_inactive else active_principal_condition
-    condition = is_principal(f"{source.subject}__") & where
+    condition = is_principal(f"{source.subject}__")
+    if has_states:
+        condition &= Q(content_object__state__in=(State.LIVE, State.PLANNED))
     if is_lasting:
-        condition &= not_over_condition(at)
+        condition &= not_over_condition(_ANY_TIME)
         if source.membership:
             path = f"{source.membership}valid_until"
-            condition &= Q(**{f"{path}__isnull": True}) | Q(**{f"{path}__gt": at})
+            condition &= Q(**{f"{path}__isnull": True}) | Q(**{f"{path}__gt": _ANY_TIME})
     else:
-        condition &= Q(**source.in_force(at))
+        condition &= Q(**source.in_force(_ANY_TIME))
     no_time = Cast(Value(None), DateTimeField())
     rows = source.holder.held_grants.filter(condition).order_by()
     values = rows.values(
         u=F(source.subject),
         e=F("content_object_id"),
+        kind=F("entity_kind"),
         p=F("permission_id"),
         h=principal_expression(source.holder.name, source.holder.name_path),
         in_namespace=F("namespace_id"),
@@ -439,7 +492,7 @@ def memberships_among(groups: Collection[int], *, is_lasting: bool) -> QuerySet:
     return rows.filter(group__pk__among=list(groups))
 
 
-def _union(selects: Iterable[tuple[str, tuple]]) -> tuple[str, list]:
+def _union(selects: Iterable[tuple[str, list]]) -> tuple[str, list]:
     pairs = list(selects)
     return " UNION ALL ".join(sql for sql, _ in pairs), list(chain.from_iterable(row for _, row in pairs))
 
@@ -463,8 +516,8 @@ def _overlap(one: tuple[str, str], other: tuple[str, str]) -> str:
     )
 
 
-def _among(column: str, keys: Collection[int] | None) -> tuple[str, list]:
-    """Return the SQL condition that a column has one of these primary keys; true for None."""
+def _among(column: str, keys: Collection[int] | Collection[str] | None) -> tuple[str, list]:
+    """Return the SQL condition that a column has one of these values, such as primary keys; true for None."""
     if keys is None:
         return "TRUE", []
     if connection.vendor == "postgresql":
@@ -474,10 +527,6 @@ def _among(column: str, keys: Collection[int] | None) -> tuple[str, list]:
 
 def _order_by(*columns: str) -> str:
     return ", ".join(f'{column} COLLATE "{byte_order()}"' for column in columns)
-
-
-def _distinct(clauses: QuerySet, column: str) -> list:
-    return list(clauses.order_by().values_list(column, flat=True).distinct())
 
 
 def _rows(sql: str, parameters: Sequence, part: Part | None) -> Iterator[tuple]:

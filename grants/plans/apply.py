@@ -12,7 +12,6 @@ from django.db.models import (
 )
 from django.utils import timezone
 
-from entities.errors import Refusal
 from grants.authority.four_eyes import check_application
 from grants.authority.transactions import administrator_transaction
 from grants.bulk_rows import database_time, update_rows
@@ -34,7 +33,7 @@ from grants.change_set import (
 from grants.changes import Shown, check_shown, write_changes
 from grants.errors import ChangeRefused, PlanError, PrincipalError, StalePlan
 from grants.grant_attributes import GrantAttributes
-from grants.guardrails.check import AddedViolations, can_affect, make_and_compare, make_within_guardrails
+from grants.guardrails.check import AddedViolations, make_within_guardrails, preview_violations
 from grants.journal import Author, JournalEntry, append_to_journal, lock_journal, verify_part
 from grants.models import (
     GroupGrant,
@@ -180,22 +179,8 @@ def rehearsed_plan(plan_id: int) -> Iterator[Plan]:
 
 
 def plan_violations(plan: Plan) -> AddedViolations:
-    """Return the violations of guardrails that a proposed plan would add; none if it cannot be applied.
-
-    Without guardrails that the plan can affect, this runs the queries that find them.
-    """
-    if not can_affect(changes_of_plan(plan)):
-        return AddedViolations()
-    try:
-        with transaction.atomic():
-            head = lock_journal()
-            _, added = make_and_compare(
-                changes_of_plan(plan), lambda: _write_items(head, Author("preview"), plan)
-            )
-            transaction.set_rollback(True)
-    except Refusal:
-        return AddedViolations()
-    return added
+    """Return the violations of guardrails that a proposed plan would add; none if it cannot be applied."""
+    return preview_violations(changes_of_plan(plan), lambda head: _write_items(head, Author("preview"), plan))
 
 
 def _check_content(plan: Plan) -> None:

@@ -1,4 +1,4 @@
-"""The violations that grants to users add equal the difference of all violations, on random tenants."""
+"""The violations that grants add equal the difference of all violations, on random tenants."""
 
 import itertools
 import random
@@ -15,6 +15,7 @@ from grants.change_set import Grant
 from grants.guardrails import check
 from grants.guardrails.evaluation import EVERYTHING, forbidden_statement, violations_in
 from grants.models import Form
+from grants.policies.principals import group_text
 from grants.validity import Validity
 from tests.grants.guardrails.test_evaluation import random_rules
 from tests.support.changes import add_grant, change_grants
@@ -40,7 +41,7 @@ def all_lasting():
 def test_the_added_violations_equal_the_difference_of_all(seed, monkeypatch):
     monkeypatch.setattr(check, "MAX_LISTED", 10_000)
     dice = random.Random(seed)
-    tenant = random_tenant(seed)
+    tenant = random_tenant(seed, has_roles=True)
     store_tenant(tenant)
     for name, members in random_rules(tenant, dice).items():
         if "forbid" in members or "forbid_both" in members:
@@ -53,33 +54,43 @@ def test_the_added_violations_equal_the_difference_of_all(seed, monkeypatch):
             {"privilege": name, "within": place} for name, place in zip(names, (first, second), strict=True)
         ]
         add_guardrail(f"wide-{number}", {"forbid_both": both, "level": "warn"})
+    principals = [*(f"user:{name}" for name in users), *map(group_text, sorted(tenant.groups))]
+    # from it follow derived grants on registered datasets
+    add_grant(dice.choice(principals), f"dataset:{dice.choice(namespaces).partition(':')[2]}.*", "WRITE")
     found = set()
-    for _ in range(20):
+    for _ in range(25):
+        principal = dice.choice(principals)
         items = {
             (
-                f"user:{dice.choice(users)}",
+                dice.choice([principal, principal, *principals]),
                 dice.choice([*places, "dataset:new.one"]),
                 dice.choice([*Privilege]),
             )
             for _ in range(dice.choice([1, 1, 3]))
         }
-        begin = dice.choice([None, None, now + timedelta(days=1)])
+        period = dice.choice(
+            [
+                Validity(),
+                Validity(),
+                Validity(now + timedelta(days=1), None),
+                Validity(None, now + timedelta(hours=1)),
+            ]
+        )
         changes = [
-            Grant(user, parse_address(place), privilege, Validity(begin, None))
-            for user, place, privilege in items
+            Grant(holder, parse_address(place), privilege, period) for holder, place, privilege in items
         ]
         before = all_lasting()
         _, added = check.make_and_compare(
-            changes, lambda items=items, begin=begin: grant_possible(items, begin)
+            changes,
+            lambda items=items, period=period: change_grants(
+                grant=[(*item, period) for item in sorted(items)]
+            ),
         )
-        assert {row.violation.key for row in added.rows} == all_lasting() - before
-        assert added.total == len({row.violation.key for row in added.rows})
+        new = all_lasting() - before
+        assert {row.violation.key for row in added.rows} == new, changes
+        assert added.total == len(new)
         found |= {row.guardrail.form for row in added.rows}
     assert Form.FORBID_BOTH in found
-
-
-def grant_possible(items, begin):
-    change_grants(grant=[(*item, Validity(begin, None)) for item in sorted(items)])
 
 
 def test_a_grant_does_not_read_the_old_violations(cast):
