@@ -7,6 +7,7 @@ one that is repeated after its worker died applies its plan once.
 from dataclasses import asdict
 
 from django.conf import settings
+from django.db import connection
 
 from entities.errors import Refusal
 from grants.authority.transactions import administrator_transaction, check_administrator
@@ -83,6 +84,9 @@ def run_application(context: JobContext) -> JobResult:
     def report(count: int) -> None:
         nonlocal done
         done += count
+        if connection.vendor == "postgresql":
+            # otherwise the commit would check all rows, which takes as long and has no progress
+            connection.check_constraints()
         context.show_progress(min(done, total), total)
         context.check()
 
