@@ -173,19 +173,25 @@ def _uses(tables: Tables) -> DataFrame:
 def _containing(tables: Tables) -> DataFrame:
     """Return for each grant on a pattern, as `inside`, the first other pattern with the same privilege of the principal that
     contains it: that matches its text, where `*` matches all characters, and `?` one that is no `*`.
+
+    A pattern is compared only with those that begin with all that is before its first wildcard.
     """
-    patterns = tables.extra["patterns"]
+    literal = F.regexp_extract("pattern", "^[^*?]*", 0)
+    patterns = tables.extra["patterns"].withColumn("begin", literal)
     expression: Column | str = "pattern"
     for old, new in (("\\", r"\E\\\Q"), ("*", r"\E.*\Q"), ("?", r"\E[^*]\Q")):
         expression = F.replace(expression, F.lit(old), F.lit(new))
     others = patterns.select(
         *_HOLDER,
         "privilege",
+        "begin",
         F.col("pattern").alias("other"),
         F.concat(F.lit(r"^\Q"), expression, F.lit(r"\E$")).alias("expression"),
     )
+    begins = F.expr("explode(transform(sequence(1, length(begin)), n -> substr(begin, 1, n)))")
     return (
-        patterns.join(others, on=[*_HOLDER, "privilege"])
+        patterns.withColumn("begin", begins)
+        .join(others, on=[*_HOLDER, "privilege", "begin"])
         .where((F.col("other") != F.col("pattern")) & F.rlike("pattern", F.col("expression")))
         .groupBy(*_GRANT)
         .agg(F.min("other").alias("inside"))
