@@ -1,4 +1,5 @@
-"""The Celery tasks that clean results and request runs. Each calls one service; `grants.tasks` executes runs.
+"""The Celery tasks that clean results, request runs and start Spark. Each calls one service; `grants.tasks` executes
+runs.
 
 The task names are stored in queued messages, so they must not change.
 """
@@ -17,6 +18,14 @@ def clean_results():
 def request_scheduled_runs(*arguments, **options):
     schedules.request_scheduled_runs()
     schedules.request_first_runs()
+
+
+@shared_task(name="analytics.warm_up_spark", ignore_result=True)
+def warm_up_spark():
+    # PySpark is imported in the worker of the runs only
+    from analytics.runs import execution
+
+    execution.warm_up_spark()
 
 
 # Messages of version 1.1 that are still queued. The argument is the analysis.

@@ -14,6 +14,7 @@ from celery.signals import (
     task_postrun,
     task_prerun,
     worker_init,
+    worker_ready,
 )
 
 from authzconsole.common.monitoring.reports import start_task_span
@@ -75,6 +76,15 @@ def set_temporary_folder(**kwargs: object) -> None:
     tempfile.tempdir = folder
     # not when a process of its pool ends
     atexit.register(lambda: remove_scratch_folder(folder) if os.getpid() == worker else None)
+
+
+@worker_ready.connect
+def warm_up_spark(**kwargs: object) -> None:
+    """Let the worker of the runs start Spark before the first run."""
+    from django.conf import settings
+
+    if settings.SPARK_STARTS_EARLY and settings.RUN_QUEUE in app.amqp.queues.consume_from:
+        app.send_task("analytics.warm_up_spark", expires=settings.SPARK_START_SECONDS)
 
 
 @task_prerun.connect

@@ -34,3 +34,5 @@ PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 RECORD_USAGE = False
 # only the tests of the first runs switch them on, because they take the worker for half a minute
 FIRST_ANALYSES = False
+# only the test of the warm-up switches it on, for the same reason
+SPARK_STARTS_EARLY = os.environ.get("SPARK_STARTS_EARLY") == "on"

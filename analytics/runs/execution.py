@@ -33,12 +33,14 @@ from analytics.results.manifest import write_report_manifest
 from analytics.runs.alerts import RunAlerts
 from analytics.runs.base import base_result, result_basis
 from analytics.runs.figures import record_figures, report_figures
+from analytics.runs.services import validated_options
 from analytics.snapshots.snapshot import lease_snapshot
 from analytics.spark.lost_executors import limit_lost_executors
 from analytics.spark.session import SparkUnavailable, java_process_id, kill_java, spark_session, stop_spark
 from analytics.stages import RunStage
 from analytics.storage import discard_folder, storage
 from analytics.storage_identity import storage_identity
+from entities.models import Entity
 from grants.jobs import JobContext, JobFailed, JobInterrupted, JobLost, JobResult, retry_database
 
 logger = logging.getLogger(__name__)
@@ -46,6 +48,8 @@ logger = logging.getLogger(__name__)
 POLL_SECONDS = 1.0
 # Spark normally cancels its jobs at once; after this time its process is killed
 END_SECONDS = 20
+# with more entities, the analysis of a warm-up would take the worker longer than it saves
+WARM_UP_ENTITIES_MOST = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,7 +259,7 @@ def compute_report(
             ),
             check=progress.check,
         )
-        session = _tracked_session(progress)
+        session = _tracked_session(progress, has_short_runs=is_small_tenant(snapshot))
         stack.enter_context(limit_lost_executors(session))
         summary = compute_tables(
             analysis,
@@ -282,21 +286,49 @@ def compute_report(
     )
 
 
-def _tracked_session(progress: Progress) -> SparkSession:
+def warm_up_spark() -> None:
+    """Start Spark in this process, so that the first run does not wait for it.
+
+    A small tenant is also analyzed once, because Java executes its code several times faster after that. The report is
+    discarded.
+    """
+    if Entity.objects.all()[WARM_UP_ENTITIES_MOST:].exists():
+        _session(has_short_runs=False)
+        return
+    analysis = analysis_by_name("visibility")
+    folder = f"results/{storage_identity()}/warm-up-{secrets.token_hex(8)}"
+    try:
+        compute_report(
+            analysis=analysis,
+            options=validated_options(analysis, {}),
+            folder=folder,
+            writes_detail=lambda rows: False,
+            progress=Progress(),
+        )
+    finally:
+        discard_folder(folder)
+
+
+def _tracked_session(progress: Progress, *, has_short_runs: bool) -> SparkSession:
     """Start or reuse the Spark session. All later Spark jobs of this thread are tracked.
 
     Raise SparkUnavailable, or SparkExited if Java ended.
     """
     progress.begin_stage(RunStage.SPARK)
-    spark = spark_session(
+    spark = _session(has_short_runs=has_short_runs)
+    progress.track_jobs(spark.sparkContext)
+    return spark
+
+
+def _session(*, has_short_runs: bool) -> SparkSession:
+    return spark_session(
         master=settings.SPARK_MASTER,
         memory=settings.SPARK_DRIVER_MEMORY,
         settings=settings.SPARK_CONF,
         patience_seconds=min(settings.SPARK_START_SECONDS, settings.RUN_TIMEOUT_SECONDS),
         scratch_parent=settings.TEMP_DIR,
+        has_short_runs=has_short_runs,
     )
-    progress.track_jobs(spark.sparkContext)
-    return spark
 
 
 @contextmanager

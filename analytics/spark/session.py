@@ -106,12 +106,13 @@ def spark_session(
     settings: Mapping[str, str] | None = None,
     patience_seconds: float = START_SECONDS,
     scratch_parent: str | Path = "",
+    has_short_runs: bool = False,
 ) -> SparkSession:
     """Return the session of this process, or start one.
 
     memory: the memory of the driver, in Spark's notation (`2g`). settings: further Spark settings, by name.
     scratch_parent: where the session creates a folder for its temporary files; by default the folder of the
-    system. Raise ScratchError if that fails, SparkExited if the Java process ends, and SparkUnavailable for
+    system. has_short_runs: whether to compile the code of Java only once, when the session is started. Raise ScratchError if that fails, SparkExited if the Java process ends, and SparkUnavailable for
     any other reason, after at most `patience_seconds`. A session that was partly started is stopped, so the
     next call can try again.
     """
@@ -124,7 +125,7 @@ def spark_session(
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     try:
         with record_java() as java, _kill_java_after(patience_seconds, java) as has_timed_out:
-            session = _build(master, memory, settings or {}, scratch_parent)
+            session = _build(master, memory, settings or {}, scratch_parent, has_short_runs)
             is_up = is_alive(session)
     except ScratchError:
         _discard_session()
@@ -283,19 +284,23 @@ def first_line(error: BaseException) -> str:
     return next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)
 
 
-def _build(master: str, memory: str, settings: Mapping[str, str], scratch_parent: str | Path) -> SparkSession:
+def _build(
+    master: str, memory: str, settings: Mapping[str, str], scratch_parent: str | Path, has_short_runs: bool
+) -> SparkSession:
     global _scratch
     _scratch = create_scratch_folder(scratch_parent)
     properties = Path(_scratch, "spark.properties")
     try:
-        write_properties(properties, {**_defaults(master, memory, _scratch), **settings})
+        write_properties(properties, {**_defaults(master, memory, _scratch, has_short_runs), **settings})
     except OSError as error:
         raise ScratchError(_scratch, error) from error
     with properties_argument(properties):
         return SparkSession.builder.getOrCreate()
 
 
-def _defaults(master: str, memory: str, scratch: str) -> dict[str, str]:
+def _defaults(master: str, memory: str, scratch: str, has_short_runs: bool) -> dict[str, str]:
+    # In a short run, the second compiler of Java takes longer than it saves.
+    compilers = "-XX:TieredStopAtLevel=1 " if has_short_runs else ""
     common = {
         "spark.app.name": "authzconsole",
         "spark.master": master,
@@ -316,7 +321,7 @@ def _defaults(master: str, memory: str, scratch: str) -> dict[str, str]:
         "spark.sql.catalogImplementation": "in-memory",
         # Only the total time matters, not the length of a pause. Without memory, Java can lose the thread that accepts
         # connections and run on; a process that ends is replaced.
-        "spark.driver.extraJavaOptions": f"-XX:+UseParallelGC -XX:+ExitOnOutOfMemoryError -Dderby.system.home={scratch} -Djava.io.tmpdir={scratch} "
+        "spark.driver.extraJavaOptions": f"{compilers}-XX:+UseParallelGC -XX:+ExitOnOutOfMemoryError -Dderby.system.home={scratch} -Djava.io.tmpdir={scratch} "
         f"-Dlog4j2.configurationFile={LOG_SETTINGS}",
         "spark.pyspark.python": os.environ["PYSPARK_PYTHON"],
         **_authentication(master),

@@ -29,7 +29,10 @@ def take_screenshots(state_folder: Path) -> int:
     port = free_port()
     address = ListenAddress("127.0.0.1", port, f"http://127.0.0.1:{port}")
     # the examples have reports of their own
-    environment = environment_of_programs(address, state_folder) | {"FIRST_ANALYSES": "off"}
+    environment = environment_of_programs(address, state_folder) | {
+        "FIRST_ANALYSES": "off",
+        "SPARK_STARTS_EARLY": "off",
+    }
     subprocess.run(
         [VENV_PYTHON, "manage.py", "bootstrap"],
         cwd=ROOT,

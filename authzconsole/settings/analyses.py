@@ -55,6 +55,8 @@ EVIDENCE_KEPT_DAYS = env.int("EVIDENCE_KEPT_DAYS", default=30)
 # a run that takes longer is stopped; starting Spark has a shorter limit
 RUN_TIMEOUT_SECONDS = env.int("RUN_TIMEOUT_SECONDS", default=3_600)
 SPARK_START_SECONDS = env.int("SPARK_START_SECONDS", default=120)
+# The worker of the runs starts a local Spark with itself, and not only for the first run.
+SPARK_STARTS_EARLY = env.bool("SPARK_STARTS_EARLY", default=True) and SPARK_MASTER.startswith("local")
 for name, seconds in (
     ("RUN_TIMEOUT_SECONDS", RUN_TIMEOUT_SECONDS),
     ("SPARK_START_SECONDS", SPARK_START_SECONDS),

@@ -58,7 +58,9 @@ CELERY_TASK_ACKS_LATE = True
 RUN_QUEUE, LIGHT_QUEUE = "runs", "light"
 CELERY_TASK_QUEUES = {name: {"exchange": name, "routing_key": name} for name in (RUN_QUEUE, LIGHT_QUEUE)}
 CELERY_TASK_DEFAULT_QUEUE = LIGHT_QUEUE
-CELERY_TASK_ROUTES = {name: {"queue": RUN_QUEUE} for name in ("authzconsole.journal_verify",)}
+CELERY_TASK_ROUTES = {
+    name: {"queue": RUN_QUEUE} for name in ("authzconsole.journal_verify", "analytics.warm_up_spark")
+}
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1
 CELERY_WORKER_CONCURRENCY = 1
 # otherwise anyone who can write to Redis could shut down the worker or change its limits

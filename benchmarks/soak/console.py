@@ -73,6 +73,7 @@ class Console:
             "SOAK_STAGES": str(self.stages),
             "LOG_LEVEL": "INFO",
             "FIRST_ANALYSES": "off",
+            "SPARK_STARTS_EARLY": "off",
         }
 
     def shift_clock(self, seconds: int) -> None:

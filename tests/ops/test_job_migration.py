@@ -118,6 +118,7 @@ def report(tmp_path_factory):
         "STATE_DIR": str(folder),
         "ALLOWED_HOSTS": "testserver",
         "FIRST_ANALYSES": "off",
+        "SPARK_STARTS_EARLY": "off",
         "DJANGO_SETTINGS_MODULE": "authzconsole.settings",
         "PYTHONPATH": str(ROOT),
     }

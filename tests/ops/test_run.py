@@ -79,6 +79,7 @@ class Console:
             "PORT": str(self.port),
             "STATE_DIR": str(folder / "state"),
             "FIRST_ANALYSES": "off",
+            "SPARK_STARTS_EARLY": "off",
             **environment,
         }
         inherited = {

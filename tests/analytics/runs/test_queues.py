@@ -11,6 +11,7 @@ from grants.jobs.lifecycle import RUN_TASK
 
 LONG_TASKS = {
     "authzconsole.journal_verify",
+    "analytics.warm_up_spark",
 }
 
 
