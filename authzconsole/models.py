@@ -414,8 +414,8 @@ class Connection(models.Model):
     """A platform. The console compares its entities and grants with its own. `authzconsole.connections.services`
     writes it.
 
-    type: a name of TYPES there. options: of the type, texts by name. entities: those that a sync found. creations: by
-    address of an entity, what changes when the platform creates it again, as the last sync found it. secret: a token,
+    type: a name of TYPES there. options: of the type, texts by name. entities: those that a sync found. creations: see
+    `Platform`. secret: a token,
     encrypted; empty if there is none.
     shown_digest: the hash of both sides when the changes of a push were shown; empty if none are waiting.
     interval_hours: between two syncs without a request; 0 for none. applies_syncs: whether they change the console;

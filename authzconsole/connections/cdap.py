@@ -3,12 +3,14 @@
 There is no list of everything, so that the lists of each namespace are read, several namespaces at a time. Only GET
 requests are made. Sources: the handlers of cdapio/cdap (`NamespaceHttpHandler`, `AppLifecycleHttpHandler`,
 `ProgramLifecycleHttpHandler`, `ArtifactHttpHandler`, `DatasetInstanceHandler`, `DatasetTypeHandler`,
-`SecureStoreHandler`, `StreamHandler`) of 4.3 to 6.11.
+`SecureStoreHandler`, `StreamHandler`, `ProfileHttpHandler`, and `MetadataHttpHandler` with `MetadataEntityCodec` and
+`MetadataCodec`) of 4.3 to 6.11.
 """
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from operator import itemgetter
 from typing import Any, Self
 from urllib.parse import quote
 
@@ -19,6 +21,10 @@ from entities.vocabulary import Privilege, clip
 from grants.change_set import Grant, Include, Join
 
 ITEMS_PER_PAGE = 1_000
+# of what was created last: usually nothing since the last sync
+NEWEST_PER_PAGE = 20
+CREATION_TIME = "creation-time"
+NEWEST = f"query=*&target=application&target=dataset&sort={CREATION_TIME}%20desc&cursorRequested=true&responseFormat=v6"
 # they contain what CDAP itself needs
 SYSTEM_NAMESPACES = ("system", "cdap")
 PROGRAM_LISTS = ("mapreduce", "spark", "workflows", "services", "workers")
@@ -63,7 +69,8 @@ class CdapPlatform(HttpPlatform):
                     "the token has spaces or other characters that no token has: check it", field="token"
                 )
             self.headers["Authorization"] = f"Bearer {secret}"
-        self.creations: dict[Address, str] = {}
+        self.creations: dict[str, str] = {}
+        self.recreated: set[Address] = set()
         # the lists that could not be read: a namespace and a kind, or all kinds if it is empty
         self._unread: set[tuple[str, str]] = set()
 
@@ -124,7 +131,8 @@ class CdapPlatform(HttpPlatform):
     def _contents(self, namespace: Any) -> list[Address | Unsupported]:
         """Return a namespace and what it contains; only why it is skipped if the account may not read it."""
         name = _name(namespace)
-        found: dict[Address | Unsupported, None] = {_address("namespace", name): None}
+        address = _address("namespace", name)
+        found: dict[Address | Unsupported, None] = {address: None}
 
         def add(kind: str, key: str) -> None:
             found[_address(kind, key)] = None
@@ -154,29 +162,77 @@ class CdapPlatform(HttpPlatform):
             if self.is_old:
                 for row in self._rows(f"{place}/streams"):
                     add("stream", f"{name}.{_name(row)}")
-            for key in self._secure_keys(name, place):
-                if isinstance(key, Unsupported):
-                    found[key] = None
-                else:
-                    add("securekey", f"{name}.{key}")
+            keys = self._secure_keys(name, place)
+            for key in keys:
+                add("securekey", f"{name}.{key}")
+            if not self.is_old:
+                for row in self._rows(f"{place}/profiles"):
+                    add("profile", f"{name}.{_name(row)}")
+                self._record(f"contents of {address}", self._newest(name))
+                times = [(_address("securekey", f"{name}.{key}"), time) for key, time in keys.items()]
+                self._record(f"secure keys of {address}", sorted(times, key=itemgetter(1), reverse=True))
         except Forbidden as error:
             self._unread.add((name, ""))
             return [Unsupported(f"namespace:{name}", f"skipped, and left as it is: {error}")]
         add_principal(namespace.get("config"))
-        address = next(iter(found))
-        if isinstance(address, Address) and namespace.get("generation"):
-            self.creations[address] = str(namespace["generation"])
+        self._record(str(address), [(address, _time(namespace.get("generation")))])
         return list(found)
 
-    def _secure_keys(self, name: str, place: str) -> Iterator[str | Unsupported]:
-        """Yield the names of the secure keys. Without a secure store, which is the default, CDAP fails."""
+    def _record(self, what: str, times: Iterable[tuple[Address | Unsupported, int]]) -> None:
+        """Record when the newest of these entities was created, and which of them were created since the last sync.
+
+        times: the newest first. If no sync recorded a time before, the first one is enough.
+        """
+        before = newest = int(self.creations.get(what, 0))
+        for address, time in times:
+            newest = max(newest, time)
+            if not before or time <= before:
+                break
+            if isinstance(address, Address):
+                self.recreated.add(address)
+        self.creations[what] = str(newest)
+
+    def _newest(self, name: str) -> Iterator[tuple[Address | Unsupported, int]]:
+        """Yield the applications and datasets of a namespace with the time of their creation, the newest first.
+
+        CDAP keeps the time when an application is deployed again. Yield nothing if the account may not search.
+        """
+        path = f"namespaces/{quote(name)}/metadata/search?{NEWEST}&limit={NEWEST_PER_PAGE}"
+        cursor, cursors = "", set()
+        while cursor not in cursors:
+            cursors.add(cursor)
+            response = self.get(f"{path}&cursor={quote(cursor, safe='')}" if cursor else path)
+            if response.status_code in (403, 404):
+                return
+            answer = self.checked_json(response)
+            if not isinstance(answer, dict):
+                raise self.unknown_answer(response.url)
+            for row in self._list(answer.get("results"), response.url):
+                try:
+                    kind, details = row["entity"]["type"], row["entity"]["details"]
+                    properties = row["metadata"]["properties"]
+                    times = [_time(each["value"]) for each in properties if each["name"] == CREATION_TIME]
+                    yield _address(kind, f"{details['namespace']}.{details[kind]}"), max(times, default=0)
+                except (KeyError, TypeError) as error:
+                    raise self.unknown_answer(response.url) from error
+            cursor = str(answer.get("cursor") or "")
+            if not cursor:
+                return
+        raise ConnectionFault(f"{self.url}/{path} repeats its pages: try again")
+
+    def _secure_keys(self, name: str, place: str) -> dict[str, int]:
+        """Return the secure keys, with the time of their creation if CDAP says it. Without a secure store, which is the
+        default, CDAP fails.
+        """
         response = self.get(f"{place}/securekeys/")
         if response.status_code >= 500 and WITHOUT_SECURE_STORE in response.text:
             self._unread.add((name, "securekey"))
-            return
+            return {}
         rows = self.checked_json(response)
-        # CDAP 4 and 5 answer with an object by name
-        yield from rows if isinstance(rows, dict) else map(_name, self._list(rows, response.url))
+        if isinstance(rows, dict):
+            # CDAP 4 and 5 answer with an object by name
+            return dict.fromkeys(rows, 0)
+        return {_name(row): _time(row.get("createdEpochMs")) for row in self._list(rows, response.url)}
 
     def _pages(self, path: str, member: str) -> Iterator[Any]:
         """Yield the items of all pages; CDAP before 6.7 has only one, which is an array."""
@@ -212,6 +268,11 @@ def _choice(options: Mapping[str, str], name: str, values: tuple[str, ...]) -> s
             f"`{clip(value)}` is not a value of `{name}`: write {' or '.join(values)}", field=f"option_{name}"
         )
     return value
+
+
+def _time(value: Any) -> int:
+    """Return a time in milliseconds; 0 if CDAP does not say it."""
+    return int(value) if str(value).isascii() and str(value).isdigit() else 0
 
 
 def _address(kind: str, key: str) -> Address | Unsupported:

@@ -60,7 +60,8 @@ class HiveMetastore:
     version = grants_version = ""
     secret_name = ""
     # databases have no time of creation
-    creations: Mapping[Address, str] = {}
+    creations: Mapping[str, str] = {}
+    recreated: Collection[Address] = ()
 
     def __init__(self, url: str, options: Mapping[str, str], secret: str = ""):
         self.host, self.port = _host_and_port(url)

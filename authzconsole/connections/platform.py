@@ -48,15 +48,17 @@ class Platform(AbstractContextManager, Protocol):
 
     capabilities: the privileges that the platform can express; none if it shows no grants. policy_kinds: set if the
     platform has policies instead of entities: the kinds that they are about. Then its grants are on any addresses and
-    patterns of these kinds and have periods, and `read_entities` yields no address. creations: by entity, what changes
-    when the platform creates it again, if the platform says so. grants_version: what changes with every change of its
-    grants, if the platform says so. Both are filled by `read_entities`. version: of the platform, once it is entered;
+    patterns of these kinds and have periods, and `read_entities` yields no address. creations: by a word of the platform,
+    until when the last sync knows what was created. recreated: what was created again since then, if the platform says so;
+    maybe also what was created for the first time. grants_version: what changes with every change of its
+    grants, if the platform says so. `read_entities` fills all three. version: of the platform, once it is entered;
     empty if it does not say. secret_name: the word for its secret, such as `token`; empty if it has none.
     """
 
     capabilities: frozenset[Privilege]
     policy_kinds: frozenset[str]
-    creations: Mapping[Address, str]
+    creations: Mapping[str, str]
+    recreated: Collection[Address]
     version: str
     grants_version: str
     secret_name: str

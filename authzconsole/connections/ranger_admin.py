@@ -43,7 +43,8 @@ class RangerAdmin(HttpPlatform):
 
     capabilities = frozenset(Privilege)
     policy_kinds = KINDS_IN_RANGER
-    creations: Mapping[Address, str] = {}
+    creations: Mapping[str, str] = {}
+    recreated: Collection[Address] = ()
     option_names = ("service", "user", "verify")
     required_options = ("service", "user")
     product, secret_name = "Ranger Admin", "password"

@@ -111,7 +111,7 @@ class SyncResult:
 
     change_set: ChangeSet
     found: set[Address]
-    creations: Mapping[Address, str]
+    creations: Mapping[str, str]
     unsupported: list[Unsupported]
     revision: int
 
@@ -247,12 +247,15 @@ def computed_sync(
     """
     settle(connection)
     with open_platform(connection) as platform:
+        platform.creations = dict(connection.creations)
         state = read_state(platform, progress)
         with consistent_read():
             revision = current_revision()
             entities = entities_at(state.entities)
             known = _known_entities(connection, state, platform)
-            recreated = _recreated_entities(connection, platform, entities)
+            recreated = {
+                address for address in platform.recreated if address in entities and entities[address].is_live
+            }
             present = _console_grants(platform, state.entities)
             if platform.policy_kinds:
                 found = {grant.address for grant in state.grants}
@@ -270,7 +273,7 @@ def computed_sync(
         *added,
         *sorted(joined, key=attrgetter("key")),
         *map(ending_of, sorted(members - state.members, key=attrgetter("key"))),
-        *(Delete(address) for address in sorted(recreated, key=str)),
+        *(Delete(address) for address in _topmost(recreated)),
         *_live_changes(state, entities, recreated),
         *sorted(granted, key=_ORDER),
         *sorted(_revocations(present) - _revocations(state.grants), key=_ORDER),
@@ -281,8 +284,7 @@ def computed_sync(
         ),
     ]
     unsupported = sorted([*state.unsupported, *(Unsupported(*item) for item in unknown.items())])
-    creations = dict(platform.creations)
-    return SyncResult(ChangeSet(tuple(changes)), found, creations, unsupported, revision)
+    return SyncResult(ChangeSet(tuple(changes)), found, platform.creations, unsupported, revision)
 
 
 def sync(connection: Connection, result: SyncResult, *, author: Author) -> None:
@@ -290,7 +292,7 @@ def sync(connection: Connection, result: SyncResult, *, author: Author) -> None:
     with transaction.atomic():
         apply(result.change_set, author=author, base_revision=result.revision)
         _link(connection, result.found)
-        connection.creations |= _texts(result.creations)
+        connection.creations = dict(result.creations)
         connection.synced_at = timezone.now()
         connection.save(update_fields=["creations", "synced_at"])
         _record(author, connection, "connection-sync", len(result.change_set))
@@ -319,9 +321,9 @@ def prepare_sync(
                 max_items=MAX_SYNC_ITEMS,
             )
             connection.plan = store_plan(author, PlanOrigin.SYNC, draft)
-            connection.plan_creations = dict(_texts(result.creations))
+            connection.plan_creations = dict(result.creations)
         else:
-            connection.creations |= _texts(result.creations)
+            connection.creations = dict(result.creations)
             connection.synced_at = timezone.now()
         connection.save(update_fields=["creations", "synced_at", "plan", "plan_creations"])
     return connection.plan
@@ -336,14 +338,10 @@ def settle(connection: Connection) -> None:
         if plan.state == PlanState.APPLIED:
             found = plan.items.filter(verb__in=(PlanVerb.REGISTER, PlanVerb.RECREATE, PlanVerb.GRANT))
             _link(connection, [Address(*row) for row in found.values_list("kind", "key")])
-            connection.creations |= connection.plan_creations
+            connection.creations = connection.plan_creations
             connection.synced_at = plan.decided_at
         connection.plan, connection.plan_creations = None, {}
         connection.save(update_fields=["creations", "synced_at", "plan", "plan_creations"])
-
-
-def _texts(creations: Mapping[Address, str]) -> dict[str, str]:
-    return {str(address): mark for address, mark in creations.items()}
 
 
 def _link(connection: Connection, addresses: Collection[Address]) -> None:
@@ -733,18 +731,6 @@ def _known_entities(connection: Connection, state: PlatformState, platform: Plat
     known = {Address(*row) for row in rows.iterator(chunk_size=2_000)}
     hidden = {address for address in _topmost(known - state.entities) if not platform.is_absent(address)}
     return {address for address in known if address in state.entities or not _is_inside(address, hidden)}
-
-
-def _recreated_entities(
-    connection: Connection, platform: Platform, entities: Mapping[Address, Entity]
-) -> set[Address]:
-    """Return the live entities that the platform deleted and created again since the last sync."""
-    before = connection.creations
-    return {
-        address
-        for address, mark in platform.creations.items()
-        if before.get(str(address), mark) != mark and address in entities and entities[address].is_live
-    }
 
 
 def _topmost(addresses: set[Address]) -> list[Address]:

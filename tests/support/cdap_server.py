@@ -15,6 +15,8 @@ from tests.support.stand_in import Answer, running
 
 VERSIONS = ("4.3.4", "5.1.2", "6.4.0", "6.11.1")
 TOKEN = "AghhZG1pbgDI"
+ONLY_OLD = ("flows", "streams")
+CREATED = 1_471_718_010_326
 PROGRAM_TYPES = {
     "flows": "Flow",
     "mapreduce": "Mapreduce",
@@ -27,7 +29,9 @@ PROGRAM_TYPES = {
 
 @dataclass
 class Namespace:
-    """What a namespace contains. applications: versions by name. programs: list, application and name."""
+    """What a namespace contains. applications: versions by name. programs: list, application and name. created: when, by
+    kind and name; other entities were created at CREATED.
+    """
 
     generation: int = 1_600_000_000_000
     principal: str = ""
@@ -39,6 +43,11 @@ class Namespace:
     types: list[str] = field(default_factory=list)
     secure_keys: list[str] = field(default_factory=list)
     streams: list[str] = field(default_factory=list)
+    profiles: list[str] = field(default_factory=list)
+    created: dict[tuple[str, str], int] = field(default_factory=dict)
+
+    def created_at(self, kind: str, name: str) -> int:
+        return self.created.get((kind, name), CREATED)
 
 
 class Cdap:
@@ -98,10 +107,16 @@ class Cdap:
             "data/types": lambda: [{"name": name, "modules": []} for name in namespace.types],
             "securekeys/": lambda: self._secure_keys(namespace),
             **{name: lambda name=name: self._programs(namespace, name) for name in PROGRAM_TYPES},
+            # `ProfileHttpHandler.getProfiles`, `Profile`
+            "profiles": lambda: [
+                {"name": name, "label": name, "scope": "USER", "status": "ENABLED"}
+                for name in namespace.profiles
+            ],
+            "metadata/search": lambda: self._search(names[1], namespace, query),
             # `StreamHandler.listStreams`, `StreamDetail`
             "streams": lambda: [{"name": name} for name in namespace.streams],
         }
-        if names[2] not in lists or (names[2] in ("flows", "streams") and not self.is_old):
+        if names[2] not in lists or (names[2] in ONLY_OLD and not self.is_old):
             return Answer(404, "Problem accessing: /v3/" + path + ". Reason: Not Found")
         return lists[names[2]]()
 
@@ -184,8 +199,47 @@ class Cdap:
             return Answer(500 if self.is_old else 501, text, {"Content-Type": "text/plain"})
         if self.is_old:
             return dict.fromkeys(namespace.secure_keys, "passw0rd")
-        created = {"createdEpochMs": 1_471_718_010_326, "properties": {}}
-        return [{"name": name, "description": "", **created} for name in namespace.secure_keys]
+        return [
+            {
+                "name": name,
+                "description": "",
+                "createdEpochMs": namespace.created_at("securekey", name),
+                "properties": {},
+            }
+            for name in namespace.secure_keys
+        ]
+
+    def _search(self, namespace_name: str, namespace: Namespace, query: dict[str, str]) -> Any:
+        """`MetadataHttpHandler.searchNamespace`, `SearchResponse`, `MetadataRecord`, `MetadataEntityCodec`, `MetadataCodec`."""
+        names = [("application", name) for name in namespace.applications]
+        names += [("dataset", name) for name in namespace.datasets]
+        assert query["sort"] == "creation-time desc" and query["responseFormat"] == "v6"
+        names.sort(key=lambda name: namespace.created_at(*name), reverse=True)
+        start, limit = int(query.get("cursor", 0)), int(query["limit"])
+        results = [
+            {
+                "entity": {"details": {"namespace": namespace_name, kind: name}, "type": kind},
+                "metadata": {
+                    "tags": [],
+                    "properties": [
+                        {"scope": "SYSTEM", "name": "entity-name", "value": name},
+                        {
+                            "scope": "SYSTEM",
+                            "name": "creation-time",
+                            "value": str(namespace.created_at(kind, name)),
+                        },
+                    ],
+                },
+            }
+            for kind, name in names[start : start + limit]
+        ]
+        cursor = {"cursor": str(start + limit)} if start + limit < len(names) else {}
+        return {
+            "offset": 0,
+            "limit": limit,
+            "totalResults": len(names),
+            "results": results,
+        } | cursor
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from entities.models import Entity
 from grants.models import JournalLine
 from tests.support.authors import all_grants
 from tests.support.cdap_server import (
+    CREATED,
     TOKEN,
     VERSIONS,
     Cdap,
@@ -99,11 +100,12 @@ def test_a_sync_takes_over_what_each_version_lists(version):
     with running(Cdap(version)) as server:
         server.namespaces["sales"] = sales()
         server.namespaces["sales"].streams = ["clicks"]
+        server.namespaces["sales"].profiles = ["small"]
         server.namespaces["sales"].programs.append(("flows", "orders", "ingest"))
         output("add", "cdap", "prod", "--url", server.url)
         [result] = output("sync", "prod")
     old = {"stream:sales.clicks", "program:sales.orders.flow.ingest"}
-    expected = SALES_ENTITIES | {"namespace:default"} | (old if server.is_old else set())
+    expected = SALES_ENTITIES | {"namespace:default"} | (old if server.is_old else {"profile:sales.small"})
     assert live() == expected and result["unsupported"] == []
     assert result["entities"] == {"new": len(expected), "live": 0, "deleted": 0}
     paths = {path for path, _ in server.requests}
@@ -194,6 +196,59 @@ def test_a_namespace_that_came_back_after_it_was_found_deleted_is_recreated_once
     connected.namespaces["hr"] = namespace
     assert output("sync", "prod")[0]["entities"] == {"new": 0, "live": 2, "deleted": 0}
     assert output("sync", "prod")[0]["entities"] == {"new": 0, "live": 0, "deleted": 0}
+
+
+def test_what_was_created_again_between_two_syncs_is_deleted_and_recreated(connected):
+    space = connected.namespaces["sales"]
+    # more than a page of the newest
+    space.datasets += [f"d{number}" for number in range(50)]
+    output("sync", "prod")
+    before = JournalLine.objects.latest("pk").pk
+    again = [
+        "application:orders",
+        "dataset:orders",
+        "securekey:db-password",
+        *(f"dataset:d{n}" for n in range(45)),
+    ]
+    space.created = {tuple(one.split(":")): CREATED + 1 + number for number, one in enumerate(again)}
+    space.datasets.append("returns")
+    space.created["dataset", "returns"] = CREATED + 100
+    # the application has two programs, which are recreated with it
+    assert output("sync", "prod")[0]["entities"] == {"new": 1, "live": 50, "deleted": 48}
+    lines = JournalLine.objects.filter(pk__gt=before, action="delete").values_list("entity", flat=True)
+    assert set(lines) >= {one.replace(":", ":sales.") for one in again}
+    assert "dataset:sales.returns" in live() and SALES_ENTITIES <= live()
+    assert output("sync", "prod")[0]["entities"] == {"new": 0, "live": 0, "deleted": 0}
+
+
+@pytest.mark.parametrize("status", [403, 404])
+def test_without_a_search_of_metadata_nothing_counts_as_created_again(connected, status):
+    output("sync", "prod")
+    connected.namespaces["sales"].created["dataset", "orders"] = CREATED + 1
+    connected.faults[f"{SALES}/metadata/search"] = Answer(status, "no")
+    assert output("sync", "prod")[0]["entities"] == {"new": 0, "live": 0, "deleted": 0}
+    # the next sync that may search sees it
+    del connected.faults[f"{SALES}/metadata/search"]
+    assert output("sync", "prod")[0]["entities"] == {"new": 0, "live": 1, "deleted": 1}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        [],
+        {"results": 1},
+        {"results": [{}]},
+        {"results": [{"entity": {"type": "dataset", "details": {}}}]},
+        "x",
+    ],
+)
+def test_an_unknown_answer_of_the_search_changes_nothing(connected, content):
+    output("sync", "prod")
+    connected.namespaces["sales"].datasets.append("returns")
+    connected.faults[f"{SALES}/metadata/search"] = Answer(200, json.dumps(content))
+    with pytest.raises(CommandError, match="metadata/search"):
+        output("sync", "prod")
+    assert "dataset:sales.returns" not in live()
 
 
 @pytest.mark.parametrize("path", ["apps", "data/datasets", "securekeys/"])
