@@ -294,7 +294,7 @@ def too_few(part: Part = EVERYTHING) -> Iterator[Violation]:
 SELECT guardrail.name, entity.kind, entity.key, clause.permission_id
 FROM {_GUARDRAIL} guardrail
 JOIN {_CLAUSE} clause ON clause.guardrail_id = guardrail.id
-JOIN {_ENTITY} entity ON entity.kind = clause.kind AND entity.state <> '{State.DELETED}'
+JOIN {_ENTITY} entity ON entity.kind = clause.kind AND entity.state IN ('{State.LIVE}', '{State.PLANNED}')
 LEFT JOIN (
     SELECT e, p, COUNT(DISTINCT u) AS number FROM ({held}) held GROUP BY e, p
 ) holders ON holders.e = entity.id AND holders.p = clause.permission_id

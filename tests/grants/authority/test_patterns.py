@@ -6,6 +6,7 @@ from entities.address import parse_grantable
 from grants.authority.rights import can_change_some_grants
 from grants.errors import GrantError, GuardrailHolds, SecondPersonRequired
 from grants.evaluation.engine import check
+from grants.guardrails.evaluation import violations
 from grants.policies.question import Question
 from tests.support.authors import author_named, database_state
 from tests.support.cast import create_sample_tenant
@@ -55,6 +56,12 @@ def test_a_guardrail_refuses_a_registration_that_a_pattern_turns_into_a_violatio
     # this grant to another user would register the address
     with pytest.raises(GuardrailHolds):
         add_grant("user:dee", "stream:sales.clicks", "READ")
+
+
+def test_a_guardrail_requires_no_holders_of_a_pattern(cast):
+    add_guardrail("readers", {"require": {"privilege": "READ", "on": "kind:dataset", "at_least": 5}})
+    add_grant("user:dee", PATTERN, "READ")
+    assert PATTERN not in {row.entity for row in violations()}
 
 
 def test_four_eyes_count_what_a_pattern_matches(cast, settings):
