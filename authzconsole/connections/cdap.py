@@ -49,6 +49,7 @@ class CdapPlatform(HttpPlatform):
     required_options: tuple[str, ...] = ()
     policy_kinds: frozenset[str] = frozenset()
     version = grants_version = ""
+    remarks = ()
     product, secret_name = "CDAP", "token"
 
     def __init__(self, url: str, options: Mapping[str, str], secret: str = ""):

@@ -59,6 +59,7 @@ class HiveMetastore:
     # its interface does not say it
     version = grants_version = ""
     secret_name = ""
+    remarks = ()
     # databases have no time of creation
     creations: Mapping[str, str] = {}
     recreated: Collection[Address] = ()

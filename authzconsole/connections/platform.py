@@ -11,6 +11,7 @@ from entities.address import Address
 from entities.vocabulary import Privilege
 from grants.change_set import Grant, Include, Join
 from grants.errors import GrantError
+from grants.models import Remark
 
 
 class ConnectionFault(GrantError):
@@ -51,7 +52,8 @@ class Platform(AbstractContextManager, Protocol):
     patterns of these kinds and have periods, and `read_entities` yields no address. creations: by a word of the platform,
     until when the last sync knows what was created. recreated: what was created again since then, if the platform says so;
     maybe also what was created for the first time. grants_version: what changes with every change of its
-    grants, if the platform says so. `read_entities` fills all three. version: of the platform, once it is entered;
+    grants, if the platform says so. `read_entities` fills all three. remarks: what its policies have and grants cannot
+    express, filled by `read_grants`. version: of the platform, once it is entered;
     empty if it does not say. secret_name: the word for its secret, such as `token`; empty if it has none.
     """
 
@@ -61,6 +63,7 @@ class Platform(AbstractContextManager, Protocol):
     recreated: Collection[Address]
     version: str
     grants_version: str
+    remarks: Collection[Remark]
     secret_name: str
 
     def read_entities(self) -> Iterator[Address | Unsupported]:

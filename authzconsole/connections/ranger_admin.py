@@ -25,10 +25,12 @@ from authzconsole.connections.ranger.policies import (
 )
 from authzconsole.connections.ranger_changes import PolicyChange, changed_policies
 from authzconsole.connections.ranger_grants import merged_grants
+from authzconsole.connections.ranger_remarks import remarks_of, remarks_of_tag_service
 from entities.address import Address
 from entities.vocabulary import Privilege, clip
 from grants.change_set import Grant, Include, Join
 from grants.errors import PrincipalError
+from grants.models import Remark
 from grants.policies.principals import ROLE_PREFIX
 from grants.principal_names import parse_principal
 
@@ -55,7 +57,8 @@ class RangerAdmin(HttpPlatform):
         if ":" in self.user:
             raise ConnectionFault("`user` has a colon, which no account with a password can have: check it")
         self.auth = HTTPBasicAuth(self.user.encode(), secret.encode()) if secret else None
-        self.grants_version = ""
+        self.grants_version = self._tag_service = ""
+        self.remarks: list[Remark] = []
         self._entries: list[dict[str, Any]] = []
         self._file = PolicyFile((), ())
         # the roles of Ranger by name; None before it had roles
@@ -104,8 +107,9 @@ class RangerAdmin(HttpPlatform):
             )
         self.grants_version = str(service.get("policyVersion") or "")
         subject = f"service {self.service}"
-        if service.get("tagService"):
-            yield Unsupported(subject, f"the policies of its tag service `{clip(service['tagService'])}`")
+        self._tag_service = str(service.get("tagService") or "")
+        if self._tag_service:
+            yield Unsupported(subject, f"the policies of its tag service `{clip(self._tag_service)}`")
         if service.get("isEnabled") is False:
             yield Unsupported(subject, "the service is disabled, so CDAP gets none of its policies")
 
@@ -148,6 +152,9 @@ class RangerAdmin(HttpPlatform):
                         yield (Join if type_ == "user" else Include)(member["name"], written)
 
     def read_grants(self) -> Iterator[Grant | Unsupported]:
+        self.remarks = remarks_of(self._file)
+        if self._tag_service:
+            self.remarks += remarks_of_tag_service(self.service, self._tag_service)
         grants, notes = merged_grants(self._file)
         yield from map(_item_of_note, notes)
         yield from grants.values()

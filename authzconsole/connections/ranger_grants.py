@@ -38,7 +38,7 @@ from grants.validity import Validity, ValidityError, question_time
 
 _LEVEL_OF_KIND = {kind: level for level, kind in KIND_OF_LEVEL.items()}
 # In Ranger, `*` also matches an entity that has no name at the level.
-_ANY_NAME = "?*"
+ANY_NAME = "?*"
 _UNKNOWN = "no policy of CDAP can express this address"
 _NOTHING = {"values": ["*"], "isExcludes": True, "isRecursive": False}
 # what becomes a part of the grants
@@ -58,7 +58,7 @@ def grants_of(file: PolicyFile) -> tuple[list[Grant], list[Note]]:
 
 def grants_of_policy(policy: Policy, reasons: list[str]) -> Iterator[Grant]:
     """Yield the grants of a policy. Append what is not taken over to `reasons`."""
-    if fault := _fault(policy):
+    if fault := fault_of_policy(policy):
         reasons.append(f"{fault}; it is not taken over")
         return
     if any(item.delegates for item in policy.items):
@@ -67,15 +67,15 @@ def grants_of_policy(policy: Policy, reasons: list[str]) -> Iterator[Grant]:
     held = [
         (principal, privilege)
         for item in policy.allow
-        for principal in _principals(item, reasons)
+        for principal in principals_of_item(item, reasons)
         for privilege in sorted(item.accesses)
     ]
-    addresses = list(_addresses(policy, reasons))
+    addresses = list(addresses_of_policy(policy, reasons))
     for (principal, privilege), address in product(held, addresses):
         yield Grant(principal, address, privilege, validity)
 
 
-def _fault(policy: Policy) -> str:
+def fault_of_policy(policy: Policy) -> str:
     """Return why no grant can have the meaning of the policy; empty if grants can."""
     if any(level.is_excluded and not level.is_any for level in policy.levels):
         return "the policy excludes names"
@@ -105,7 +105,7 @@ def _validity(policy: Policy) -> Validity:
     )
 
 
-def _principals(item: Item, reasons: list[str]) -> Iterator[str]:
+def principals_of_item(item: Item, reasons: list[str]) -> Iterator[str]:
     """Yield the principals of an item, in written form."""
     for type_, names in (("user", item.users), ("group", item.groups), ("role", item.roles)):
         for name in sorted(names):
@@ -121,7 +121,7 @@ def _principals(item: Item, reasons: list[str]) -> Iterator[str]:
                 yield principal
 
 
-def _addresses(policy: Policy, reasons: list[str]) -> Iterator[Address]:
+def addresses_of_policy(policy: Policy, reasons: list[str]) -> Iterator[Address]:
     """Yield the addresses and patterns that the policy gives access to, for each kind that it decides about."""
     for kind in sorted(_decided_kinds(policy)):
         levels = policy.levels[1 : len(ancestor_kinds(kind)) + 1]
@@ -169,7 +169,7 @@ def _decided_kinds(policy: Policy) -> Iterator[str]:
 
 def _names(level: Level) -> list[str]:
     """Return the names of a level as a pattern has them."""
-    return ["*"] if level.is_any else ["*" if name == _ANY_NAME else name for name in level.values if name]
+    return ["*"] if level.is_any else ["*" if name == ANY_NAME else name for name in level.values if name]
 
 
 def merged_grants(file: PolicyFile) -> tuple[dict[Key, Grant], list[Note]]:
@@ -229,7 +229,7 @@ def address_fault(address: Address) -> str:
         Level(KIND_OF_LEVEL[name], tuple(part["values"]), part["isExcludes"])
         for name, part in _resources(address).items()
     )
-    given = [str(other) for other in _addresses(Policy("", None, levels), [])]
+    given = [str(other) for other in addresses_of_policy(Policy("", None, levels), [])]
     return "" if given == [str(address)] else f"a policy for it gives {', '.join(given)}: grant this instead"
 
 
@@ -266,7 +266,7 @@ def _resources(address: Address) -> dict[str, Any]:
     names = {"instance": instance_address().key, **address.names}
     resources = {
         _LEVEL_OF_KIND[kind]: {
-            "values": [_ANY_NAME if name == "*" else name],
+            "values": [ANY_NAME if name == "*" else name],
             "isExcludes": False,
             "isRecursive": False,
         }

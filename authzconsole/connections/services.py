@@ -51,8 +51,9 @@ from grants.change_set import (
 )
 from grants.changes import apply
 from grants.consistent_read import consistent_read
+from grants.evaluation.remarks import replace_remarks
 from grants.journal import Author, JournalEntry, append_to_journal, current_revision
-from grants.models import PRINCIPAL_TYPES, USER, Job, Plan, PlanState, PlanVerb, RoleGroup
+from grants.models import PRINCIPAL_TYPES, USER, Job, Plan, PlanState, PlanVerb, Remark, RoleGroup
 from grants.plans.apply import discard_plan
 from grants.plans.create import PlanDraft, PlanOrigin, store_plan
 from grants.policies.principals import ROLE_PREFIX
@@ -85,8 +86,8 @@ MIN_LIST_ROWS = 20
 class PlatformState:
     """What was read from a platform.
 
-    unsupported: what the console cannot express. digest: of all grants, also those in `unsupported`, to find out
-    whether they changed in the meantime.
+    unsupported: what the console cannot express. remarks: what it may change in answers. digest: of all grants, also those
+    in `unsupported`, to find out whether they changed in the meantime.
     """
 
     entities: set[Address] = field(default_factory=set)
@@ -94,6 +95,7 @@ class PlatformState:
     members: set[Join | Include] = field(default_factory=set)
     grants: set[Grant] = field(default_factory=set)
     unsupported: list[Unsupported] = field(default_factory=list)
+    remarks: Collection[Remark] = ()
     digest: str = ""
 
     @property
@@ -106,13 +108,14 @@ class PlatformState:
 @dataclass(frozen=True, slots=True)
 class SyncResult:
     """What a sync changes. found: entities of the platform that no earlier sync found, or the addresses of its policies.
-    creations: of the platform. revision: at which the console was compared.
+    creations, remarks: of the platform. revision: at which the console was compared.
     """
 
     change_set: ChangeSet
     found: set[Address]
     creations: Mapping[str, str]
     unsupported: list[Unsupported]
+    remarks: Collection[Remark]
     revision: int
 
     @property
@@ -200,6 +203,7 @@ def delete_connection(connection: Connection, *, author: Author) -> None:
     with administrator_transaction(author, capability=Capability.MANAGE_SETTINGS) as head:
         append_to_journal(head, [JournalEntry("connection-delete", detail=connection.name)], author=author)
         Job.objects.filter(type__startswith=JOB_PREFIX, options__connection=connection.name).delete()
+        replace_remarks([], _remark_source(connection))
         connection.delete()
 
 
@@ -284,7 +288,9 @@ def computed_sync(
         ),
     ]
     unsupported = sorted([*state.unsupported, *(Unsupported(*item) for item in unknown.items())])
-    return SyncResult(ChangeSet(tuple(changes)), found, platform.creations, unsupported, revision)
+    return SyncResult(
+        ChangeSet(tuple(changes)), found, platform.creations, unsupported, state.remarks, revision
+    )
 
 
 def sync(connection: Connection, result: SyncResult, *, author: Author) -> None:
@@ -292,6 +298,7 @@ def sync(connection: Connection, result: SyncResult, *, author: Author) -> None:
     with transaction.atomic():
         apply(result.change_set, author=author, base_revision=result.revision)
         _link(connection, result.found)
+        _replace_remarks(connection, result)
         connection.creations = dict(result.creations)
         connection.synced_at = timezone.now()
         connection.save(update_fields=["creations", "synced_at"])
@@ -311,6 +318,7 @@ def prepare_sync(
         if connection.plan is not None and connection.plan.is_proposed:
             discard_plan(author=author, plan_id=connection.plan.pk)
         _link(connection, result.found)
+        _replace_remarks(connection, result)
         connection.plan = None
         if len(result.change_set):
             draft = PlanDraft(
@@ -327,6 +335,21 @@ def prepare_sync(
             connection.synced_at = timezone.now()
         connection.save(update_fields=["creations", "synced_at", "plan", "plan_creations"])
     return connection.plan
+
+
+def _replace_remarks(connection: Connection, result: SyncResult) -> None:
+    """Store the remarks of a sync with Ranger, also in place of those of an imported file of the same service."""
+    if service := connection.options.get("service"):
+        replace_remarks(result.remarks, _remark_source(connection), import_source(service))
+
+
+def _remark_source(connection: Connection) -> str:
+    return f"connection {connection.name}"
+
+
+def import_source(service: str) -> str:
+    """Return the source of the remarks of an imported file."""
+    return f"import {clip(service, 200)}"
 
 
 def settle(connection: Connection) -> None:
@@ -546,6 +569,7 @@ def read_state(platform: Platform, progress: Callable[[int], None] = lambda coun
             state.grants.add(grant)
         else:
             state.unsupported.append(Unsupported(str(grant), "the platform does not list this entity"))
+    state.remarks = platform.remarks
     state.digest = hashlib.sha256("\n".join([platform.grants_version, *sorted(lines)]).encode()).hexdigest()
     return state
 

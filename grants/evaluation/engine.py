@@ -22,6 +22,7 @@ from grants.evaluation.entity_filters import EntityConditions, visibility_condit
 from grants.evaluation.facts import gather_facts
 from grants.evaluation.inactive_grants import with_inactive_grants
 from grants.evaluation.missing_summary import summary_facts, summary_facts_of_generations
+from grants.evaluation.remarks import with_remarks
 from grants.models import User
 from grants.policies.decide import Facts
 from grants.policies.explain import NOT_REGISTERED, Decision, explain
@@ -170,8 +171,8 @@ def answer_questions(
     explanations; with None, there is no limit.
 
     Runs one query for each `BATCH_SIZE` items, those of `states` if an item asks for an explanation, one more
-    if the requirement of such an item is not met, and those of `known_containers` if a rule is about all live
-    entities.
+    if the requirement of such an item is evaluated, another one if it is not met, and those of `known_containers` if a
+    rule is about all live entities.
     """
     remaining = iter(items)
     while batch := list(islice(remaining, BATCH_SIZE)):
@@ -185,7 +186,8 @@ def answer_questions(
             for pair in with_facts:
                 if pair[0].explain:
                     listed.add(*pair)
-        explained = iter(with_inactive_grants([explain(*pair) for pair in with_facts if pair[0].explain]))
+        decisions = [explain(*pair) for pair in with_facts if pair[0].explain]
+        explained = iter(with_remarks(with_inactive_grants(decisions)))
         pairs = iter(with_facts)
         for item in batch:
             if isinstance(item, QuestionError):

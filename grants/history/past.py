@@ -23,6 +23,7 @@ from grants.models import (
     PRINCIPAL_TYPES,
     ActiveGeneration,
     Belonging,
+    Remark,
     RoleGroup,
     RoleMembership,
     User,
@@ -181,6 +182,11 @@ def view_statements(revision: int) -> Iterator[str]:
     # without the join of periods, PostgreSQL reads the memberships of one group by an index
     select = BELONGING_SELECT if has_roles else BELONGING_SELECT.partition("UNION")[0]
     yield f"CREATE TEMPORARY VIEW {quote(Belonging._meta.db_table)} AS {select}"
+    # the policies of that time are not known
+    nothing = {
+        field.name: f"CAST(NULL AS {field.db_type(connection)})" for field in Remark._meta.concrete_fields
+    }
+    yield f"CREATE TEMPORARY VIEW {quote(Remark._meta.db_table)} AS SELECT {_selected(Remark, nothing)} WHERE FALSE"
 
 
 def _selected(table: type[models.Model], expressions: Mapping[str, str]) -> str:

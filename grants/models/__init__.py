@@ -50,6 +50,7 @@ from grants.models.plans import (
     PlanVerb,
 )
 from grants.models.principals import BELONGING_SELECT, Belonging, Membership, RoleGroup, RoleMembership, User
+from grants.models.remarks import Remark, RemarkPart
 from grants.models.requests import (
     AccessRequest,
     AccessRequestEvent,
@@ -109,6 +110,8 @@ __all__ = [
     "PlanVerb",
     "PrincipalType",
     "PublishedItem",
+    "Remark",
+    "RemarkPart",
     "RequestEventKind",
     "RequestState",
     "Role",

@@ -138,6 +138,7 @@ class Decision:
     empty otherwise.
     inactive_grants: grants of the subject that begin later or have ended; set only by
     `grants.evaluation.inactive_grants`.
+    remarks: policies of a platform by which it may answer differently, in words; set only by `grants.evaluation.remarks`.
     """
 
     question: Question
@@ -150,6 +151,7 @@ class Decision:
     unlisted_count: int = 0
     state: str = ""
     inactive_grants: tuple[InactiveGrant, ...] = ()
+    remarks: tuple[str, ...] = ()
 
     @property
     def generation(self) -> str:
@@ -473,6 +475,9 @@ def privileges_in_words(privileges: tuple[Privilege, ...]) -> str:
 
 
 ALL_LIVE = "all live"
+REDACTED_REMARK = (
+    "The platform has a policy about this that the console does not evaluate, so it may answer differently."
+)
 
 # Takes an attempt over all live entities. Returns the entities without the privilege that the reader may see;
 # None if the reader may see all of them.
@@ -482,14 +487,21 @@ VisibleEntities = Callable[[Attempt], EntitiesWithoutPrivilege | None]
 def redact(decision: Decision, visible_entities: VisibleEntities) -> Decision:
     """Return the decision without the addresses that the reader may not see, and without their number.
 
-    If something is hidden, the sentence of a denial is replaced.
+    If something is hidden, the sentence of a denial is replaced. Remarks name policies, addresses and principals, so one
+    without names takes their place, and only if the subject holds what they are about.
     """
+    is_known = decision.is_permitted and not any(map(_ranges_over_entities, decision.attempts))
+    decision = replace(decision, remarks=(REDACTED_REMARK,) if decision.remarks and is_known else ())
     attempts = tuple(_redact_attempt(attempt, visible_entities) for attempt in decision.attempts)
     if attempts == decision.attempts:
         return decision
     denial = f"Denied: {decision.question.principal} lacks privileges on entities that you may not see."
     sentence = decision.sentence if decision.is_permitted else denial
     return replace(decision, sentence=sentence, missing_grants=None, unlisted_count=0, attempts=attempts)
+
+
+def _ranges_over_entities(attempt: Attempt) -> bool:
+    return attempt.requirement == ALL_LIVE or any(map(_ranges_over_entities, attempt.parts))
 
 
 def redact_all(decision: Decision) -> Decision:

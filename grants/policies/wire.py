@@ -65,6 +65,8 @@ def decision_as_json(decision: Decision) -> dict[str, Any]:
         answer["context"]["missing"] = [missing_grant_as_json(grant) for grant in decision.missing_grants]
     if decision.inactive_grants:
         answer["context"]["not_in_force"] = [grant.as_json() for grant in decision.inactive_grants]
+    if decision.remarks:
+        answer["context"]["remarks"] = list(decision.remarks)
     return answer
 
 

@@ -12,9 +12,19 @@ from tests.support.changes import change_grants
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("people")]
 
-TOKEN, ACTIVE_GENERATION, QUESTION, SUBJECT, CANDIDATES, ALL_ENTITIES, CONTAINER, CROWD, STATES, INACTIVE = [
-    1
-] * 10
+(
+    TOKEN,
+    ACTIVE_GENERATION,
+    QUESTION,
+    SUBJECT,
+    CANDIDATES,
+    ALL_ENTITIES,
+    CONTAINER,
+    CROWD,
+    STATES,
+    INACTIVE,
+    REMARKS,
+) = [1] * 11
 FIRST_ENTITIES = 2
 FEW = 1
 
@@ -33,7 +43,7 @@ def many_datasets(people, api):
     ("path", "body", "expected"),
     [
         ("evaluation", request(), TOKEN + QUESTION),
-        ("evaluation", request(context={"explain": True}), TOKEN + QUESTION + STATES),
+        ("evaluation", request(context={"explain": True}), TOKEN + QUESTION + STATES + REMARKS),
         (
             "evaluations",
             request(context={"explain": True})
@@ -42,7 +52,7 @@ def many_datasets(people, api):
                     {"resource": {"type": "dataset", "id": f"lab.d{number}"}} for number in range(1_000)
                 ]
             },
-            TOKEN + QUESTION + STATES + INACTIVE,
+            TOKEN + QUESTION + STATES + INACTIVE + REMARKS,
         ),
         ("evaluation", request("zoe"), TOKEN + QUESTION),
         ("evaluations", request() | {"evaluations": [{}] * 1_000}, TOKEN + QUESTION),
@@ -100,7 +110,7 @@ def test_a_request_by_session_takes_one_more_query(client, account, django_asser
         assert client.post("/access/v1/evaluation", request(), content_type="application/json").json() == {
             "decision": True
         }
-    with django_assert_num_queries(2 + ACTIVE_GENERATION + QUESTION + STATES):
+    with django_assert_num_queries(2 + ACTIVE_GENERATION + QUESTION + STATES + REMARKS):
         client.post(
             "/access/v1/evaluation", request(context={"explain": True}), content_type="application/json"
         )

@@ -59,6 +59,16 @@ class Feature(StrEnum):
     DENY_ALL_ELSE = "the denial of all other access"
 
 
+class LeftOut(StrEnum):
+    """The policies, and parts of policies, that are read and not evaluated, in words."""
+
+    ZONES = "policies of security zones"
+    TAGS = "policies on tags"
+    MASKS = "masks"
+    FILTERS = "row filters"
+    RESOURCES = "additional resources"
+
+
 @dataclass(frozen=True)
 class Level:
     """The names that a policy has at one level. is_excluded: the names that it does not apply to."""
@@ -96,13 +106,16 @@ class Level:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """Who has which privileges by one item of a policy. delegates: whether they may also change such policies."""
+    """Who has which privileges by one item of a policy. delegates: whether they may also change such policies.
+    is_conditional: whether it has conditions.
+    """
 
     users: frozenset[str]
     groups: frozenset[str]
     roles: frozenset[str]
     accesses: frozenset[Privilege]
     delegates: bool = False
+    is_conditional: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +134,8 @@ class Schedule:
 class Policy:
     """A policy that grants or denies access. levels: from the instance down to the last level that it has.
 
-    features: those that Ranger 0.7 ignores.
+    features: those that Ranger 0.7 ignores. is_conditional: whether it has conditions. left_out: why it is not evaluated,
+    a value of `LeftOut`; empty if it is.
     """
 
     name: str
@@ -135,6 +149,8 @@ class Policy:
     priority: int = 0
     denies_all_else: bool = False
     features: frozenset[Feature] = frozenset()
+    is_conditional: bool = False
+    left_out: str = ""
 
     @property
     def kind(self) -> str:
@@ -161,12 +177,15 @@ class Note:
 @dataclass(frozen=True, slots=True)
 class PolicyFile:
     """The enabled policies of a file. enables_deny: whether the service definition has deny items and
-    exceptions applied; None if it does not say so.
+    exceptions applied; None if it does not say so. left_out: policies and parts of policies that are not evaluated.
+    service: the name of the service; empty if the file does not say it.
     """
 
     policies: tuple[Policy, ...]
     notes: tuple[Note, ...]
     enables_deny: bool | None = None
+    left_out: tuple[Policy, ...] = ()
+    service: str = ""
 
 
 _FILE_FIELDS = frozenset(
@@ -184,6 +203,7 @@ _POLICY_FIELDS = frozenset(
 _ITEM_FIELDS = frozenset("accesses users groups roles conditions delegateAdmin".split())
 _RESOURCE_FIELDS = frozenset("values isExcludes isRecursive".split())
 _POLICY_TYPES = {1: "masks data", 2: "filters rows"}
+_LEFT_OUT_ITEMS = {"dataMaskPolicyItems": LeftOut.MASKS, "rowFilterPolicyItems": LeftOut.FILTERS}
 _NOT_EVALUATED = "it is not evaluated"
 _JSON_TYPES = {str: "text", bool: "true or false", int: "a whole number", list: "a list", dict: "an object"}
 _EXPORT = "export the policies of the service from Ranger Admin again"
@@ -210,6 +230,7 @@ def read_policies(raw: bytes, *, file_name: str) -> PolicyFile:
     enables_deny = _enables_deny(definition, file_name)
     notes += _notes_of_parts(body, file_name)
     policies, ids, services = [], Counter[int](), set[str]()
+    left_out = list(_left_out_of_parts(body))
     for number, entry in enumerate(_member(body, "policies", list, file_name, [])):
         place = f"{file_name}: policies[{number}]"
         if not isinstance(entry, dict):
@@ -227,12 +248,14 @@ def read_policies(raw: bytes, *, file_name: str) -> PolicyFile:
         if policy is not None:
             notes += _notes_of_features(policy, enables_deny)
         policies += [] if policy is None else [policy]
+        left_out += _left_out(entry)
     if len(services) > 1:
         raise PolicyFileError(
             f"{file_name} has policies of {len(services)} services ({clip(', '.join(sorted(services)))}): export one "
             f"service, with `serviceName`"
         )
-    return PolicyFile(tuple(policies), tuple(notes), enables_deny)
+    service = _member(body, "serviceName", str, file_name, "") or max(services, default="")
+    return PolicyFile(tuple(policies), tuple(notes), enables_deny, tuple(left_out), service)
 
 
 def _document(raw: bytes, file_name: str) -> dict:
@@ -335,9 +358,17 @@ def _policy(entry: dict, place: str, reasons: list[str]) -> Policy | None:
         reasons.append("the policy has `additionalResources`; only `resources` are evaluated")
     if _member(entry, "conditions", list, place, []):
         reasons.append("the policy has conditions; it is evaluated as if they were met")
-    for field_name in ("dataMaskPolicyItems", "rowFilterPolicyItems"):
+    for field_name in _LEFT_OUT_ITEMS:
         if _member(entry, field_name, list, place, []):
             reasons.append(f"the policy has `{field_name}`, which are not evaluated")
+    policy = _policy_with(entry, levels, place, reasons)
+    if any(OWNER in item.users for item in policy.items):
+        reasons.append("the policy names `{OWNER}`, but CDAP does not send the owner of an entity to Ranger")
+    return replace(policy, features=frozenset(_features(policy)))
+
+
+def _policy_with(entry: dict, levels: tuple[Level, ...], place: str, reasons: list[str]) -> Policy:
+    """Return the policy on these levels. Append what is not supported to `reasons`."""
     allow, allow_exceptions, deny, deny_exceptions = (
         tuple(
             _item(item, f"{field_name}[{number}]", place, reasons)
@@ -345,7 +376,7 @@ def _policy(entry: dict, place: str, reasons: list[str]) -> Policy | None:
         )
         for field_name in ("policyItems", "allowExceptions", "denyPolicyItems", "denyExceptions")
     )
-    policy = Policy(
+    return Policy(
         name=_member(entry, "name", str, place, ""),
         id=_member(entry, "id", int, place, None),
         levels=levels,
@@ -356,10 +387,49 @@ def _policy(entry: dict, place: str, reasons: list[str]) -> Policy | None:
         schedules=tuple(_schedules(entry, place, reasons)),
         priority=_member(entry, "policyPriority", int, place, 0),
         denies_all_else=_member(entry, "isDenyAllElse", bool, place, False),
+        is_conditional=bool(_member(entry, "conditions", list, place, [])),
     )
-    if any(OWNER in item.users for item in policy.items):
-        reasons.append("the policy names `{OWNER}`, but CDAP does not send the owner of an entity to Ranger")
-    return replace(policy, features=frozenset(_features(policy)))
+
+
+def _left_out_of_parts(body: dict) -> Iterator[Policy]:
+    """Yield the policies of a download that apply to tags or belong to a security zone."""
+    tags, zones = _member(body, "tagPolicies", dict, "", {}), _member(body, "securityZones", dict, "", {})
+    for entry in _objects(tags, "policies", "tagPolicies"):
+        yield from _left_out(entry, LeftOut.TAGS)
+    for name in zones:
+        for entry in _objects(
+            _member(zones, name, dict, "securityZones", {}), "policies", f"securityZones.{name}"
+        ):
+            yield from _left_out(entry, LeftOut.ZONES)
+
+
+def _left_out(entry: dict, reason: str = "") -> Iterator[Policy]:
+    """Yield what an enabled policy has and is not evaluated. reason: why nothing of it is.
+
+    Nothing of a policy on levels that CDAP does not have.
+    """
+    place, reasons = "", list[str]()
+    try:
+        type_ = _member(entry, "policyType", int, place, 0)
+        if not _member(entry, "isEnabled", bool, place, True):
+            return
+        if not reason and _member(entry, "zoneName", str, place, ""):
+            reason = LeftOut.ZONES
+        if not reason and type_ and type_ not in _POLICY_TYPES:
+            reason = f"policies of the type {type_}"
+        is_on_tags = reason == LeftOut.TAGS
+        levels = () if is_on_tags else _levels(_member(entry, "resources", dict, place, {}), place, reasons)
+        policy = _policy_with(entry, levels, place, reasons)
+        if reason:
+            yield replace(policy, left_out=reason)
+        for field_name, masks in _LEFT_OUT_ITEMS.items():
+            items = (_item(item, "", place, reasons) for item in _objects(entry, field_name, place))
+            yield Policy(policy.name, policy.id, levels, tuple(items), left_out=masks)
+        for resources in _objects(entry, "additionalResources", place):
+            others = _levels(resources, place, reasons)
+            yield replace(policy, levels=others, left_out=reason or LeftOut.RESOURCES)
+    except PolicyFileError:
+        return
 
 
 def _levels(resources: dict, place: str, reasons: list[str]) -> tuple[Level, ...]:
@@ -401,19 +471,22 @@ def _item(body: dict, field_name: str, place: str, reasons: list[str]) -> Item:
     reasons += [
         f"{field_name} has the unknown field `{clip(field)}`" for field in body if field not in _ITEM_FIELDS
     ]
-    if _member(body, "conditions", list, place, []):
+    conditions = _member(body, "conditions", list, place, [])
+    if conditions:
         reasons.append(f"{field_name} has conditions; it is evaluated as if they were met")
     accesses = set()
     for access in _objects(body, "accesses", place):
         name = _member(access, "type", str, f"{place}.accesses", "")
         if not _member(access, "isAllowed", bool, f"{place}.accesses", True):
             continue
-        if privilege := PRIVILEGE_OF_ACCESS.get(name.lower()):
+        # policies on tags name the service type too
+        if privilege := PRIVILEGE_OF_ACCESS.get(name.lower().removeprefix(f"{SERVICE_TYPE}:")):
             accesses.add(privilege)
         else:
             reasons.append(f"{field_name} has the unknown access type `{clip(name)}`")
     users, groups, roles = (frozenset(_texts(body, name, place)) for name in ("users", "groups", "roles"))
-    return Item(users, groups, roles, frozenset(accesses), _member(body, "delegateAdmin", bool, place, False))
+    delegates = _member(body, "delegateAdmin", bool, place, False)
+    return Item(users, groups, roles, frozenset(accesses), delegates, bool(conditions))
 
 
 def _schedules(entry: dict, place: str, reasons: list[str]) -> Iterator[Schedule]:

@@ -3,10 +3,15 @@
 from collections import defaultdict
 from pathlib import Path
 
+from django.db import transaction
+
 from authzconsole.connections.ranger_grants import computed_import
+from authzconsole.connections.ranger_remarks import remarks_of
+from authzconsole.connections.services import import_source
 from authzconsole.management.policy_file import policies_in
 from entities.vocabulary import clip, quantity
 from grants.changes import apply
+from grants.evaluation.remarks import replace_remarks
 from grants.journal import Author
 from grants.management.console_command import ConsoleCommand
 from grants.management.second_person import add_second_person_argument, reason_with_second_person
@@ -29,16 +34,16 @@ class Command(ConsoleCommand):
 
     def handle(self, *, file, dry_run, second_person, **options):
         name = "the input" if file == "-" else clip(Path(file).name)
-        change_set, notes = computed_import(policies_in(file))
+        policies = policies_in(file)
+        change_set, notes = computed_import(policies)
         reason = f"import of {name} from Ranger"
-        outcome = apply(
-            change_set,
-            author=Author(
-                "import_ranger",
-                reason=reason if dry_run else reason_with_second_person(reason, second_person),
-            ),
-            is_rehearsal=dry_run,
+        author = Author(
+            "import_ranger", reason=reason if dry_run else reason_with_second_person(reason, second_person)
         )
+        with transaction.atomic():
+            outcome = apply(change_set, author=author, is_rehearsal=dry_run)
+            if not dry_run:
+                replace_remarks(remarks_of(policies), import_source(policies.service))
         reasons = defaultdict(list)
         for note in notes:
             reasons[note.policy, note.id].append(note.reason)

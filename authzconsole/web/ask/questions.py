@@ -31,6 +31,7 @@ from entities.vocabulary import KINDS, Privilege, clip
 from grants.errors import PrincipalError
 from grants.evaluation.engine import check_generations_summary, check_summary
 from grants.evaluation.inactive_grants import with_inactive_grants
+from grants.evaluation.remarks import with_remarks
 from grants.evaluation.visibility import Visibility
 from grants.models import Plan
 from grants.plans.apply import applied_plan
@@ -224,7 +225,7 @@ def _result(form: QuestionForm, is_whole_page: bool) -> dict:
 
 
 def _single_answer(form: QuestionForm) -> dict:
-    (decision,) = with_inactive_grants([check_summary(form.question(), MAX_MISSING_GRANTS)])
+    (decision,) = with_remarks(with_inactive_grants([check_summary(form.question(), MAX_MISSING_GRANTS)]))
     (answer,) = answers_for_display([decision], form.request.user, form.visibility)
     return {
         "answer": answer,
@@ -236,7 +237,7 @@ def _all_generation_answers(form: QuestionForm) -> dict:
     """Return the full answer of every generation, and the one of the selected generation as `answer`."""
     form.question()  # raises errors that only the submitted generation causes
     questions = [form.question(generation=name) for name in GENERATIONS]
-    decisions = with_inactive_grants(check_generations_summary(questions, MAX_MISSING_GRANTS))
+    decisions = with_remarks(with_inactive_grants(check_generations_summary(questions, MAX_MISSING_GRANTS)))
     answers = dict(
         zip(GENERATIONS, answers_for_display(decisions, form.request.user, form.visibility), strict=True)
     )

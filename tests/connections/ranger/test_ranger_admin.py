@@ -17,7 +17,10 @@ from entities.models import Entity
 from entities.vocabulary import Privilege
 from grants.change_set import AddUser, ChangeSet, Grant
 from grants.changes import apply
-from grants.models import JournalLine, Membership, RoleGroup, User
+from grants.evaluation.engine import answer_questions
+from grants.evaluation.remarks import replace_remarks
+from grants.models import JournalLine, Membership, Remark, RoleGroup, User
+from grants.policies.question import Question
 from grants.principals.services import add_role
 from grants.validity import Validity
 from tests.connections.ranger.policy_files import NOTHING_BELOW, item, policy
@@ -178,6 +181,48 @@ def test_grants_that_another_platform_stores_are_not_compared(synced):
     # CDAP lists entities, and stores no grants
     Connection.objects.filter(name="lake").update(type="cdap")
     assert [row["entity"] for row in output("drift", "policies")] == ["dataset:lake.orders"]
+
+
+def remarks(name: str = "bob") -> list[str]:
+    question = Question(
+        "user", name, "READ", parse_grantable("dataset:bookings.reports_q1"), "final", explain=True
+    )
+    (answer,) = answer_questions([question])
+    return answer["context"].get("remarks", [])
+
+
+def test_each_sync_replaces_the_remarks_and_they_end_with_the_connection(connected):
+    """Also a sync that only makes a plan; and the remarks of an imported file of the same service end with the sync."""
+    replace_remarks([Remark(number=1, part="item", privileges="READ", text="an old file")], "import cdapdev")
+    output("sync", "policies", "--dry-run")
+    add_grant("user:mallory", "dataset:bookings.reports_q1", "READ")
+    assert remarks("mallory") == ["an old file"]
+    connection = services.connection_by_name("policies")
+    services.prepare_sync(connection, services.computed_sync(connection), author=COMMAND)
+    (remark,) = remarks("mallory")
+    assert remark.startswith(
+        "Ranger policy `bookings reports` denies READ on dataset:bookings.reports_* to user:mallory"
+    )
+    denial = connected.named("bookings reports")["denyPolicyItems"]
+    connected.named("bookings reports")["denyPolicyItems"] = []
+    output("sync", "policies", "--accept-shrunken")
+    assert not Remark.objects.exists()
+    connected.named("bookings reports")["denyPolicyItems"] = denial
+    output("sync", "policies", "--accept-shrunken")
+    assert Remark.objects.exists()
+    services.delete_connection(services.connection_by_name("policies"), author=COMMAND)
+    assert not Remark.objects.exists()
+
+
+def test_a_tag_service_may_change_every_answer(connected):
+    connected.tag_service = "tags"
+    output("sync", "policies")
+    add_grant("user:mallory", "dataset:lab.d1", "READ")
+    (remark,) = remarks("alice")
+    assert remark == (
+        "Ranger service `cdapdev` has the tag service `tags`, whose policies the console does not read, so the platform may "
+        "answer differently."
+    )
 
 
 def test_a_push_changes_only_what_differs(synced):
