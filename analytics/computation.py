@@ -104,7 +104,7 @@ def compute_tables(
             )
     progress.check()
     progress.begin_stage(RunStage.WRITING)
-    detail_rows = sum_of_rows(analysis.detail_rows, analysis.rows, places["rows"])
+    detail_rows = sum_of_rows(analysis, places, analysis.detail_rows)
     detail_is_written = analysis.detail is not None and writes_detail(detail_rows)
     if detail_is_written and analysis.detail is not None:
         _write_output(analysis.detail, analysis_input, places)

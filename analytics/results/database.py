@@ -1,7 +1,7 @@
 """DuckDB databases that read the files of tables, and the errors of reading them."""
 
 import errno
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import duckdb
@@ -47,10 +47,12 @@ def dataset_of_files(table: Table, filesystem: FileSystem, paths: Sequence[str])
 
 def figures(analysis: Analysis, places: Mapping[str, Place]) -> dict[str, int]:
     """Return the figures at the head of a report, by name. places: of the tables that are written, by name."""
-    return {
-        name: aggregate(analysis.table(table_name), places[table_name], expression)
-        for name, (table_name, expression) in analysis.figures.items()
-    }
+    names = {table_name for table_name, _ in analysis.figures.values()}
+    with _written_tables(analysis, places, names) as database:
+        return {
+            name: first_value(database.execute(f"SELECT {expression} FROM {table_name}"))
+            for name, (table_name, expression) in analysis.figures.items()
+        }
 
 
 def figures_by_namespace(analysis: Analysis, places: Mapping[str, Place]) -> dict[tuple[str, str], int]:
@@ -58,33 +60,38 @@ def figures_by_namespace(analysis: Analysis, places: Mapping[str, Place]) -> dic
     namespace. places: of the tables that are written, by name.
     """
     found: dict[tuple[str, str], int] = {}
-    for name, (table_name, expression) in analysis.figures_by_namespace.items():
-        query = (
-            f"SELECT namespace, {expression} AS value FROM {table_name} WHERE namespace <> '' "
-            f"GROUP BY namespace ORDER BY value DESC, namespace LIMIT {MAX_SUBJECTS}"
-        )
-        with written_table(analysis.table(table_name), places[table_name]) as database:
-            found |= {(name, namespace): value for namespace, value in database.execute(query).fetchall()}
+    names = {table_name for table_name, _ in analysis.figures_by_namespace.values()}
+    if not names:
+        return found
+    with _written_tables(analysis, places, names) as database:
+        for name, (table_name, expression) in analysis.figures_by_namespace.items():
+            rows = database.execute(
+                f"SELECT namespace, {expression} AS value FROM {table_name} WHERE namespace <> '' "
+                f"GROUP BY namespace ORDER BY value DESC, namespace LIMIT {MAX_SUBJECTS}"
+            ).fetchall()
+            found |= {(name, namespace): value for namespace, value in rows}
     return found
 
 
-def sum_of_rows(expression: str, table: Table, place: Place) -> int:
-    """Return a sum over all rows. expression: SQL on the table's columns, from `analytics.analyses`."""
-    return aggregate(table, place, f"coalesce(sum({expression}), 0)::BIGINT")
-
-
-def aggregate(table: Table, place: Place, expression: str) -> int:
-    """Return an SQL aggregate over a table that is written at a place. Raise StorageError if it cannot be read."""
-    with written_table(table, place) as database:
-        return first_value(database.execute(f"SELECT {expression} FROM {table.name}"))
+def sum_of_rows(analysis: Analysis, places: Mapping[str, Place], expression: str) -> int:
+    """Return a sum over all rows. expression: SQL on the columns of the table `rows`, from `analytics.analyses`."""
+    with _written_tables(analysis, places, [analysis.rows.name]) as database:
+        query = f"SELECT coalesce(sum({expression}), 0)::BIGINT FROM {analysis.rows.name}"
+        return first_value(database.execute(query))
 
 
 @contextmanager
-def written_table(table: Table, place: Place) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Open a database with a table that is written at a place. Read the results inside the block."""
+def _written_tables(
+    analysis: Analysis, places: Mapping[str, Place], names: Iterable[str]
+) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Open a database with these tables, which are written. Read the results inside the block. Raise StorageError if a
+    table cannot be read.
+    """
     with spilling_database() as database:
-        paths = parquet_paths(place.filesystem, place.path)
-        database.register(table.name, dataset_of_files(table, place.filesystem, paths))
+        for name in names:
+            place = places[name]
+            paths = parquet_paths(place.filesystem, place.path)
+            database.register(name, dataset_of_files(analysis.table(name), place.filesystem, paths))
         yield database
 
 
