@@ -15,7 +15,7 @@ _SPARK_SCHEMA = "org.apache.spark.sql.parquet.row.metadata"
 _TYPES = {ColumnType.LONG: LongType(), ColumnType.TEXT: StringType(), ColumnType.FLAG: BooleanType()}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Tables:
     """The snapshot of a tenant at one revision. The columns of each frame are in `analytics.tables`.
 

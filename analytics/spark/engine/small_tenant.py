@@ -5,7 +5,7 @@ For a tenant of a few hundred thousand rows, Spark takes many times as long to p
 steps.
 """
 
-from functools import reduce
+from functools import lru_cache, reduce
 
 import numpy as np
 import pyarrow as pa
@@ -58,8 +58,9 @@ class SmallTenant:
         }
 
     @staticmethod
+    @lru_cache(maxsize=1)
     def collect(tables: Tables) -> "SmallTenant":
-        """Collect the tables in one job."""
+        """Collect the tables in one job. All outputs of an analysis get the same tenant."""
         frames = [
             getattr(tables, name).select(F.lit(name).alias("table"), *columns)
             for name, columns in _COLUMNS.items()

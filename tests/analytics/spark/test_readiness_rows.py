@@ -3,6 +3,7 @@
 import pytest
 
 from analytics.spark.analyses import readiness
+from analytics.spark.engine.small_tenant import SmallTenant
 
 pytestmark = pytest.mark.spark
 
@@ -76,3 +77,11 @@ def test_the_overview_counts_the_users_who_are_ready(build_input):
     admin = [("user", user, entity) for user in (1, 2) for entity in (2, 3, 4, 5)] + [("user", 3, 2)]
     analysis_input = add_rows(build_input(entities=SALES, users=USERS, admin=admin))
     assert collect(readiness.namespaces(analysis_input)) == [("sales", 4, 3, 2, 0, "alice", False)]
+
+
+def test_all_outputs_of_an_analysis_read_a_small_tenant_once(build_input):
+    first, second = (
+        build_input(entities=SALES, users=users, admin=[("user", 1, 3)]) for users in (USERS, USERS[:2])
+    )
+    assert SmallTenant.collect(first.tables) is SmallTenant.collect(first.tables)
+    assert SmallTenant.collect(second.tables) is not SmallTenant.collect(first.tables)
