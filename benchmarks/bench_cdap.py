@@ -6,13 +6,11 @@ with `python -m benchmarks.bench_cdap`.
 """
 
 import multiprocessing
-import os
 import resource
 import sys
 import time
-from pathlib import Path
 
-from benchmarks.console import bench_console
+from benchmarks.console import bench_console, database_process, process_seconds
 
 NAMESPACES, APPLICATIONS, PROGRAMS, DATASETS = 1_000, 30, 2, 109
 MAX_SECONDS = 120
@@ -60,30 +58,19 @@ def serve(pipe) -> None:
             pipe.send(time.process_time())
 
 
-def database_seconds() -> float:
-    """Return the CPU seconds of the process of PostgreSQL that serves this one."""
-    from django.db import connection
-
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_backend_pid()")
-        [pid] = cursor.fetchone()
-    times = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
-    return sum(map(int, times)) / os.sysconf("SC_CLK_TCK")
-
-
 def measure(title: str, pipe) -> bool:
     from authzconsole.connections import services
     from grants.journal import Author
 
     pipe.send("delete" if title == "tenth deleted" else "tick")
     server = pipe.recv()
-    connection = services.connection_by_name("prod")
-    started, cpu, database = time.perf_counter(), time.process_time(), database_seconds()
+    connection, pid = services.connection_by_name("prod"), database_process()
+    started, cpu, database = time.perf_counter(), time.process_time(), process_seconds(pid)
     result = services.computed_sync(connection)
     read = time.perf_counter() - started, time.process_time() - cpu
     services.sync(connection, result, author=Author("connection", "benchmark"))
     seconds = time.perf_counter() - started
-    used, database = time.process_time() - cpu, database_seconds() - database
+    used, database = time.process_time() - cpu, process_seconds(pid) - database
     pipe.send("tick")
     # without the time of the server, and independent of the other work of the machine
     is_fast = used + database <= MAX_SECONDS

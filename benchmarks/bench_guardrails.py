@@ -11,9 +11,8 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 
-from benchmarks.console import bench_console
+from benchmarks.console import bench_console, database_process, process_seconds
 from benchmarks.size import Size
 
 SIZE = Size(entities=100_000, namespaces=200, users=5_000, groups=200, grants=200_000)
@@ -124,11 +123,7 @@ def write_guardrails(rng: random.Random) -> None:
 
 def _milliseconds(call: Callable, change_sets: list) -> list[float]:
     """Return the CPU time of each call."""
-    from django.db import connection
-
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_backend_pid()")
-        (pid,) = cursor.fetchone()
+    pid = database_process()
     # the first call fills caches
     call(change_sets[0])
     return [
@@ -141,7 +136,7 @@ def _cpu_milliseconds(call: Callable[[], object], pid: int) -> float:
     """Return the CPU time of a call, in this process and in another one."""
 
     def now() -> float:
-        return time.process_time() + int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e9
+        return time.process_time() + process_seconds(pid)
 
     start = now()
     call()

@@ -2,14 +2,12 @@
 beside 500,000 grants, registrations, and a pattern that matches 100,000 entities.
 """
 
-import os
 import random
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 
-from benchmarks.console import bench_console
+from benchmarks.console import bench_console, database_process, process_seconds
 from benchmarks.size import Size
 
 SIZE = Size(entities=400_000, namespaces=400, users=5_000, groups=150, grants=500_000)
@@ -21,21 +19,12 @@ def main() -> int:
         return measure()
 
 
-def cpu_seconds() -> float:
-    """Return the CPU time of this process and of the backend of its connection."""
-    from django.db import connection
-
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_backend_pid()")
-        (pid,) = cursor.fetchone()
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return time.process_time() + (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
 def cpu_of(task: Callable[[], object]) -> float:
-    before = cpu_seconds()
+    """Return the CPU time of a task, in this process and in that of the database."""
+    pid = database_process()
+    before = time.process_time() + process_seconds(pid)
     task()
-    return cpu_seconds() - before
+    return time.process_time() + process_seconds(pid) - before
 
 
 def measure() -> int:

@@ -32,3 +32,18 @@ def bench_console(**environment: str) -> Iterator[Path]:
 
         call_command("migrate", verbosity=0)
         yield Path(state)
+
+
+def database_process() -> int:
+    """Return the number of the PostgreSQL process that serves the connection of this process."""
+    from django.db import connection
+
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_backend_pid()")
+        (pid,) = cursor.fetchone()
+    return pid
+
+
+def process_seconds(pid: int) -> float:
+    """Return the CPU time of a process with one thread."""
+    return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e9
