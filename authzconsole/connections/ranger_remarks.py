@@ -60,42 +60,44 @@ def remarks_of(file: PolicyFile) -> list[Remark]:
 def remarks_of_tag_service(service: str, tag_service: str) -> list[Remark]:
     """Return that the policies of a tag service may change every answer."""
     text = (
-        f"Ranger service `{clip(service)}` has the tag service `{clip(tag_service)}`, whose policies the console does not "
-        f"read, {_DIFFERS}."
+        f"The console does not read the policies of `{clip(tag_service)}`, the tag service of the Ranger service "
+        f"`{clip(service)}`, {_DIFFERS}."
     )
     # the numbers of policies begin with 1
     return [_row(0, RemarkPart.ITEM, "", list(Privilege), _ANYWHERE, gives, text) for gives in (False, True)]
 
 
 def _parts(policy: Policy, *, has_deny: bool) -> Iterator[_Part]:
-    def unevaluated(what: str) -> str:
+    def no_evaluation(what: str) -> str:
         return f"the console does not evaluate {what}"
 
     if policy.left_out in _MASKED:
-        yield _Part(_MASKED[policy.left_out], unevaluated(policy.left_out), policy.allow)
+        yield _Part(_MASKED[policy.left_out], no_evaluation(policy.left_out), policy.allow)
         return
     deny, exceptions = (policy.deny, policy.allow_exceptions) if has_deny else ((), ())
-    yield _Part("denies", unevaluated("deny items"), deny, _unconditional(policy.deny_exceptions))
+    yield _Part("denies", no_evaluation("deny items"), deny, _unconditional(policy.deny_exceptions))
     if policy.denies_all_else:
-        yield _Part("denies", unevaluated("the denial of all other access"), [_EVERYBODY], policy.allow)
+        yield _Part("denies", no_evaluation("the denial of all other access"), [_EVERYBODY], policy.allow)
     if policy.left_out == LeftOut.ZONES:
-        yield _Part("does not always give", unevaluated("security zones"), [_EVERYBODY], policy.allow)
+        yield _Part("does not always give", no_evaluation("security zones"), [_EVERYBODY], policy.allow)
     fault = "" if policy.left_out else fault_of_policy(policy)
     if policy.left_out or fault:
         reason = (
-            unevaluated(policy.left_out) if policy.left_out else f"the console leaves it out because {fault}"
+            no_evaluation(policy.left_out)
+            if policy.left_out
+            else f"the console leaves it out because {fault}"
         )
         yield _Part("gives", reason, policy.allow, _unconditional(exceptions), gives=True)
         return
     if exceptions:
         yield _Part(
-            "does not always give", unevaluated("exceptions"), policy.allow, exceptions, is_restricted=True
+            "does not always give", no_evaluation("exceptions"), policy.allow, exceptions, is_restricted=True
         )
     conditional = [item for item in policy.allow if policy.is_conditional or item.is_conditional]
-    yield _Part("does not always give", unevaluated("conditions"), conditional)
+    yield _Part("does not always give", no_evaluation("conditions"), conditional)
     open_items = [replace(_EVERYBODY, accesses=item.accesses) for item in policy.allow if _is_open(item)]
     yield _Part(
-        "gives", unevaluated("items for everybody"), open_items, _unconditional(exceptions), gives=True
+        "gives", no_evaluation("items for everybody"), open_items, _unconditional(exceptions), gives=True
     )
 
 

@@ -166,7 +166,7 @@ def _matched_count(changes: Collection[Grant | Revoke]) -> int:
 
 
 def _groups_with_grants(changes: Iterable[MembershipChange]) -> set[str]:
-    """Return the groups and roles whose members change, and the roles that contain these groups. Runs one query."""
+    """Return the groups and roles that get or lose members, and the roles of these groups. Runs one query."""
     names = {change.group if isinstance(change, Join | Leave) else change.role for change in changes}
     return set(_with_roles(names).values_list("name", flat=True))
 

@@ -199,7 +199,7 @@ def _text_at(place: _Place, parts: Collection[_Row]) -> str:
         privileges = item.privileges & place.privileges
         if item.part == RemarkPart.RESTRICTED_ITEM:
             restrictions = _privileges(others, RemarkPart.RESTRICTION)
-            # whoever holds any privilege is asked about all of them at once
+            # a requirement of any privilege can depend on each of the restrictions
             privileges = (
                 privileges if restrictions and place.privileges == _ALL else privileges & restrictions
             )

@@ -79,7 +79,7 @@ from grants.validity import at_time, not_over_condition, question_time
 
 # more changes are checked against all guardrails
 MAX_CHANGES = 500
-# of groups whose members are in memory
+# groups with more members together are not read into memory
 MAX_MEMBERS = 10_000
 # how many added violations are named, and have a journal line of their own
 MAX_LISTED = 100

@@ -220,8 +220,8 @@ def test_a_tag_service_may_change_every_answer(connected):
     add_grant("user:mallory", "dataset:lab.d1", "READ")
     (remark,) = remarks("alice")
     assert remark == (
-        "Ranger service `cdapdev` has the tag service `tags`, whose policies the console does not read, so the platform may "
-        "answer differently."
+        "The console does not read the policies of `tags`, the tag service of the Ranger service `cdapdev`, so the platform "
+        "may answer differently."
     )
 
 
