@@ -149,7 +149,7 @@ class ItemFilterSerializer(StrictSerializer):
     principal = NameText(
         required=False, help_text="The name of a user or group, or `user:NAME` or `group:NAME`."
     )
-    group = NameText(required=False, help_text="The name of the group of a membership.")
+    group = NameText(required=False, help_text="The name of the group or role of a membership.")
     reviewer = NameText(required=False, help_text="The name of the reviewer, or `administrators`.")
     unused = Boolean(required=False, help_text="No use is recorded.")
     redundant = Boolean(required=False, help_text="A group gives the user the same privilege.")

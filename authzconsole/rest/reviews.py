@@ -92,12 +92,12 @@ class ScopeSerializer(StrictSerializer):
         child=Choice(choices=ItemSource.values),
         required=False,
         max_length=len(ItemSource.values),
-        help_text="Grants to users, grants to groups, memberships; by default all.",
+        help_text="Grants to users, grants to groups, memberships of users, memberships of groups in roles; by default all.",
     )
     namespace = NameText(required=False, help_text="The name of a namespace. It excludes memberships.")
     kinds = List(child=KindText(max_length=63), required=False, max_length=100)
     user = NameText(required=False, help_text="Only grants and memberships of this user.")
-    group = NameText(required=False, help_text="Only grants and members of this group.")
+    group = NameText(required=False, help_text="Only grants, members and memberships of this group or role.")
     privileges = privilege_list(required=False)
     unused_days = Integer(
         required=False,

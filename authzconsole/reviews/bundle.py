@@ -21,7 +21,6 @@ from grants.models import Plan, privilege_of
 from grants.models.reviews import (
     Answer,
     Campaign,
-    ItemSource,
     Recurrence,
     ReviewerRule,
     ReviewItem,
@@ -111,7 +110,7 @@ def _row(item: ReviewItem, *, knows_use: bool) -> dict[str, Any]:
     return {
         "principal": item.principal,
         "target": item.target,
-        "is_membership": item.source == ItemSource.MEMBERSHIP,
+        "is_membership": item.is_membership,
         "privilege": privilege_of(item.permission_id).value if item.permission_id else "",
         "evidence": [line.text for line in evidence_lines(item, knows_use=knows_use)],
         "since": format_time(item.granted_at),

@@ -39,7 +39,9 @@ class ReviewItemSerializer(output.Output):
         example="READ",
         allow_null=True,
     )
-    group = output.Text(get=_group("group_name"), allow_null=True)
+    group = output.Text(
+        get=_group("group_name"), allow_null=True, help_text="The group or role of a membership."
+    )
     state = output.Text(
         source="entity_state", example="live", allow_null=True, help_text="The state of the address."
     )
@@ -67,7 +69,7 @@ class ReviewItemSerializer(output.Output):
     peer_holders = output.Integer(example=1, help_text="Those of them who hold the same directly.")
     peer_group = output.Text(get=_group("peer_group"), example="group:analysts", allow_null=True)
     reach = output.Integer(
-        help_text="The active members of a group, or the grants of the group of a membership."
+        help_text="Of a grant, the active members of the group; of a membership, the grants of the group or role."
     )
     last_used_on = output.Date(example="2026-11-02", allow_null=True)
     last_reviewed_at = output.Time(timespec="seconds", allow_null=True)

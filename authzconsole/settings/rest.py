@@ -47,7 +47,7 @@ SPECTACULAR_SETTINGS = {
             "RequestState": ("pending", "approved", "denied", "cancelled", "expired"),
             "RunState": ("waiting", "running", "done", "failed", "cancelled"),
             "FindingState": ("open", "accepted", "resolved"),
-            "ReviewItemSource": ("user", "group", "membership"),
+            "ReviewItemSource": ("user", "group", "membership", "role-group"),
         }.items()
     }
     | {"FindingKind": "authzconsole.findings.kinds.KINDS"},

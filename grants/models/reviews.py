@@ -170,7 +170,20 @@ class ItemSource(models.TextChoices):
 
     USER = "user", "Grant to a user"
     GROUP = "group", "Grant to a group"
-    MEMBERSHIP = "membership", "Membership"
+    MEMBERSHIP = "membership", "Membership of a user"
+    ROLE_GROUP = "role-group", "Membership of a group"
+
+    @property
+    def is_membership(self) -> bool:
+        return self in (ItemSource.MEMBERSHIP, ItemSource.ROLE_GROUP)
+
+    @property
+    def is_of_group(self) -> bool:
+        return self in (ItemSource.GROUP, ItemSource.ROLE_GROUP)
+
+
+MEMBERSHIPS = tuple(source for source in ItemSource if source.is_membership)
+SOURCES_OF_GROUPS = tuple(source for source in ItemSource if source.is_of_group)
 
 
 class Answer(models.TextChoices):
@@ -195,18 +208,19 @@ class ReviewItem(models.Model):
 
     grant_id: the primary key of the reviewed row; never used again, so it also identifies the row in other
     campaigns.
-    principal_id, principal_name: the user or group that holds the grant, or the user of the membership.
-    group_name: only for memberships. kind, key, namespace (its key), entity_id, permission: null or empty for
+    principal_id, principal_name: the user or group that holds the grant, or the member.
+    group_name: the group or role of a membership. kind, key, namespace (its key), entity_id, permission: null or empty for
     memberships. The columns from granted_at to previous_answer are the evidence when the campaign was
     prepared:
 
     - redundant_through: a group that gives the user the same privilege on the same entity.
     - admins_left: the number of active administrators that revoking would leave on a live entity, if fewer
-      than two; of a membership, the lowest number among the entities of the group.
+      than two; of a membership, the lowest number among the entities of the group or role.
     - peers, peer_holders, peer_group: the number of other active members of one of the user's groups, and how
       many of them hold the same directly. It is the group with the highest share of holders.
     - reach: the number of active members of a group, or the number of grants of a membership's group.
-    - last_used_on: the last day on which the user, or a member of the group, used the entity.
+    - last_used_on: the last day on which the user, or a member of the group, used the entity, or one of those of the
+      membership.
     - last_reviewed_at, previous_answer: of the last campaign with an answer for the same row.
     - is_new: the previous campaign of the recurrence did not contain the row.
     - is_ended: the period of the row was over, so it gave no access.
@@ -294,7 +308,7 @@ class ReviewItem(models.Model):
 
     @property
     def is_membership(self) -> bool:
-        return self.source == ItemSource.MEMBERSHIP
+        return self.source in MEMBERSHIPS
 
     @property
     def removal(self) -> Removal:
@@ -317,7 +331,7 @@ class ReviewItem(models.Model):
 
     @property
     def principal(self) -> str:
-        return principal_text("group" if self.source == ItemSource.GROUP else "user", self.principal_name)
+        return principal_text("group" if self.source in SOURCES_OF_GROUPS else "user", self.principal_name)
 
     @property
     def address(self) -> Address | None:

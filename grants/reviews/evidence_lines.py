@@ -64,7 +64,7 @@ def evidence_lines(
         )
     if item.source == ItemSource.GROUP:
         yield EvidenceLine(quantity(item.reach, "member", "members"))
-    if item.source == ItemSource.MEMBERSHIP:
+    if item.is_membership:
         yield EvidenceLine(f"gives {quantity(item.reach, 'grant', 'grants')}")
     if item.valid_until and not item.is_ended:
         yield EvidenceLine(f"ends {time_text(item.valid_until)}")

@@ -12,11 +12,11 @@ from django.utils import timezone
 from entities.vocabulary import quantity
 from grants.authority.persons import accounts_of
 from grants.authority.transactions import administrator_transaction
-from grants.change_set import Change, Grant, Join, ending_of
+from grants.change_set import Change, Grant, Include, Join, ending_of
 from grants.errors import PlanError
 from grants.jobs import request_job
 from grants.journal import Author, JournalEntry, append_to_journal, lock_journal
-from grants.models import GroupGrant, Job, Membership, Plan, UserGrant
+from grants.models import GroupGrant, Job, Membership, Plan, RoleGroup, UserGrant
 from grants.models.reviews import (
     Answer,
     Campaign,
@@ -44,6 +44,7 @@ _ROWS: Mapping[str, QuerySet] = {
     ItemSource.USER: UserGrant.objects.select_related("user", "content_object"),
     ItemSource.GROUP: GroupGrant.objects.select_related("group", "content_object"),
     ItemSource.MEMBERSHIP: Membership.objects.select_related("user", "group"),
+    ItemSource.ROLE_GROUP: RoleGroup.objects.select_related("group", "role"),
 }
 
 
@@ -171,9 +172,11 @@ def result_changes(campaign: Campaign) -> Iterator[Change]:
 def _change(item: ReviewItem, row, validity: Validity | None) -> Change:
     """Return the change that gives the reviewed grant or membership this period; None ends it."""
     given = validity or Validity()
-    change: Grant | Join
+    change: Grant | Join | Include
     if item.source == ItemSource.MEMBERSHIP:
         change = Join(row.user.username, row.group.name, given)
+    elif item.source == ItemSource.ROLE_GROUP:
+        change = Include(row.group.name, row.role.name, given)
     else:
         principal = (
             group_text(row.group.name) if item.source == ItemSource.GROUP else f"user:{row.user.username}"

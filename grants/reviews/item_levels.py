@@ -8,7 +8,7 @@ from django.db.models import Count, Q, QuerySet
 from entities.models import State
 from entities.vocabulary import KINDS
 from grants.evaluation.granted_levels import granted_level
-from grants.models.reviews import ItemSource, ReviewItem
+from grants.models.reviews import MEMBERSHIPS, ReviewItem
 from grants.policies.levels import Level, LevelCount
 
 # the items that are counted while a page is shown
@@ -21,7 +21,7 @@ MAX_NAMESPACES = 50
 class ItemLevels:
     """What items give. levels: the live entities on which their grants are, by level, kind and namespace.
 
-    memberships: the number of reviewed memberships, in this number of groups. other: the number of grants that give
+    memberships: the number of reviewed memberships, in this number of groups and roles. other: the number of grants that give
     nothing now, because their entity is not live, or they have ended or were revoked.
     """
 
@@ -50,7 +50,7 @@ def parse_item_levels(data: Mapping) -> ItemLevels | None:
 
 def item_levels(items: QuerySet[ReviewItem]) -> ItemLevels:
     """Return what these items give in the active generation. Runs at most four queries; reads each item."""
-    is_membership = Q(source=ItemSource.MEMBERSHIP)
+    is_membership = Q(source__in=MEMBERSHIPS)
     gives = ~is_membership & Q(entity_state=State.LIVE, is_ended=False, removed="")
     totals = items.aggregate(
         memberships=Count("pk", filter=is_membership),

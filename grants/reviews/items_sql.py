@@ -16,8 +16,9 @@ ADMIN, `t` one of the first two active members of a group. The queries by name:
 - `holding`, `peers`, `best`: how many members of each group hold a privilege, the same for the groups of the
   user of a reviewed row, and the group with the highest share.
 - `redundant`: a group that gives the user the same privilege.
-- `ended`: the small groups and roles that a reviewed membership gives, and nothing else does. `pairs`, `left_on`: the
-entities on which these have ADMIN, with the administrators before and after.
+- `changed`: the groups and roles that lose active members with a reviewed membership, if that matters. `remaining`: the
+  first two of the active members that they keep. `pairs`, `left_on`: the entities on which they have ADMIN, with the
+  administrators before and after.
 - `given`, `grant_counts`: for memberships, the group with its roles, and the number of their grants.
 - `last_answers`: the last answered item of the same row in a finished campaign.
 """
@@ -46,7 +47,7 @@ from grants.models import (
     UserGrant,
     permission_ids,
 )
-from grants.models.history import HistoryPrincipal, MembershipPeriod
+from grants.models.history import HistoryPrincipal, MembershipPeriod, RoleGroupPeriod
 from grants.models.reviews import (
     Campaign,
     CampaignState,
@@ -70,8 +71,8 @@ GROUP_TABLE, LINK_TABLE, USAGE_TABLE = (
 )
 ROLE_MEMBER_TABLE, ROLE_GROUP_TABLE = RoleMembership._meta.db_table, RoleGroup._meta.db_table
 USER_GRANT_TABLE, GROUP_GRANT_TABLE = UserGrant._meta.db_table, GroupGrant._meta.db_table
-PERIOD_TABLE, KNOWN_TABLE, LINE_TABLE, STEWARD_TABLE = (
-    model._meta.db_table for model in (MembershipPeriod, HistoryPrincipal, JournalLine, NamespaceSteward)
+KNOWN_TABLE, LINE_TABLE, STEWARD_TABLE = (
+    model._meta.db_table for model in (HistoryPrincipal, JournalLine, NamespaceSteward)
 )
 
 
@@ -133,7 +134,7 @@ class Assignment:
 
     def __init__(self, rules: PreparationRules, source: ItemSource):
         self.rules, self.source = rules, source
-        is_grant = source != ItemSource.MEMBERSHIP
+        is_grant = not source.is_membership
         self.is_by_holders = rules.rule == ReviewerRule.ADMIN_HOLDERS and is_grant
         self.is_by_stewards = rules.rule == ReviewerRule.STEWARDS and is_grant
 
@@ -192,7 +193,7 @@ class Assignment:
             joins += "LEFT JOIN above a ON a.id = b.id " if self.rules.delegation else ""
         if self.is_by_stewards:
             joins += "LEFT JOIN turns st ON st.id = b.id AND st.turn = 1 "
-        if self.rules.rule == ReviewerRule.MANAGER and self.source != ItemSource.GROUP:
+        if self.rules.rule == ReviewerRule.MANAGER and not self.source.is_of_group:
             joins += (
                 f"LEFT JOIN {LINK_TABLE} ml ON ml.user_id = b.principal_id "
                 f"LEFT JOIN {USER_TABLE} mu ON mu.id = ml.manager_id AND mu.is_active AND NOT mu.is_service "
@@ -219,7 +220,7 @@ class Assignment:
             return "coalesce(hc.user_id, a.user_id)" if self.rules.delegation else "hc.user_id"
         if self.is_by_stewards:
             return "st.user_id"
-        if self.rules.rule == ReviewerRule.MANAGER and self.source != ItemSource.GROUP:
+        if self.rules.rule == ReviewerRule.MANAGER and not self.source.is_of_group:
             return "mu.id"
         if self.rules.rule == ReviewerRule.GROUP and self.rules.reviewers:
             return self._first_of("reviewers")
@@ -234,7 +235,7 @@ class Assignment:
         joins = ""
         for alias, shift in ((f"{name}1", 0), (f"{name}2", 1)):
             joins += f"LEFT JOIN {name} {alias} ON {alias}.place = (b.principal_id + {shift}) %% {count} "
-            if self.source == ItemSource.GROUP:
+            if self.source.is_of_group:
                 joins += (
                     f"LEFT JOIN {_members()} {alias}_own ON {alias}_own.group_id = b.principal_id "
                     f"AND {alias}_own.user_id = {alias}.user_id "
@@ -250,7 +251,7 @@ class Assignment:
 
     def _concerns_member(self, alias: str) -> str:
         """Return the condition that the item is about the access of the joined user."""
-        if self.source != ItemSource.GROUP:
+        if not self.source.is_of_group:
             return f"({alias}.user_id = b.principal_id)"
         return f"({alias}_own.user_id IS NOT NULL)"
 
@@ -258,7 +259,7 @@ class Assignment:
         """Return the condition that the item is about the access of this user, for statements without the
         joins of `_two_of`.
         """
-        if self.source != ItemSource.GROUP:
+        if not self.source.is_of_group:
             return f"({user} = b.principal_id)"
         return (
             f"EXISTS (SELECT 1 FROM {_members()} cm WHERE cm.group_id = b.principal_id "
@@ -404,7 +405,7 @@ def _parts(
 ) -> tuple["GrantEvidence | MembershipEvidence", Assignment, str, list]:
     """Return the evidence and the assignment of a batch, and the query of its rows with its parameters."""
     rows, parameters = batch.order_by().query.sql_with_params()
-    evidence = MembershipEvidence(rules) if source == ItemSource.MEMBERSHIP else GrantEvidence(rules, source)
+    evidence = MembershipEvidence(rules, source) if source.is_membership else GrantEvidence(rules, source)
     return evidence, Assignment(rules, source), evidence.rows(f"({rows}) g"), list(parameters)
 
 
@@ -413,17 +414,16 @@ _IS_ACTIVE = active_principal_sql("u")
 
 def _last_use(source: ItemSource) -> str:
     """Return the query for the last day of use of each row of the batch."""
-    last = f"SELECT b.id, max(d.day) AS day FROM b JOIN {USAGE_TABLE} d"
-    if source == ItemSource.USER:
-        return f"{last} ON d.user_id = b.principal_id AND d.entity_id = b.entity_id GROUP BY b.id"
-    if source == ItemSource.GROUP:
-        return (
-            f"{last} ON d.entity_id = b.entity_id JOIN {_members()} dm ON dm.user_id = d.user_id "
-            f"AND dm.group_id = b.principal_id GROUP BY b.id"
-        )
+    grants, entity, user = "", "b.entity_id", "b.principal_id"
+    if source.is_membership:
+        grants = f"JOIN given v ON v.member_of = b.group_id JOIN {GROUP_GRANT_TABLE} dg ON dg.group_id = v.group_id"
+        entity = "dg.content_object_id"
+    if source.is_of_group:
+        grants += f" JOIN {_members()} dm ON dm.group_id = b.principal_id"
+        user = "dm.user_id"
     return (
-        f"{last} ON d.user_id = b.principal_id JOIN given v ON v.member_of = b.group_id "
-        f"JOIN {GROUP_GRANT_TABLE} dg ON dg.group_id = v.group_id AND dg.content_object_id = d.entity_id GROUP BY b.id"
+        f"SELECT b.id, max(d.day) AS day FROM b {grants} JOIN {USAGE_TABLE} d ON d.user_id = {user} "
+        f"AND d.entity_id = {entity} GROUP BY b.id"
     )
 
 
@@ -459,14 +459,14 @@ def _group_ctes(at: str) -> dict[str, str]:
     }
 
 
-def _ended_memberships(at: str) -> str:
-    """Return the query for the small groups and roles in which each reviewed membership is the only reason that the user
-    counts as a member.
+def _ended_memberships(at: str) -> dict[str, str]:
+    """Return the queries for the small groups and roles in which each reviewed membership of a user is the only reason that
+    the user counts as a member, and for the other members.
 
     Only groups of at most two active members matter: any other one leaves enough ADMIN holders.
     """
     in_role = f"{ROLE_MEMBER_TABLE} r JOIN {ROLE_GROUP_TABLE} v ON v.id = r.via_id"
-    return (
+    ended = (
         f"SELECT w.id, w.user_id, w.group_id FROM ("
         f"SELECT b.id, b.principal_id AS user_id, b.group_id, b.group_id AS via FROM b WHERE b.is_active = 1 UNION ALL "
         f"SELECT b.id, r.user_id, r.role_id, v.group_id FROM {in_role} JOIN b ON b.principal_id = r.user_id "
@@ -477,6 +477,29 @@ def _ended_memberships(at: str) -> str:
         f"AND (w.via = w.group_id OR NOT EXISTS (SELECT 1 FROM {MEMBER_TABLE} o WHERE o.user_id = w.user_id "
         f"AND o.group_id = w.group_id AND {in_force_sql('o', at)}))"
     )
+    return {
+        "changed": ended,
+        "remaining": "SELECT c.id, c.group_id, t.user_id FROM changed c JOIN two t ON t.group_id = c.group_id "
+        "AND t.user_id <> c.user_id",
+    }
+
+
+def _members_left(at: str) -> dict[str, str]:
+    """Return the queries for the first two of the active members that the role of each reviewed membership of a group has
+    without this group, and for the roles that have fewer.
+    """
+    members = (
+        f"SELECT b.id, o.group_id, o.user_id FROM b JOIN {MEMBER_TABLE} o ON o.group_id = b.group_id "
+        f"WHERE {in_force_sql('o', at)} UNION SELECT b.id, r.role_id, r.user_id FROM b JOIN {ROLE_MEMBER_TABLE} r "
+        f"ON r.role_id = b.group_id AND r.via_id <> b.id WHERE {in_force_sql('r', at)}"
+    )
+    return {
+        "remaining": f"SELECT r.* FROM (SELECT m.id, m.group_id, m.user_id, row_number() OVER (PARTITION BY m.id "
+        f"ORDER BY m.user_id) AS place FROM ({members}) m JOIN {USER_TABLE} u ON u.id = m.user_id AND {_IS_ACTIVE}) r "
+        f"WHERE r.place <= {MIN_ADMINISTRATORS}",
+        "changed": f"SELECT b.id, b.group_id FROM b LEFT JOIN remaining m ON m.id = b.id GROUP BY b.id, b.group_id "
+        f"HAVING count(m.user_id) < {MIN_ADMINISTRATORS}",
+    }
 
 
 def _admin_sources(rules: PreparationRules, entities: str) -> str:
@@ -591,42 +614,53 @@ def _admin_count_sql(alias: str) -> str:
 
 
 class MembershipEvidence:
-    """The parts of the statement for memberships. Only the history knows who added a member, and when."""
+    """The parts of the statement for memberships of users in groups and roles, or of groups in roles. Only the history knows
+    who added a member, and when.
+    """
 
     order = "b.group_id, b.principal_id"
 
-    def __init__(self, rules: PreparationRules):
-        self.rules = rules
+    def __init__(self, rules: PreparationRules, source: ItemSource):
+        self.rules, self.is_user = rules, not source.is_of_group
 
     def rows(self, batch: str) -> str:
+        type_, group, table, name, periods = (
+            ("user", "group", USER_TABLE, "username", MembershipPeriod)
+            if self.is_user
+            else ("group", "role", GROUP_TABLE, "name", RoleGroupPeriod)
+        )
+        is_active = active_principal_sql("pm") if self.is_user else "FALSE"
         return (
-            f"SELECT g.id, g.user_id AS principal_id, u.username AS name, g.group_id, o.name AS group_name, "
-            f"CASE WHEN {_IS_ACTIVE} THEN 1 ELSE 0 END AS is_active, i.at AS granted_at, i.actor, i.reason, g.valid_until "
-            f"FROM {batch} JOIN {USER_TABLE} u ON u.id = g.user_id JOIN {GROUP_TABLE} o ON o.id = g.group_id "
-            f"LEFT JOIN {KNOWN_TABLE} hu ON hu.type = 'user' AND hu.name = u.username "
+            f"SELECT g.id, g.{type_}_id AS principal_id, pm.{name} AS name, g.{group}_id AS group_id, o.name AS group_name, "
+            f"CASE WHEN {is_active} THEN 1 ELSE 0 END AS is_active, i.at AS granted_at, i.actor, i.reason, g.valid_until "
+            f"FROM {batch} JOIN {table} pm ON pm.id = g.{type_}_id JOIN {GROUP_TABLE} o ON o.id = g.{group}_id "
+            f"LEFT JOIN {KNOWN_TABLE} hm ON hm.type = '{type_}' AND hm.name = pm.{name} "
             f"LEFT JOIN {KNOWN_TABLE} hg ON hg.type = 'group' AND hg.name = o.name "
-            f'LEFT JOIN {PERIOD_TABLE} mp ON mp."user" = hu.id AND mp."group" = hg.id AND mp.until_revision IS NULL '
-            f"LEFT JOIN {LINE_TABLE} i ON i.revision = mp.from_revision"
+            f'LEFT JOIN {periods._meta.db_table} mp ON mp."{type_}" = hm.id AND mp."{group}" = hg.id '
+            f"AND mp.until_revision IS NULL LEFT JOIN {LINE_TABLE} i ON i.revision = mp.from_revision"
         )
 
     def queries(self) -> dict[str, str]:
         admin = self.rules.admin
+        # more administrators than these remain, whichever membership ends
+        limit = MIN_ADMINISTRATORS * (1 if self.is_user else 2)
         return {
             **_group_ctes(self.rules.at),
             # the groups with the roles that they are in
             "given": f"SELECT DISTINCT b.group_id AS member_of, b.group_id FROM b UNION ALL SELECT DISTINCT r.group_id, r.role_id "
             f"FROM {ROLE_GROUP_TABLE} r JOIN b ON b.group_id = r.group_id WHERE {in_force_sql('r', self.rules.at)}",
-            "ended": _ended_memberships(self.rules.at),
-            "pairs": f"SELECT DISTINCT d.id, g.content_object_id AS entity_id FROM ended d JOIN {GROUP_GRANT_TABLE} g "
-            f"ON g.group_id = d.group_id AND g.permission_id = {admin} "
+            **(_ended_memberships(self.rules.at) if self.is_user else _members_left(self.rules.at)),
+            "pairs": f"SELECT DISTINCT c.id, c.group_id, g.content_object_id AS entity_id FROM changed c JOIN {GROUP_GRANT_TABLE} g "
+            f"ON g.group_id = c.group_id AND g.permission_id = {admin} "
             f"JOIN {ENTITY_TABLE} e ON e.id = g.content_object_id AND e.state = '{State.LIVE.value}'",
             "sources": _admin_sources(self.rules, "SELECT entity_id FROM pairs"),
-            "few": f"SELECT s.entity_id FROM sources s GROUP BY s.entity_id "
-            f"HAVING count(DISTINCT s.user_id) <= {MIN_ADMINISTRATORS}",
-            "left_on": "SELECT p.id, p.entity_id, count(DISTINCT s.user_id) AS before_count, count(DISTINCT CASE WHEN d.id IS NULL "
-            "THEN s.user_id END) AS admins_left FROM pairs p JOIN few ON few.entity_id = p.entity_id "
-            "JOIN sources s ON s.entity_id = p.entity_id LEFT JOIN ended d ON d.id = p.id AND d.group_id = s.group_id "
-            "AND d.user_id = s.user_id GROUP BY p.id, p.entity_id",
+            "few": f"SELECT s.entity_id FROM sources s GROUP BY s.entity_id HAVING count(DISTINCT s.user_id) <= {limit}",
+            "left_on": "SELECT l.id, l.entity_id, count(DISTINCT l.holder) AS before_count, count(DISTINCT l.kept) AS admins_left "
+            "FROM (SELECT p.id, p.entity_id, s.user_id AS holder, CASE WHEN c.id IS NULL THEN s.user_id END AS kept FROM pairs p "
+            "JOIN few ON few.entity_id = p.entity_id JOIN sources s ON s.entity_id = p.entity_id "
+            "LEFT JOIN changed c ON c.id = p.id AND c.group_id = s.group_id UNION ALL "
+            "SELECT p.id, p.entity_id, NULL, m.user_id FROM pairs p JOIN few ON few.entity_id = p.entity_id "
+            "JOIN remaining m ON m.id = p.id AND m.group_id = p.group_id) l GROUP BY l.id, l.entity_id",
             "losses": f"SELECT l.id, min({_admin_count_sql('l')}) AS admins_left FROM left_on l GROUP BY l.id",
             "grant_counts": f"SELECT v.member_of AS group_id, count(*) AS size FROM {GROUP_GRANT_TABLE} g "
             f"JOIN given v ON v.group_id = g.group_id GROUP BY v.member_of",

@@ -160,11 +160,12 @@ def _statements(campaign: Campaign, rows_per_batch: int) -> Iterator[tuple[str, 
     scope, at = parse_scope(campaign.scope), timezone.now().replace(microsecond=0)
     check_scope_names(scope)
     rules = preparation_rules(campaign, at)
-    if ItemSource.MEMBERSHIP in scope.reviewed_sources:
+    sources = [ItemSource(source) for source in scope.reviewed_sources]
+    if any(source.is_membership for source in sources):
         # the history knows since when memberships exist
         catch_up()
-    for source in map(ItemSource, scope.reviewed_sources):
-        place = "pk" if source == ItemSource.MEMBERSHIP else "content_object_id"
+    for source in sources:
+        place = "pk" if source.is_membership else "content_object_id"
         rows, last = reviewed_rows(scope, source, at), 0
         while True:
             following = rows.filter(**{f"{place}__gt": last})

@@ -9,7 +9,7 @@ from grants.authority.transactions import administrator_transaction
 from grants.errors import PrincipalError
 from grants.journal import Author, JournalEntry, append_to_journal
 from grants.models import User
-from grants.models.reviews import ItemSource, UserManagerLink
+from grants.models.reviews import SOURCES_OF_GROUPS, UserManagerLink
 from grants.outcomes import Outcome
 from grants.policies.principals import group_text
 from grants.principal_names import principals_by_name
@@ -52,14 +52,13 @@ def reviewers_of_group(name: str, *, field: str) -> list[int]:
 def concern_condition(user: User, accounts: Collection[int] = ()) -> Q:
     """Return the condition that an item is about the access of this user, who may not review it.
 
-    Such items are the grants and memberships of the user, and the grants of the user's groups. accounts: the
+    Such items are the grants and memberships of the user, and those of the user's groups. accounts: the
     keys of other accounts of the same person, such as the creator of the API token of a service account.
     """
     accounts = {user.pk, *accounts}
     groups = belongings().filter(user__in=accounts).order_by().values("group_id")
-    return Q(source__in=(ItemSource.USER, ItemSource.MEMBERSHIP), principal_id__in=accounts) | Q(
-        source=ItemSource.GROUP, principal_id__in=groups
-    )
+    is_of_group = Q(source__in=SOURCES_OF_GROUPS)
+    return ~is_of_group & Q(principal_id__in=accounts) | is_of_group & Q(principal_id__in=groups)
 
 
 def set_manager(*, author: Author, name: str, manager: str) -> Outcome:

@@ -14,20 +14,26 @@ from grants.models import (
     Belonging,
     GroupGrant,
     Membership,
+    RoleGroup,
     User,
     UserGrant,
     permission_ids,
 )
-from grants.models.reviews import ItemSource, UsageDay
+from grants.models.reviews import MEMBERSHIPS, SOURCES_OF_GROUPS, ItemSource, UsageDay
 from grants.policies.principals import group_text
 from grants.reviews.errors import ReviewError
 
 MAX_UNUSED_DAYS = 3_650
-SOURCES_OF_ENTITIES = (ItemSource.USER, ItemSource.GROUP)
+# with those for only the sources of users, and only the sources of groups
+_NOUNS = (
+    ("grants", ("to users", "to groups"), (ItemSource.USER, ItemSource.GROUP)),
+    ("memberships", ("of users", "of groups"), MEMBERSHIPS),
+)
 REVIEWED_ROWS: Mapping[str, QuerySet] = {
     ItemSource.USER: UserGrant.objects.order_by(),
     ItemSource.GROUP: GroupGrant.objects.order_by(),
     ItemSource.MEMBERSHIP: Membership.objects.order_by(),
+    ItemSource.ROLE_GROUP: RoleGroup.objects.order_by(),
 }
 
 
@@ -37,7 +43,7 @@ class ReviewScope:
 
     sources: values of ItemSource. namespace: name of a namespace. user: reviews the grants and memberships of
     this user.
-    group: reviews the grants and memberships of this group. unused_days: reviews what was not used in this
+    group: reviews the grants and memberships of this group or role, and its members. unused_days: reviews what was not used in this
     number of days.
     """
 
@@ -57,9 +63,9 @@ class ReviewScope:
     @property
     def reviewed_sources(self) -> tuple[str, ...]:
         """The sources that can have items in this scope."""
-        excluded = {ItemSource.MEMBERSHIP} if self.is_about_entities else set()
+        excluded = set(MEMBERSHIPS) if self.is_about_entities else set()
         if self.user:
-            excluded.add(ItemSource.GROUP)
+            excluded.update(SOURCES_OF_GROUPS)
         if self.group:
             excluded.add(ItemSource.USER)
         return tuple(source for source in self.sources if source not in excluded)
@@ -75,18 +81,12 @@ class ReviewScope:
 
     def __str__(self) -> str:
         """Return a text such as `direct grants of ADMIN on datasets in namespace:sales, not used in 90 days`."""
-        nouns = {
-            ItemSource.USER: "grants to users",
-            ItemSource.GROUP: "grants to groups",
-            ItemSource.MEMBERSHIP: "memberships",
-        }
-        sources = self.reviewed_sources
-        if set(SOURCES_OF_ENTITIES) <= set(sources):
-            nouns, sources = (
-                nouns | {ItemSource.USER: "grants"},
-                tuple(s for s in sources if s != ItemSource.GROUP),
-            )
-        text = " and ".join(nouns[ItemSource(source)] for source in sources)
+        texts = []
+        for noun, holders, sources in _NOUNS:
+            found = [source for source in sources if source in self.reviewed_sources]
+            is_clear = len(found) == len(sources) or self.user or self.group
+            texts += [noun if is_clear else f"{noun} {holders[found[0].is_of_group]}"] if found else []
+        text = " and ".join(texts)
         text += f" of {', '.join(self.privileges)}" if self.privileges else ""
         text += f" on {', '.join(KINDS[kind].plural for kind in self.kinds)}" if self.kinds else ""
         text += f" in namespace:{self.namespace}" if self.namespace else ""
@@ -151,7 +151,8 @@ def reviewed_rows(scope: ReviewScope, source: ItemSource, at: datetime) -> Query
     if scope.user:
         rows = rows.filter(user__username=scope.user)
     if scope.group:
-        rows = rows.filter(group__name=scope.group)
+        is_in_role = Q(role__name=scope.group) if source == ItemSource.ROLE_GROUP else Q()
+        rows = rows.filter(Q(group__name=scope.group) | is_in_role)
     if scope.namespace:
         rows = rows.filter(namespace__key=scope.namespace)
     if scope.kinds:
@@ -161,24 +162,32 @@ def reviewed_rows(scope: ReviewScope, source: ItemSource, at: datetime) -> Query
         rows = rows.filter(permission__in=[ids[Privilege(name)] for name in scope.privileges])
     if scope.unused_days:
         unused_since = at - timedelta(days=scope.unused_days)
-        uses = UsageDay.objects.filter(_USE[source], day__gte=unused_since.date()).order_by()
-        rows = rows.exclude(Exists(uses))
-        if source != ItemSource.MEMBERSHIP:
+        uses = UsageDay.objects.filter(day__gte=unused_since.date()).order_by()
+        for condition in _USE[source]:
+            rows = rows.exclude(Exists(uses.filter(condition)))
+        if not source.is_membership:
             rows = rows.filter(granted_at__lt=unused_since)
     return rows
 
 
-# of a reviewed row: uses of the user, or of a member of the group
+_BY_USER = Q(user=OuterRef("user"))
+_BY_MEMBERS = Q(
+    user__in=Belonging.objects.filter(group=OuterRef(OuterRef("group"))).order_by().values("user")
+)
+_OF_ENTITY = Q(entity=OuterRef("content_object"))
+
+
+def _of_grants(**condition: OuterRef) -> Q:
+    return Q(entity__in=GroupGrant.objects.filter(**condition).order_by().values("content_object"))
+
+
+# of a reviewed row: uses of the user, or of a member of the group; those through roles are a query of their own
 _USE = {
-    ItemSource.USER: Q(user=OuterRef("user"), entity=OuterRef("content_object")),
-    ItemSource.GROUP: Q(
-        entity=OuterRef("content_object"),
-        user__in=Belonging.objects.filter(group=OuterRef(OuterRef("group"))).order_by().values("user"),
+    ItemSource.USER: (_BY_USER & _OF_ENTITY,),
+    ItemSource.GROUP: (_BY_MEMBERS & _OF_ENTITY,),
+    ItemSource.MEMBERSHIP: (
+        _BY_USER & _of_grants(group=OuterRef(OuterRef("group"))),
+        _BY_USER & _of_grants(group__role_groups__group=OuterRef(OuterRef("group"))),
     ),
-    ItemSource.MEMBERSHIP: Q(
-        user=OuterRef("user"),
-        entity__in=GroupGrant.objects.filter(group=OuterRef(OuterRef("group")))
-        .order_by()
-        .values("content_object"),
-    ),
+    ItemSource.ROLE_GROUP: (_BY_MEMBERS & _of_grants(group=OuterRef(OuterRef("role"))),),
 }

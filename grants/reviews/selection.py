@@ -8,7 +8,15 @@ from django.db.models.functions import Abs
 
 from entities.vocabulary import KINDS, Privilege
 from grants.models import User, permission_ids
-from grants.models.reviews import Answer, Campaign, CampaignState, ItemSource, ReviewItem, ReviewShare
+from grants.models.reviews import (
+    SOURCES_OF_GROUPS,
+    Answer,
+    Campaign,
+    CampaignState,
+    ItemSource,
+    ReviewItem,
+    ReviewShare,
+)
 from grants.policies.principals import type_and_name
 from grants.principal_names import PRINCIPAL_TYPES
 from grants.reviews.errors import ReviewError
@@ -99,7 +107,7 @@ def visible_items(account: User, campaign: Campaign) -> QuerySet[ReviewItem]:
 
 def with_principals(items: QuerySet[ReviewItem]) -> QuerySet[ReviewItem]:
     """Load the reviewer of each item, whether its user is active, and when its user last signed in."""
-    users, is_user = User.objects.filter(pk=OuterRef("principal_id")), ~Q(source=ItemSource.GROUP)
+    users, is_user = User.objects.filter(pk=OuterRef("principal_id")), ~Q(source__in=SOURCES_OF_GROUPS)
     return items.select_related("reviewer").annotate(
         principal_active=Case(
             When(is_user, then=Subquery(users.values("is_active"))), output_field=BooleanField(null=True)
@@ -165,5 +173,6 @@ def _principal_condition(text: str) -> Q:
     type_, name = type_and_name(text)
     if type_ not in PRINCIPAL_TYPES:
         return Q(principal_name=text)
-    is_of_type = Q(source=ItemSource.GROUP) if type_ == "group" else ~Q(source=ItemSource.GROUP)
+    is_of_group = Q(source__in=SOURCES_OF_GROUPS)
+    is_of_type = is_of_group if type_ == "group" else ~is_of_group
     return Q(principal_name__in=(text, name)) & (Q(principal_name=text) | is_of_type)

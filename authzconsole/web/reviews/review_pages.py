@@ -318,7 +318,7 @@ def levels_context(title: str, given: ItemLevels) -> dict | None:
     sentences = level_sentences(given.levels)
     if given.memberships:
         memberships = quantity(given.memberships, "membership", "memberships")
-        sentences.append(f"{memberships} in {quantity(given.groups, 'group', 'groups')}.")
+        sentences.append(f"{memberships} in {quantity(given.groups, 'group or role', 'groups or roles')}.")
     if given.other:
         sentences.append(f"{quantity(given.other, 'grant gives', 'grants give')} nothing now.")
     if not sentences:
@@ -439,7 +439,7 @@ class NewReviewForm(ConsoleForm):
         label="Kind", choices=lambda: [("", "All kinds"), *((name, name) for name in KINDS)]
     )
     user = PrincipalField(only="user", label=optional("User"))
-    group = PrincipalField(only="group", label=optional("Group"))
+    group = PrincipalField(only="group", label=optional("Group or role"))
     unused_days = NumberField(label=optional("Unused for at least (days)"), max_characters=6)
     privilege = StrictChoiceField(label="Only ADMIN", choices=[("ADMIN", "Only ADMIN")])
     reviewer_rule = StrictChoiceField(

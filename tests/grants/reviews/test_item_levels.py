@@ -35,7 +35,7 @@ def counts_of(levels) -> dict[tuple, int]:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_items_are_counted_by_level_kind_and_namespace(seed):
-    store_tenant(random_tenant(seed))
+    store_tenant(random_tenant(seed, has_roles=True))
     campaign = open_campaign()
     items = ReviewItem.objects.filter(campaign=campaign)
     given = item_levels(items)

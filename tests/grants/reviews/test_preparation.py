@@ -3,6 +3,7 @@ reviewers.
 """
 
 import random
+from collections import defaultdict
 from datetime import timedelta
 
 import pytest
@@ -11,12 +12,13 @@ from django.utils import timezone
 
 from entities.address import Address
 from entities.models import Entity
-from grants.change_set import Leave, Revoke
+from grants.change_set import Exclude, Leave, Revoke
 from grants.models import Membership, User, UserGrant, privilege_of
-from grants.models.reviews import CampaignState, ItemSource, ReviewItem, UsageDay
+from grants.models.reviews import CampaignState, ReviewItem, UsageDay
 from grants.policies.principals import group_text, type_and_name
 from grants.reviews.errors import ReviewError
 from grants.reviews.reviewers import concern_condition, set_manager
+from grants.validity import Validity
 from tests.grants.reviews.support import item_of, new_campaign, open_campaign, prepare
 from tests.support.authors import COMMAND, account
 from tests.support.changes import add_grant, add_group, add_member, set_user_active
@@ -57,7 +59,7 @@ class Reference:
             if self.periods[user, inner].within(self.periods[inner, group])
         ]
 
-    def admins_left(self, change: Revoke | Leave) -> int | None:
+    def admins_left(self, change: Revoke | Leave | Exclude) -> int | None:
         """Return the smallest number of administrators that an entity has after it loses one, if it is too few."""
         after = administrator_counts(changed_tenant(self.now, [change]))
         return min(
@@ -67,10 +69,12 @@ class Reference:
     def evidence(self, key: tuple) -> tuple:
         """Return the evidence of a grant or membership. key: as in the periods of the tenant."""
         if len(key) == 2:
-            user, group = key
+            member, group = key
+            is_group = member in self.all.role_groups.get(group, ())
             holders = [group_text(group), *(role for role, of in self.now.role_groups.items() if group in of)]
             inside = {address for principal, address, _ in self.all.grants if principal in holders}
-            return "", self.admins_left(Leave(*key)), 0, 0, "", self.last_used([user], inside)
+            last_used = self.last_used(self.members(member) if is_group else [member], inside)
+            return "", self.admins_left((Exclude if is_group else Leave)(*key)), 0, 0, "", last_used
         principal, address, privilege = key
         kind, name = type_and_name(principal)
         admins_left = self.admins_left(Revoke(*key))
@@ -99,7 +103,7 @@ def store_usage(dice: random.Random) -> None:
 
 def key_of(item: ReviewItem) -> tuple:
     """Return the key of an item in the periods of the tenant."""
-    if item.source == ItemSource.MEMBERSHIP:
+    if item.is_membership:
         return item.principal_name, type_and_name(item.target)[1]
     return item.principal, item.address, privilege_of(item.permission_id)
 
@@ -123,18 +127,35 @@ def test_the_evidence_agrees_with_a_plain_computation(seed):
         )
         for key, item in items.items()
     }
-    of_roles = {(group, role) for role, groups in timed.tenant.role_groups.items() for group in groups}
-    reviewed = {key: period for key, period in timed.periods.items() if key not in of_roles}
-    assert evidence == {key: reference.evidence(key) for key in reviewed}
-    ended = {key for key, validity in reviewed.items() if (validity.valid_until or now + DAY) <= now}
+    assert evidence == {key: reference.evidence(key) for key in timed.periods}
+    ended = {key for key, validity in timed.periods.items() if (validity.valid_until or now + DAY) <= now}
     assert {key for key, item in items.items() if item.is_ended} == ended != set()
     assert campaign.item_count == len(items) == sum(share.item_count for share in campaign.shares.all())
+
+
+@pytest.mark.parametrize("seed", [1, 2, 5, 6, 7])
+def test_a_role_counts_the_administrators_that_it_keeps_without_a_group(seed):
+    tenant, dice, role = random_tenant(seed, has_roles=True), random.Random(seed), "role:role"
+    groups, users = [name for name in tenant.groups if name != role][:2], sorted(tenant.users)[:3]
+    tenant.users |= dict.fromkeys(users, (True, True))
+    tenant.groups = {name: dice.sample(users, 2 - place) for place, name in enumerate(groups)} | {role: []}
+    tenant.role_groups, tenant.role_users = {role: groups}, {role: dice.sample(users, dice.randint(0, 1))}
+    tenant.grants = {(role, address, "ADMIN") for address in tenant.entities}
+    tenant.grants |= {
+        (f"user:{dice.choice(users)}", dice.choice([*tenant.entities]), "ADMIN") for _ in range(9)
+    }
+    tenant.expand_roles()
+    store_tenant(tenant)
+    items = {key_of(item): item.admins_left for item in open_campaign().items.filter(source="role-group")}
+    reference = Reference(TimedTenant(tenant, defaultdict(Validity), []))
+    assert items == {key: reference.admins_left(Exclude(*key)) for key in items}
+    assert len(items) == len(groups) and set(items.values()) != {None}
 
 
 @pytest.mark.parametrize("rule", ["manager", "group"])
 def test_the_rules_assign_items_to_others_than_the_people_they_are_about(rule):
     dice = random.Random(1)
-    store_tenant(random_tenant(1))
+    store_tenant(random_tenant(1, has_roles=True))
     User.objects.update(is_active=True, is_principal=True)
     Membership.objects.update(valid_from=None, valid_until=None)
     users = list(User.objects.order_by("pk"))

@@ -211,7 +211,7 @@ def test_the_check_costs_the_same_for_every_number_of_removed_items(campaign, dj
         [("user:dee", ORDERS, "READ"), ("user:ina", ORDERS, "READ")],
     ):
         revoke(*rows)
-        with django_assert_num_queries(19):
+        with django_assert_num_queries(20):
             mark_removed_items(campaign)
         counts.append(totals(campaign).removed)
     assert counts == [1, 3]

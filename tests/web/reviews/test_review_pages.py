@@ -7,6 +7,8 @@ from django.utils import timezone
 
 from entities.address import parse_address
 from entities.models import Entity
+from grants.change_set import AddGroup, ChangeSet, Include
+from grants.changes import apply
 from grants.evidence.signing import public_key
 from grants.journal import Author
 from grants.models import Job, JobState, JournalLine, Plan, User
@@ -17,7 +19,7 @@ from grants.reviews.sweep import sweep_campaigns
 from tests.grants.reviews.support import item_of, open_campaign
 from tests.support.authors import COMMAND, account
 from tests.support.cast import create_role_accounts
-from tests.support.changes import change_grants
+from tests.support.changes import add_grant, change_grants
 from tests.support.jobs import execute_finish, execute_preparation
 from tests.support.pages import page_html, text_of
 
@@ -428,6 +430,30 @@ def test_items_that_no_longer_exist_are_marked_and_not_asked_for(browse, review)
     for extension, text in (("csv", f"{gone.pk},user,user:dee"), ("jsonl", '"removed": "revoked"')):
         assert text in b"".join(ned.get(f"{url}items.{extension}?answer=removed").streaming_content).decode()
     assert "1, without an answer" in text_of(browse("ada").get(f"{url}finish"))
+
+
+def test_the_membership_of_a_group_in_a_role_is_answered_like_that_of_a_user(browse, cast):
+    apply(ChangeSet.of(AddGroup("role:readers"), Include("operators", "role:readers")), author=COMMAND)
+    add_grant("role:readers", "dataset:hr.salaries", "READ")
+    review, ada = open_campaign(scope={"group": "role:readers"}), browse("ada")
+    url = f"/reviews/{review.pk}/"
+    page = text_of(ada.get(url))
+    assert "grants and memberships of role:readers" in page
+    assert "group operators member of role readers" in page and "gives 1 grant" in page
+    assert "1 membership in 1 group or role." in page
+    item = item_of(review, "group:operators", "role:readers")
+    for query in ("source=role-group", "group=role:readers", "principal=group:operators"):
+        assert [row["item"] for row in ada.get(f"{url}?{query}").context["rows"]] == [item]
+    content = b"".join(ada.get(f"{url}items.csv?source=role-group").streaming_content).decode()
+    assert f"{item.pk},role-group,group:operators,,,role:readers" in content
+    confirmation = ada.post(f"{url}answers", {"item": item.pk, "answer": "shorten"})
+    assert "group:operators in role:readers" in text_of(confirmation)
+    ada.post(f"{url}answers", {"item": item.pk, "answer": "revoke"})
+    assert "1 membership in 1 group or role." in text_of(ada.get(f"{url}finish"))
+    ada.post(f"{url}finish", {})
+    execute_finish(number=review.pk)
+    plan = text_of(ada.get(f"/plans/{Plan.objects.get().pk}/"))
+    assert "role readers leave group operators" in plan
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,116 @@
+"""The membership of a group in a role is reviewed like that of a user in a group."""
+
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from entities.models import Entity
+from grants.change_set import AddGroup, ChangeSet, Exclude, Include
+from grants.changes import apply
+from grants.models import RoleGroup, RoleMembership
+from grants.models.reviews import Campaign, ItemSource, Removal, ReviewItem, UsageDay
+from grants.reviews.errors import ReviewError
+from grants.reviews.evidence_lines import evidence_lines
+from grants.reviews.item_levels import item_levels
+from grants.reviews.removals import mark_removed_items
+from grants.reviews.selection import ItemFilter, matching_items
+from tests.grants.reviews.support import answer, finish, item_of, open_campaign
+from tests.support.authors import COMMAND, account
+from tests.support.changes import add_grant, apply_plan, create_inverse
+
+DAY = timedelta(days=1)
+
+
+@pytest.fixture(autouse=True)
+def role(cast) -> None:
+    """`operators`, whose member is grp, is in a role with a grant."""
+    apply(ChangeSet.of(AddGroup("role:readers"), Include("operators", "role:readers")), author=COMMAND)
+    add_grant("role:readers", "dataset:hr.salaries", "READ")
+
+
+def reviewed(campaign: Campaign) -> ReviewItem:
+    return item_of(campaign, "group:operators", "role:readers")
+
+
+def test_an_item_shows_since_when_by_whom_and_why_the_group_is_in_the_role_and_what_that_gives(cast):
+    salaries, today = Entity.objects.get(key="hr.salaries"), timezone.now().date()
+    UsageDay.objects.create(user=cast["grp"], entity=salaries, day=today, count=1)
+    campaign = open_campaign()
+    item = reviewed(campaign)
+    assert (item.source, item.reach, item.last_used_on) == (ItemSource.ROLE_GROUP, 1, today)
+    assert item.granted_at is not None and (item.granted_by, item.reason) == ("a command", "because")
+    texts = [line.text for line in evidence_lines(item, knows_use=True)]
+    assert "gives 1 grant" in texts and f"last used {today.day} {today:%B %Y}" in texts
+    levels = item_levels(campaign.items.filter(source=ItemSource.ROLE_GROUP))
+    assert (levels.memberships, levels.groups, levels.other) == (1, 1, 0)
+
+
+def test_a_scope_contains_the_members_of_a_role_and_the_memberships_of_a_group():
+    def memberships(**scope) -> set[str]:
+        items = open_campaign(scope=scope).items.all()
+        return {f"{item.principal} {item.target}" for item in items if item.is_membership}
+
+    of_group, of_user = "group:operators role:readers", "user:grp group:operators"
+    assert memberships() == memberships(group="operators") == {of_group, of_user}
+    assert memberships(group="role:readers") == memberships(sources=["role-group"]) == {of_group}
+    assert memberships(user="grp") == memberships(sources=["membership"]) == {of_user}
+
+
+def test_a_membership_of_a_group_in_a_role_is_unused_if_no_member_used_what_the_role_gives(cast):
+    salaries, today = Entity.objects.get(key="hr.salaries"), timezone.now().date()
+    UsageDay.objects.create(user=cast["dee"], entity=salaries, day=today, count=1)
+    scope = {"sources": ["membership", "role-group"], "unused_days": 90}
+    assert open_campaign(scope=scope).item_count == 2
+    UsageDay.objects.create(user=cast["grp"], entity=salaries, day=today - 89 * DAY, count=1)
+    # grp uses the role through the group
+    assert "no grants" in open_campaign(scope=scope).error
+
+
+def test_a_member_of_the_group_does_not_review_it():
+    campaign = open_campaign(reviewer_rule="group", reviewer_group="operators")
+    item = reviewed(campaign)
+    assert (item.reviewer, item.escalated) == (None, True)
+    campaign.items.update(reviewer=account("grp"))
+    with pytest.raises(ReviewError, match="your own access"):
+        answer(campaign, [item], "keep", by="grp")
+
+
+def test_the_filter_by_group_finds_its_membership():
+    campaign = open_campaign()
+    found = matching_items(campaign.items.all(), ItemFilter(principal="group:operators", source="role-group"))
+    assert [item.target for item in found] == ["role:readers"]
+    assert not matching_items(campaign.items.all(), ItemFilter(principal="user:operators")).exists()
+
+
+def test_revoking_ends_the_memberships_of_the_role_with_a_plan_that_can_be_undone():
+    campaign = open_campaign()
+    answer(campaign, [reviewed(campaign)], "revoke")
+    (plan,) = finish(campaign)
+    (row,) = plan.items.all()
+    assert (row.verb, row.principal, row.group) == ("leave", "group:operators", "role:readers")
+    apply_plan(plan)
+    assert not RoleGroup.objects.exists() and not RoleMembership.objects.exists()
+    apply_plan(create_inverse(plan))
+    assert RoleMembership.objects.get().user == account("grp")
+    # the row is another one
+    assert reviewed(open_campaign()).previous_answer == ""
+
+
+def test_shortening_gives_the_membership_an_end():
+    campaign, until = open_campaign(), (timezone.now() + 30 * DAY).replace(microsecond=0)
+    answer(campaign, [reviewed(campaign)], "shorten", new_until=until)
+    (plan,) = finish(campaign)
+    apply_plan(plan)
+    assert RoleGroup.objects.get().valid_until == RoleMembership.objects.get().valid_until == until
+    again = reviewed(open_campaign())
+    assert (again.previous_answer, again.valid_until) == ("shorten", until)
+
+
+def test_a_group_that_left_the_role_is_marked_and_left_out():
+    campaign = open_campaign()
+    answer(campaign, [reviewed(campaign)], "revoke")
+    apply(ChangeSet.of(Exclude("operators", "role:readers")), author=COMMAND)
+    mark_removed_items(campaign)
+    assert reviewed(campaign).removal == Removal.REVOKED
+    assert finish(campaign) == [] and campaign.figures["left_out"] == 1
