@@ -1,4 +1,4 @@
-"""The page that changes the members of a group from a list of names, and creates the plan."""
+"""The page that changes the members of a group or role from a list of names, and creates the plan."""
 
 from django import forms
 from django.contrib.auth.models import Group
@@ -32,14 +32,14 @@ from grants.plans.sources.members import (
     members_plan,
     read_names,
 )
-from grants.policies.principals import group_text
+from grants.policies.principals import ROLE_PREFIX, group_text
 
 # the page shows the names of an uploaded list again, so that they can be corrected
 MAX_LIST_BYTES = 512 * 1024
 TITLES = {
-    "add": "Add these users",
-    "remove": "Remove these users",
-    "replace": "Make these users the only members",
+    "add": "Add these members",
+    "remove": "Remove these members",
+    "replace": "Make these the only members",
 }
 MAX_SHOWN = 20
 
@@ -55,7 +55,7 @@ class MembersForm(PeriodForm):
     file = forms.FileField(
         required=False,
         label="File",
-        help_text=f"UTF-8 text with one user name per line, up to {MAX_LIST_BYTES // 1024:,} kB and {MAX_NAMES:,} names. "
+        help_text=f"UTF-8 text with one name per line, up to {MAX_LIST_BYTES // 1024:,} kB and {MAX_NAMES:,} names. "
         "A chosen file takes precedence over pasted names.",
         widget=forms.FileInput(attrs={"accept": ".txt,.csv,text/plain,text/csv"}),
         allow_empty_file=True,
@@ -66,6 +66,11 @@ class MembersForm(PeriodForm):
         widget=forms.Textarea(attrs={"class": "mono", "rows": 10, "placeholder": "NAME", **CODE_INPUT}),
     )
     preview = TextField()
+
+    def __init__(self, *args, is_of_role: bool, **kwargs):
+        super().__init__(*args, **kwargs)
+        if is_of_role:
+            self.fields["text"].widget.attrs["placeholder"] = "NAME or group:NAME"
 
     def has_period(self) -> bool:
         return self.cleaned_data["verb"] != "remove"
@@ -89,7 +94,10 @@ class ChangeGroupMembers(ForAdministrators, FormPage):
     def prepare(self) -> None:
         self.group = principal_or_404(self.kwargs["principal"])
         if not isinstance(self.group, Group):
-            raise Http404("only groups have members")
+            raise Http404("only groups and roles have members")
+
+    def get_form_kwargs(self) -> dict:
+        return super().get_form_kwargs() | {"is_of_role": self.group.name.startswith(ROLE_PREFIX)}
 
     def get_initial(self) -> dict:
         initial = super().get_initial()
@@ -100,7 +108,7 @@ class ChangeGroupMembers(ForAdministrators, FormPage):
         # the text of a file is shown, so that it can be corrected
         form.data = form.data.copy()
         form.data["text"] = raw.decode(errors="replace").removeprefix("\ufeff")
-        names = read_names(raw)
+        names = read_names(self.group, raw)
         if values["preview"]:
             change = members_change(self.group, values["verb"], names, values["validity"])
             context = self.get_context_data(form=form, preview=_preview_context(self.request, change))
