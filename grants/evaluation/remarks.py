@@ -58,19 +58,9 @@ class _Place:
         return address.kind in KINDS and self.address in address.ancestors
 
 
-@dataclass(frozen=True, slots=True)
-class _Row:
-    """A row of a remark that is about a subject."""
-
-    part: str
-    address: Address
-    privileges: frozenset[str]
-    gives: bool
-    text: str
-
-
-# the rows of each remark, by subject in written form; of those about everybody, the subject is empty
-_Rows = Mapping[str, Mapping[tuple[str, int], list[_Row]]]
+# the parts of each remark, by subject in written form; of those about everybody, the subject is empty
+_Rows = Mapping[str, Mapping[tuple[str, int], list[Remark]]]
+_COLUMNS = ("source", "number", "part", "kind", "key", "privileges", "gives", "text")
 
 
 def namespace_of(address: Address) -> str:
@@ -134,12 +124,10 @@ def _rows(decisions: Iterable[Decision], places: Collection[_Place]) -> _Rows:
     where, *names = lists if connection.vendor == "postgresql" else map(json.dumps, lists)
     at = database_time(question_time())
     parameters = [where, names[0], where, names[1], at, at, where, names[2], at, at]
-    result: dict[str, dict[tuple[str, int], list[_Row]]] = defaultdict(lambda: defaultdict(list))
-    for subject, source, number, part, kind, key, privileges, gives, text in fetch_rows(
-        _statement(connection.vendor, is_anywhere), parameters
-    ):
-        row = _Row(part, Address(kind, key), frozenset(privileges.split()), bool(gives), text)
-        result[subject][source, number].append(row)
+    result: dict[str, dict[tuple[str, int], list[Remark]]] = defaultdict(lambda: defaultdict(list))
+    for subject, *values in fetch_rows(_statement(connection.vendor, is_anywhere), parameters):
+        remark = Remark(**dict(zip(_COLUMNS, values, strict=True)))
+        result[subject][remark.source, remark.number].append(remark)
     return result
 
 
@@ -153,7 +141,7 @@ def _statement(vendor: str, is_anywhere: bool) -> str:
 
     user = principal_sql(USER.name, "u.username")
     group, member = (principal_sql(GROUP.name, f"{alias}.name") for alias in "gm")
-    columns = "r.source, r.number, r.part, r.kind, r.key, r.privileges, r.gives, r.text"
+    columns = ", ".join(f"r.{column}" for column in _COLUMNS)
     users, groups, belongings, inclusions = (
         model._meta.db_table for model in (User, Group, Belonging, RoleGroup)
     )
@@ -190,13 +178,13 @@ def _texts(decision: Decision, places: Collection[_Place], rows: _Rows) -> tuple
     return (*listed[:MAX_REMARKS], *more)
 
 
-def _text_at(place: _Place, parts: Collection[_Row]) -> str:
+def _text_at(place: _Place, parts: Collection[Remark]) -> str:
     """Return the text of a remark with these parts at a place; empty if it is not about a privilege there."""
     for item in sorted(parts, key=attrgetter("text")):
         if not item.text:
             continue
         others = [part for part in parts if part.address == item.address or not place.with_contents]
-        privileges = item.privileges & place.privileges
+        privileges = item.privilege_names & place.privileges
         if item.part == RemarkPart.RESTRICTED_ITEM:
             restrictions = _privileges(others, RemarkPart.RESTRICTION)
             # a requirement of any privilege can depend on each of the restrictions
@@ -208,5 +196,5 @@ def _text_at(place: _Place, parts: Collection[_Row]) -> str:
     return ""
 
 
-def _privileges(parts: Iterable[_Row], part: RemarkPart) -> frozenset[str]:
-    return frozenset().union(*(row.privileges for row in parts if row.part == part))
+def _privileges(parts: Iterable[Remark], part: RemarkPart) -> frozenset[str]:
+    return frozenset().union(*(row.privilege_names for row in parts if row.part == part))

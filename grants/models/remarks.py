@@ -3,9 +3,11 @@
 `grants.evaluation.remarks` is its only writer.
 """
 
+from functools import cached_property
+
 from django.db import models
 
-from entities.address import MAX_KEY_LENGTH
+from entities.address import MAX_KEY_LENGTH, Address
 
 
 class RemarkPart(models.TextChoices):
@@ -46,3 +48,11 @@ class Remark(models.Model):
 
     def __str__(self):
         return self.text or f"{self.part} of remark {self.number} of {self.source}"
+
+    @cached_property
+    def address(self) -> Address:
+        return Address(self.kind, self.key)
+
+    @cached_property
+    def privilege_names(self) -> frozenset[str]:
+        return frozenset(self.privileges.split())
