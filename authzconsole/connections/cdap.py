@@ -144,7 +144,10 @@ class CdapPlatform(HttpPlatform):
 
         place = f"namespaces/{quote(name)}"
         try:
-            for row in self._pages(f"{place}/apps", "applications"):
+            applications = f"{place}/apps?pageSize={ITEMS_PER_PAGE}"
+            for row in self._pages(
+                applications, "applications", ("pageToken", "nextPageToken"), may_be_array=True
+            ):
                 add("application", f"{name}.{_name(row)}")
                 add_principal(row)
             for list_name in PROGRAM_LISTS + (OLD_PROGRAM_LISTS if self.is_old else ()):
@@ -199,27 +202,14 @@ class CdapPlatform(HttpPlatform):
         CDAP keeps the time when an application is deployed again. Yield nothing if the account may not search.
         """
         path = f"namespaces/{quote(name)}/metadata/search?{NEWEST}&limit={NEWEST_PER_PAGE}"
-        cursor, cursors = "", set()
-        while cursor not in cursors:
-            cursors.add(cursor)
-            response = self.get(f"{path}&cursor={quote(cursor, safe='')}" if cursor else path)
-            if response.status_code in (403, 404):
-                return
-            answer = self.checked_json(response)
-            if not isinstance(answer, dict):
-                raise self.unknown_answer(response.url)
-            for row in self._list(answer.get("results"), response.url):
-                try:
-                    kind, details = row["entity"]["type"], row["entity"]["details"]
-                    properties = row["metadata"]["properties"]
-                    times = [_time(each["value"]) for each in properties if each["name"] == CREATION_TIME]
-                    yield _address(kind, f"{details['namespace']}.{details[kind]}"), max(times, default=0)
-                except (KeyError, TypeError) as error:
-                    raise self.unknown_answer(response.url) from error
-            cursor = str(answer.get("cursor") or "")
-            if not cursor:
-                return
-        raise ConnectionFault(f"{self.url}/{path} repeats its pages: try again")
+        for row in self._pages(path, "results", ("cursor", "cursor"), ends_at=(403, 404)):
+            try:
+                kind, details = row["entity"]["type"], row["entity"]["details"]
+                properties = row["metadata"]["properties"]
+                times = [_time(each["value"]) for each in properties if each["name"] == CREATION_TIME]
+                yield _address(kind, f"{details['namespace']}.{details[kind]}"), max(times, default=0)
+            except (KeyError, TypeError) as error:
+                raise self.unknown_answer(f"{self.url}/{path}") from error
 
     def _secure_keys(self, name: str, place: str) -> dict[str, int]:
         """Return the secure keys, with the time of their creation if CDAP says it. Without a secure store, which is the
@@ -235,23 +225,39 @@ class CdapPlatform(HttpPlatform):
             return dict.fromkeys(rows, 0)
         return {_name(row): _time(row.get("createdEpochMs")) for row in self._list(rows, response.url)}
 
-    def _pages(self, path: str, member: str) -> Iterator[Any]:
-        """Yield the items of all pages; CDAP before 6.7 has only one, which is an array."""
-        token, tokens = "", set()
-        while True:
-            answer = self.json(f"{path}?pageSize={ITEMS_PER_PAGE}&pageToken={quote(token, safe='')}")
-            if isinstance(answer, list):
+    def _pages(
+        self,
+        path: str,
+        member: str,
+        tokens: tuple[str, str],
+        *,
+        may_be_array: bool = False,
+        ends_at: Collection[int] = (),
+    ) -> Iterator[Any]:
+        """Yield the items of all pages.
+
+        path: of the first page, with a query. tokens: the parameter with the token of a page, and the member of the page
+        before that has it. may_be_array: before CDAP 6.7, the list of applications has no pages. ends_at: the statuses of
+        an answer after which nothing follows.
+        """
+        parameter, next_token = tokens
+        token, seen = "", set()
+        while token not in seen:
+            seen.add(token)
+            response = self.get(f"{path}&{parameter}={quote(token, safe='')}" if token else path)
+            if response.status_code in ends_at:
+                return
+            answer = self.checked_json(response)
+            if may_be_array and isinstance(answer, list):
                 yield from answer
                 return
             if not isinstance(answer, dict):
-                raise self.unknown_answer(f"{self.url}/{path}")
-            yield from self._list(answer.get(member), f"{self.url}/{path}")
-            token = str(answer.get("nextPageToken") or "")
+                raise self.unknown_answer(response.url)
+            yield from self._list(answer.get(member), response.url)
+            token = str(answer.get(next_token) or "")
             if not token:
                 return
-            if token in tokens:
-                raise ConnectionFault(f"{self.url}/{path} repeats its pages: try again")
-            tokens.add(token)
+        raise ConnectionFault(f"{self.url}/{path} repeats its pages: try again")
 
     def _rows(self, path: str) -> list[Any]:
         return self._list(self.json(path), f"{self.url}/{path}")
