@@ -205,8 +205,10 @@ def render_plan(
     if name in SECTIONS:
         section = SECTIONS[name](request, plan)
         context = {"plan": plan, name: section}
-        if name == "permissions" and section and _is_confirmable(plan):
-            context["to_confirm"] = confirmation_context(plan, section)
+        if name == "permissions" and section:
+            application = SECTIONS["application"](request, plan)
+            if _is_confirmable(plan, _schedule_of(plan), application):
+                context["to_confirm"] = confirmation_context(plan, section)
         response = render_page(request, f"plans/_{name}.html", context)
         if name == "application" and not (section and section["is_running"]):
             # everything outside of the section may have changed
@@ -218,7 +220,6 @@ def render_plan(
     if has_ended and plan.origin == PlanOrigin.REVIEW:
         stale = stale or "A new end in this plan has passed. Renew the plan: it then revokes this access."
     sections = {name: section(request, plan) for name, section in SECTIONS.items()}
-    is_running = bool(sections["application"] and sections["application"]["is_running"])
     total_stranded = stranded_count(plan)
     scheduled = _schedule_of(plan)
     counts = plan_counts(plan)
@@ -249,7 +250,7 @@ def render_plan(
             "undo_plan": plan.inverses.order_by("-pk").first(),
             **sections,
             "to_confirm": confirmation_context(plan, sections["permissions"])
-            if plan.is_proposed and not scheduled and not is_running
+            if _is_confirmable(plan, scheduled, sections["application"])
             else None,
         },
         status=status,
@@ -262,14 +263,11 @@ def _schedule_of(plan: Plan) -> ScheduledActivation | None:
     return scheduled if scheduled and scheduled.plan == plan.pk and not scheduled.refusal else None
 
 
-def _is_confirmable(plan: Plan) -> bool:
+def _is_confirmable(plan: Plan, scheduled: ScheduledActivation | None, application: Mapping | None) -> bool:
     """Return whether the page has the form that applies the plan. A job that applies it holds the lock of the journal, for
-    which the computation of violations would wait. Runs at most two queries.
+    which the computation of violations would wait. application: the section of the job.
     """
-    if not plan.is_proposed or _schedule_of(plan):
-        return False
-    job = newest_application(plan)
-    return job is None or job.is_finished
+    return plan.is_proposed and not scheduled and not (application and application["is_running"])
 
 
 def _gives_access(plan: Plan) -> bool:
