@@ -7,7 +7,6 @@ container if it can match an address inside it.
 INVARIANT: the functions for SQL and those for Python agree (tests/entities/test_patterns.py).
 """
 
-import re
 from collections.abc import Callable
 from typing import Any
 
@@ -89,12 +88,8 @@ def rows_about(address: Address) -> QuerySet[Entity]:
 
 def entities_matching(pattern: Address) -> QuerySet[Entity]:
     """Return the registered addresses that a pattern matches."""
-    literal = re.split(r"[*?]", pattern.key)[0]
     return Entity.objects.filter(
-        _OfKeys(_key_matches_sql, Value(pattern.key), F("key")),
-        kind=pattern.kind,
-        key__gte=literal,
-        key__lt=literal + chr(_LAST),
+        _OfKeys(_key_matches_in_range_sql, Value(pattern.key), F("key")), kind=pattern.kind
     )
 
 
@@ -115,10 +110,9 @@ def patterns_about(address: Address) -> list[int]:
 
 def matches_sql(pattern: str, address: str) -> str:
     """Return the SQL condition that a pattern matches an address. Both are aliases of tables with `kind` and `key`."""
-    literal, last = _literal_sql(f"{pattern}.key"), _function("chr", f"{_LAST}")
-    # the range of an index, so that a pattern is compared only with addresses that begin like it
-    in_range = f"{address}.key >= {literal} AND {address}.key < {literal} || {last}"
-    return f"{pattern}.kind = {address}.kind AND {in_range} AND {_key_matches_sql(f'{pattern}.key', f'{address}.key')}"
+    return (
+        f"{pattern}.kind = {address}.kind AND {_key_matches_in_range_sql(f'{pattern}.key', f'{address}.key')}"
+    )
 
 
 def reveals_sql(pattern: str, container: str) -> str:
@@ -178,6 +172,12 @@ def _literal_sql(pattern: str) -> str:
     """Return the expression for what is before the first wildcard."""
     first = _function("strpos", f"replace({pattern}, '?', '*') || '*'", "'*'")
     return f"substr({pattern}, 1, {first} - 1)"
+
+
+def _key_matches_in_range_sql(pattern: str, key: str) -> str:
+    """Return the condition with the range of an index, so that a pattern is compared only with keys that begin like it."""
+    literal, last = _literal_sql(pattern), _function("chr", f"{_LAST}")
+    return f"({key} >= {literal} AND {key} < {literal} || {last} AND {_key_matches_sql(pattern, key)})"
 
 
 def _key_reveals_sql(pattern: str, container: str) -> str:
