@@ -111,7 +111,8 @@ class Option:
     """An option of analyses. Its value is a text; an empty one is the default.
 
     label, placeholder: of its field on pages. help: for commands and the API. metavar: of its value in commands. The values
-    are generations, with `is_generation`, or numbers that are at least `least`. extra_tables: of the snapshot, which only runs with
+    are generations, with `is_generation`, or numbers that are at least `least`. choices: of the field, with labels; the
+    first one is the default. extra_tables: of the snapshot, which only runs with
     a value read.
     """
 
@@ -122,6 +123,7 @@ class Option:
     placeholder: str = ""
     is_generation: bool = False
     least: int | None = None
+    choices: tuple[tuple[str, str], ...] = ()
     extra_tables: tuple[Table, ...] = ()
 
     @property
@@ -180,7 +182,10 @@ OPTIONS = {
             "fewest: the fewest roles, which give exactly the direct grants; teams: roles that people would define; by default "
             "fewest",
             "PREFERENCE",
-            "fewest or teams",
+            choices=(
+                ("", "The fewest roles"),
+                (ROLES_OF_TEAMS, "Roles that people would define"),
+            ),
         ),
         Option(
             "stable_days",
