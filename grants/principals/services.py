@@ -139,7 +139,7 @@ def set_user_role(*, author: Author, name: str, role: str) -> Outcome:
         user = managed_user(author, name)
         check_can_manage(author, role)
         if user.role == role:
-            return record(None, f"{user} has the role {role} already: nothing changed")
+            return record(None, f"{user} has the role {role.label} already: nothing changed")
         if role != Role.ADMINISTRATOR:
             check_another_administrator(user)
         values: dict[str, Any] = {"role": role}
@@ -153,7 +153,7 @@ def set_user_role(*, author: Author, name: str, role: str) -> Outcome:
             note = "; its first password no longer works, because another person knows it: set or send another one"
         User.objects.filter(pk=user.pk).update(**values)
         change = JournalEntry("role-set", principal=str(user), detail=f"from {user.role} to {role}")
-        return record(change, f"{user} has the role {role} now; it was {user.role}{note}")
+        return record(change, f"{user} has the role {role.label} now; it was {Role(user.role).label}{note}")
 
 
 def renew_user_password(*, author: Author, name: str) -> str:

@@ -130,7 +130,7 @@ def test_a_deactivated_user_is_denied_until_activated_again(alice):
 
 def test_a_role_is_set_once_and_journaled(alice):
     outcome = set_user_role(author=COMMAND, name="alice", role="auditor")
-    assert outcome.sentence == "user:alice has the role auditor now; it was ordinary"
+    assert outcome.sentence == "user:alice has the role Auditor now; it was User"
     assert lines_after(0) == [("role-set", "user:alice", "", "", "from ordinary to auditor")]
     assert not set_user_role(author=COMMAND, name="alice", role="auditor").has_changed
     assert User.objects.get().role == Role.AUDITOR
