@@ -21,7 +21,7 @@ from grants.change_set import Change, ChangeSet, Exclude, Grant, Include, Join, 
 from grants.changes import apply
 from grants.models import RoleGroup, User, all_grants
 from grants.policies.catalogue import generation_by_name
-from grants.policies.catalogue.platform_permissions import Permission, required
+from grants.policies.catalogue.platform_permissions import Permission, requirement_for
 from grants.policies.principals import ROLE_PREFIX
 from grants.principal_names import principals_by_name
 from grants.principals.services import add_role
@@ -213,7 +213,7 @@ def _privilege_of(permission: object, kind: str) -> Privilege:
     member = permission if isinstance(permission, dict) else {}
     text = f"{member.get('type')}:{member.get('name')}"
     try:
-        return required(Permission(text.upper()), kind).privileges[0]
+        return requirement_for(Permission(text.upper()), kind).privileges[0]
     except ValueError:
         raise Problem(400, f"`permissions`: `{clip(text)}` is not a permission on {kind.upper()}") from None
 

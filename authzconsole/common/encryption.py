@@ -13,12 +13,12 @@ class UnknownKey(Exception):
     """No key of this console can decrypt the text."""
 
 
-def encrypted(text: str, purpose: bytes) -> str:
+def encrypt(text: str, purpose: bytes) -> str:
     """Return the text encrypted. purpose: with another one, it cannot be decrypted."""
     return _cipher(purpose).encrypt(text.encode()).decode()
 
 
-def decrypted(encrypted_text: str, purpose: bytes) -> str:
+def decrypt(encrypted_text: str, purpose: bytes) -> str:
     """Return the text. Raise UnknownKey if no key can decrypt it."""
     from cryptography.fernet import InvalidToken
 

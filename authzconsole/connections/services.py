@@ -24,7 +24,7 @@ from django.db.models import QuerySet
 from django.utils import timezone
 from django.utils.module_loading import import_string
 
-from authzconsole.common.encryption import UnknownKey, decrypted, encrypted
+from authzconsole.common.encryption import UnknownKey, decrypt, encrypt
 from authzconsole.connections.platform import ConnectionFault, Platform, PlatformChange, Unsupported
 from authzconsole.models import Connection
 from entities.address import Address
@@ -217,7 +217,7 @@ def store_token(connection: Connection, token: str, *, author: Author) -> str:
         raise ConnectionFault(f"a platform of the type {connection.type} has no token", field="token")
     type_(connection.url, connection.options, token)
     with administrator_transaction(author, capability=Capability.MANAGE_SETTINGS) as head:
-        secret = encrypted(token, SECRET_PURPOSE) if token else ""
+        secret = encrypt(token, SECRET_PURPOSE) if token else ""
         Connection.objects.filter(pk=connection.pk).update(secret=secret)
         detail = f"{connection.name}: {word} {'stored' if token else 'removed'}"
         append_to_journal(head, [JournalEntry("connection-change", detail=detail)], author=author)
@@ -494,7 +494,7 @@ def open_platform(connection: Connection) -> Platform:
         )
     if not secret and connection.secret:
         try:
-            secret = decrypted(connection.secret, SECRET_PURPOSE)
+            secret = decrypt(connection.secret, SECRET_PURPOSE)
         except UnknownKey:
             raise ConnectionFault(
                 f"the {word} of {connection.name} cannot be decrypted, because neither MFA_KEYS nor SECRET_KEY has its "

@@ -145,7 +145,7 @@ def answer(
     )
 
 
-def encrypted(xml: str, reader: str = "console", transport: str = "RSA_OAEP") -> str:
+def encrypt(xml: str, reader: str = "console", transport: str = "RSA_OAEP") -> str:
     """Return the answer with its assertion encrypted for the certificate of `reader`."""
     import xmlsec
     from lxml import etree

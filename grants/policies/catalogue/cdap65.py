@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from entities.vocabulary import ADMIN, ANY, EXECUTE, READ, WRITE
-from grants.policies.catalogue.platform_permissions import MAPPING, Permission, required
+from grants.policies.catalogue.platform_permissions import MAPPING, Permission, requirement_for
 from grants.policies.grammar import (
     Expression,
     Given,
@@ -42,7 +42,7 @@ CREATE, LIST, GET, UPDATE, DELETE = (
 )
 VISIBLE = HasAtOrBelow()
 SET_OWNER = Given(
-    Parameter.OWNER, on(Scope.OWNER, *required(Permission.SET_OWNER, "kerberosprincipal").privileges)
+    Parameter.OWNER, on(Scope.OWNER, *requirement_for(Permission.SET_OWNER, "kerberosprincipal").privileges)
 )
 
 VISIBLE_NOTE = "the entities for which isVisible is true"
@@ -68,7 +68,7 @@ def _requirement(
     kind: str, needed: "Permission | Expression | Iterable[Permission | Expression]"
 ) -> Expression:
     if isinstance(needed, Permission):
-        return required(needed, kind)
+        return requirement_for(needed, kind)
     if isinstance(needed, tuple):
         return all_of(*(_requirement(kind, part) for part in needed))
     assert not isinstance(needed, Iterable)
@@ -145,8 +145,14 @@ APPLICATION = (
             "deploy",
             (
                 CREATE,
-                Given(Parameter.NEW_ARTIFACT, on(Scope.ARTIFACT, *required(CREATE, "artifact").privileges)),
-                Given(Parameter.EXISTING_ARTIFACT, on(Scope.ARTIFACT, *required(GET, "artifact").privileges)),
+                Given(
+                    Parameter.NEW_ARTIFACT,
+                    on(Scope.ARTIFACT, *requirement_for(CREATE, "artifact").privileges),
+                ),
+                Given(
+                    Parameter.EXISTING_ARTIFACT,
+                    on(Scope.ARTIFACT, *requirement_for(GET, "artifact").privileges),
+                ),
                 SET_OWNER,
             ),
             "deployApp",
@@ -228,7 +234,7 @@ DATASET = (
                 CREATE,
                 Given(
                     Parameter.DATASET_TYPE,
-                    on(Scope.DATASET_TYPE, *required(GET, "dataset_type").privileges),
+                    on(Scope.DATASET_TYPE, *requirement_for(GET, "dataset_type").privileges),
                 ),
                 SET_OWNER,
             ),
@@ -365,7 +371,7 @@ CDAP65 = Generation(
         "cdap", "DefaultNamespaceAdmin.java", "create", "neither create nor delete grants or revokes anything"
     ),
     deletion=NamespaceDeletion(
-        namespace_requirement=required(DELETE, "namespace"),
+        namespace_requirement=requirement_for(DELETE, "namespace"),
         entity_requirement=has(ADMIN),
         on_undeletable=OnUndeletable.STOP,
         source=Source(

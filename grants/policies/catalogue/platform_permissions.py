@@ -127,7 +127,7 @@ MAPPING: tuple[PermissionMapping, ...] = (
 )
 
 
-def required(permission: Permission, kind: str) -> Has:
+def requirement_for(permission: Permission, kind: str) -> Has:
     """Return what a permission on an entity of a kind requires. Raise ValueError if it does not exist there."""
     row = mapping_of(MAPPING, permission, kind)
     if row is None:

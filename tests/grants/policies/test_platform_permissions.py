@@ -6,7 +6,7 @@ import pytest
 
 from entities.vocabulary import ADMIN, ANY, CONTAINER_KINDS, EXECUTE, KINDS, READ, WRITE, Privilege
 from grants.policies.catalogue import GENERATIONS
-from grants.policies.catalogue.platform_permissions import MAPPING, Permission, required
+from grants.policies.catalogue.platform_permissions import MAPPING, Permission, requirement_for
 from grants.policies.grammar import FactsRead, HasAtOrBelow, Scope
 from grants.policies.policy import mapping_of
 
@@ -54,7 +54,7 @@ def test_each_permission_requires_the_privileges_of_the_second_reading(kind):
 
 def test_a_permission_that_does_not_exist_on_a_kind_is_refused():
     with pytest.raises(ValueError, match="INSTANCE:TETHER does not exist on dataset"):
-        required(Permission.TETHER, "dataset")
+        requirement_for(Permission.TETHER, "dataset")
 
 
 @pytest.mark.parametrize("kind", EXPECTED)
@@ -80,7 +80,7 @@ def test_listing_asks_on_the_parent_or_filters_what_is_visible():
             continue
         read = FactsRead(policy.requirement)
         assert all(leaf.scope is Scope.PARENT for leaf in read.held)
-        assert read.is_at_or_below or read.held == [required(Permission.LIST, kind.name)]
+        assert read.is_at_or_below or read.held == [requirement_for(Permission.LIST, kind.name)]
     assert CDAP65.policy("namespace", "list").requirement == HasAtOrBelow()
 
 

@@ -22,7 +22,7 @@ from tests.support.saml_provider import (
     answer,
     configure_saml,
     console_keys,
-    encrypted,
+    encrypt,
     key_and_certificate,
     logout_request,
     logout_response,
@@ -422,7 +422,7 @@ def test_a_message_that_is_large_when_it_is_decompressed_is_refused(browse, logo
 def test_an_encrypted_assertion_signs_in(browse, logout, needed):
     logout(encrypted_assertions=needed)
     client = browse()
-    assert send(client, encrypted(answer(start(client), "ned"))).status_code == 302 and is_signed_in(client)
+    assert send(client, encrypt(answer(start(client), "ned"))).status_code == 302 and is_signed_in(client)
 
 
 def test_an_assertion_in_clear_text_is_refused_if_encryption_is_required(browse, logout):
@@ -433,11 +433,11 @@ def test_an_assertion_in_clear_text_is_refused_if_encryption_is_required(browse,
 
 def test_faults_of_encrypted_answers_look_alike(browse, logout):
     answers = [
-        lambda number: encrypted(answer(number, "ned"), reader="another"),
-        lambda number: encrypted(answer(number, "ned", signed_by="")),
-        lambda number: encrypted(answer(number, "ned", signed_by="mallory")),
-        lambda number: encrypted(answer(number, "ned", minutes=-30)),
-        lambda number: encrypted(answer(number, "ned")).replace("CipherValue>", "CipherValue>AAAA", 1),
+        lambda number: encrypt(answer(number, "ned"), reader="another"),
+        lambda number: encrypt(answer(number, "ned", signed_by="")),
+        lambda number: encrypt(answer(number, "ned", signed_by="mallory")),
+        lambda number: encrypt(answer(number, "ned", minutes=-30)),
+        lambda number: encrypt(answer(number, "ned")).replace("CipherValue>", "CipherValue>AAAA", 1),
     ]
     for wrong in answers:
         client = browse()
@@ -450,7 +450,7 @@ def test_faults_of_encrypted_answers_look_alike(browse, logout):
 
 def test_weak_encryption_is_refused(browse, logout):
     client = browse()
-    response = send(client, encrypted(answer(start(client), "ned"), transport="RSA_PKCS1"))
+    response = send(client, encrypt(answer(start(client), "ned"), transport="RSA_PKCS1"))
     assert response.status_code == 502 and "not secure" in page_html(response) and not is_signed_in(client)
 
 

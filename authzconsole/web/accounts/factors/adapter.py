@@ -7,7 +7,7 @@ from django.conf import settings
 from django.core.exceptions import ValidationError
 from django.utils.html import format_html
 
-from authzconsole.common.encryption import UnknownKey, decrypted, encrypted
+from authzconsole.common.encryption import UnknownKey, decrypt, encrypt
 from grants.models import User
 
 logger = logging.getLogger(__name__)
@@ -19,12 +19,12 @@ class FactorAdapter(DefaultMFAAdapter):
     """Encrypt secrets, and draw the QR code."""
 
     def encrypt(self, text: str) -> str:
-        return encrypted(text, PURPOSE)
+        return encrypt(text, PURPOSE)
 
     def decrypt(self, encrypted_text: str) -> str:
         """Return the secret. Raise ValidationError if no key can decrypt it."""
         try:
-            return decrypted(encrypted_text, PURPOSE)
+            return decrypt(encrypted_text, PURPOSE)
         except UnknownKey:
             logger.error("a second factor cannot be decrypted: neither MFA_KEYS nor SECRET_KEY has its key")
             raise ValidationError(
