@@ -5,7 +5,7 @@ INVARIANT: a change and its lines are written in one transaction, under the lock
 the revisions are in the order in which the changes took effect.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 
@@ -303,8 +303,8 @@ def current_revision() -> int:
     return JournalHead.objects.filter(pk=1).values_list("revision", flat=True).first() or 0
 
 
-def decision_changes_after(revision: int | None) -> int:
-    """Return how many journal lines after `revision` can change a decision.
+def decision_changes_after(revision: int | None, also: Collection[str] = ()) -> int:
+    """Return how many journal lines after `revision` can change a decision, or have one of the actions `also`.
 
     Reads at most MAX_LINES_READ lines with one query. If there are more, return the number of all
     later lines, an upper bound, with a second query.
@@ -313,7 +313,7 @@ def decision_changes_after(revision: int | None) -> int:
     actions = list(later_lines.order_by("revision").values_list("action", flat=True)[: MAX_LINES_READ + 1])
     if len(actions) > MAX_LINES_READ:
         return max(0, current_revision() - (revision or 0))
-    return sum(action in DECISION_ACTIONS for action in actions)
+    return sum(action in DECISION_ACTIONS or action in also for action in actions)
 
 
 def first_break(

@@ -7,7 +7,7 @@ from django.conf import settings
 from django.db.models import Max, Q
 from django.utils import timezone
 
-from analytics.analyses import ANALYSES
+from analytics.analyses import ANALYSES, AnalysisName
 from analytics.models import AnalysisRun
 from analytics.stages import RunStage
 from grants.jobs import is_worker_present, redis_problem
@@ -18,6 +18,11 @@ from grants.validity import has_change_of_time
 
 # a running run normally has a heartbeat every second
 SILENT_AFTER_SECONDS = 5
+# by analysis: the actions of journal lines that change no decision, and still its report
+_ACTIONS_OF_REPORTS = {
+    AnalysisName.GUARDRAILS: ("guardrail-set", "guardrail-delete"),
+    AnalysisName.UNUSED: ("usage-import",),
+}
 # of runs without a report
 _LAST_STAGES = dict.fromkeys(EFFECT_JOBS, "Writing the effect")
 
@@ -52,24 +57,29 @@ def latest_finished_runs() -> list[AnalysisRun]:
 
 
 def changes_since(run: AnalysisRun | None) -> int:
-    """Return how many changes since the snapshot of a run can change a decision; 0 without a run or a
-    snapshot.
+    """Return how many changes since the snapshot of a run can change a decision, or the report otherwise; 0 without a run
+    or a snapshot.
 
     Periods that have begun or ended since the snapshot count too. Until the journal has their lines, they
     count as one change. Runs at most two queries, three if there are very many changes.
     """
     if run is None or run.revision is None:
         return 0
-    changes, at = decision_changes_after(run.revision), run.summary.get("at")
+    changes = decision_changes_after(run.revision, _ACTIONS_OF_REPORTS.get(run.type, ()))
+    at = run.summary.get("at")
     return changes or int(bool(at) and has_change_of_time(parse_time(at), timezone.now()))
 
 
 def changes_since_each(runs: Iterable[AnalysisRun]) -> dict[int, int]:
-    """Return `changes_since` of each run, by its primary key. Runs at the same revision share their queries."""
-    runs = list(runs)
-    states = {(run.revision, run.summary.get("at")): run for run in runs}
-    changes = {state: changes_since(run) for state, run in states.items()}
-    return {run.pk: changes[run.revision, run.summary.get("at")] for run in runs}
+    """Return `changes_since` of each run, by its primary key. Runs that share revision, time and actions share their queries."""
+    changes: dict[tuple, int] = {}
+    of_runs = {}
+    for run in runs:
+        state = (run.revision, run.summary.get("at"), _ACTIONS_OF_REPORTS.get(run.type))
+        if state not in changes:
+            changes[state] = changes_since(run)
+        of_runs[run.pk] = changes[state]
+    return of_runs
 
 
 def run_silent_seconds(run: AnalysisRun) -> int | None:

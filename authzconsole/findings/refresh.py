@@ -28,7 +28,7 @@ from authzconsole.models import AcceptanceRule, Finding, FindingState, Severity
 from grants.authority.transactions import administrator_transaction
 from grants.jobs import JobContext, JobResult, request_job
 from grants.journal import Author, JournalEntry, append_to_journal
-from grants.models import Guardrail, Job
+from grants.models import UNFINISHED_STATES, Guardrail, Job
 
 AUTHOR = Author("findings")
 OPEN_ACTION = "finding-open"
@@ -177,7 +177,9 @@ def _update(row: Finding, found: Found | None, rules: list[AcceptanceRule]) -> F
 def sweep_findings() -> None:
     """Refresh the findings, announce new errors, and delete what was resolved long ago."""
     refresh_findings()
-    _request_guardrail_check()
+    since = timezone.now() - CHECK_EVERY
+    if is_large_tenant() and not Job.objects.filter(type=GUARDRAIL_JOB, requested_at__gt=since).exists():
+        request_guardrail_check()
     announce_errors()
     Finding.objects.filter(resolved_at__lt=timezone.now() - RESOLVED_KEPT).delete()
 
@@ -205,14 +207,10 @@ def finding_sentence(row: Finding) -> str:
     return f"{row}: {finding_text(row)}{place}"
 
 
-def _request_guardrail_check() -> None:
-    """Request the daily check of the guardrails of a large tenant."""
-    since = timezone.now() - CHECK_EVERY
-    if (
-        is_large_tenant()
-        and Guardrail.objects.exists()
-        and not Job.objects.filter(type=GUARDRAIL_JOB, requested_at__gt=since).exists()
-    ):
+def request_guardrail_check() -> None:
+    """Request the check of the guardrails of a large tenant, if none waits or runs."""
+    jobs = Job.objects.filter(type=GUARDRAIL_JOB, state__in=UNFINISHED_STATES)
+    if Guardrail.objects.exists() and not jobs.exists():
         with transaction.atomic():
             request_job(Job(type=GUARDRAIL_JOB, is_scheduled=True))
 

@@ -409,8 +409,13 @@ REPORT_FIGURES = (
     ),
     ReportFigure("unusual-privileges", AnalysisName.OUTLIERS, "unusual_privileges", ""),
 )
-# the analyses of which a report has findings
-REPORTING = (*{report.analysis for report in (*REPORT_FIGURES, *_GHOSTS)}, AnalysisName.POLICY_IMPACT)
+# the analyses whose findings and figures pages show: the inbox, the overview, and the trends
+REPORTING = (
+    *dict.fromkeys(report.analysis for report in (*REPORT_FIGURES, *_GHOSTS)),
+    AnalysisName.POLICY_IMPACT,
+    AnalysisName.BLAST_RADIUS,
+    AnalysisName.GUARDRAILS,
+)
 # by the kinds of findings of a source
 SOURCES: dict[tuple[str, ...], Finder] = {
     ("read-only", "failed-task", "no-backup"): _console,

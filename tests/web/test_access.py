@@ -298,7 +298,6 @@ WRITES_BY_STATUS = {
     ],
     (403, 404, 404, 404): [
         "/findings/change",
-        "/findings/check",
         "/findings/rules",
         "/people/membership",
         "/reviews/new",
@@ -357,6 +356,7 @@ WRITES_BY_STATUS = {
         "/journal/webhooks/1/change",
         "/trends/alerts/new",
         "/trends/alerts/1/delete",
+        "/analyses/check",
         "/analyses/start",
         "/analyses/{run}/cancel",
         "/analyses/nightly",

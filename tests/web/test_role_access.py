@@ -41,7 +41,6 @@ HIDDEN_FROM_APPROVERS = (
     "/journal",
     "/analyses/",
     "/findings/change",
-    "/findings/check",
     "/findings/mail",
     "/findings/rules",
     "/findings.",
@@ -75,6 +74,7 @@ SECURITY_WRITES = {
 # the form is incomplete
 APPROVAL_WRITES = {"/publish/dataset:sales.orders": 400}
 OPERATION_WRITES = {
+    "/analyses/check": 302,
     "/analyses/start": 302,
     "/analyses/{run}/cancel": 302,
     "/analyses/nightly": 302,

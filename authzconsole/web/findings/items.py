@@ -28,8 +28,8 @@ _ORDER = {name: position for position, name in enumerate(KINDS)}
 
 @dataclass(frozen=True, slots=True)
 class AttentionItem:
-    """One line. run: the run that reported it; None if it was counted for this request. changes: number of changes after
-    that run. places: about how many subjects it is, if these have a list, which is at `list_url`.
+    """One line. url: of the finding, or of the list of several. run: the run that reported it; None if it was counted for this
+    request. changes: number of changes after that run. places: about how many subjects it is, if these have a list.
     """
 
     severity: Severity
@@ -39,7 +39,6 @@ class AttentionItem:
     changes: int = 0
     fix: Fix | None = None
     places: int = 0
-    list_url: str = ""
 
     @property
     def level(self) -> str:
@@ -85,23 +84,23 @@ def _item_of_kind(
     about = links.about(rows[0])
     if len(rows) > 1:
         about = About(kind, "", about.run)
-    return _item(rows[0], text, about, links, changes, places=len(rows) if rows[0].subject else 0)
+    return _item(rows[0], text, about, links, changes, places=len(rows))
 
 
 def _item(
     row: Finding, text: str, about: About, links: FindingLinks, changes: dict[int, int], *, places: int = 0
 ) -> AttentionItem:
-    run, list_url = about.run, reverse("findings", query={"kind": row.kind})
+    run, is_one = about.run, places < 2
+    url = reverse("finding", args=[row.pk]) if is_one else reverse("findings", query={"kind": row.kind})
     return AttentionItem(
         Severity(row.severity),
         text,
-        links.rows_url(about),
+        url,
         # the time of a failure says nothing about data
         run if run and row.kind != "failed-run" else None,
         changes.get(run.pk, 0) if run else 0,
-        links.fix(about) or (Fix("Show each", list_url) if places > 1 else None),
+        links.fix(about) or (None if is_one else Fix("Show each", url)),
         places,
-        list_url,
     )
 
 

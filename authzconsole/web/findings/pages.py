@@ -13,9 +13,7 @@ from django.utils.dateparse import parse_datetime
 from django.views.decorators.http import require_safe
 
 from analytics.analyses import AnalysisName
-from analytics.models import AnalysisRun
-from analytics.runs.selectors import changes_since, changes_since_each, latest_run
-from analytics.runs.services import request_run
+from analytics.runs.selectors import changes_since, latest_run
 from authzconsole.findings.kinds import KIND_CHOICES, KINDS, finding_text, in_state
 from authzconsole.findings.refresh import refresh_findings
 from authzconsole.findings.services import (
@@ -28,7 +26,7 @@ from authzconsole.findings.services import (
     end_rule,
     reopen_findings,
 )
-from authzconsole.findings.sources import REPORT_FIGURES, REPORTING, Situation
+from authzconsole.findings.sources import REPORT_FIGURES, Situation
 from authzconsole.lists.findings import SEVERITIES, Findings
 from authzconsole.models import AcceptanceRule, Finding, FindingState, Severity
 from authzconsole.web.findings.items import own_items
@@ -50,12 +48,12 @@ from authzconsole.web.forms import (
 )
 from authzconsole.web.journal.rows import with_reader_times
 from authzconsole.web.lists import ListPage
+from authzconsole.web.reports.check_again import REPORT_AGE, age_of_reports, report_age_section
 from authzconsole.web.shared.guard import capability_required, request_author
 from authzconsole.web.shared.parameters import number_of
 from authzconsole.web.shared.rendering import render_page, requested_section, see_other, show_outcome
 from entities.errors import Refusal
-from entities.vocabulary import quantity
-from grants.models import UNFINISHED_STATES, User
+from grants.models import User
 from grants.outcomes import Outcome
 from grants.roles.capabilities import Capability
 
@@ -63,8 +61,6 @@ ALL = "all"
 MAX_COUNTED = 99
 # the section with the rows, and the parameter with which the page has them at once
 PROBLEMS, ROWS = "problems", "rows"
-# the section with the age of the reports, which polls while analyses run
-REPORTS = "report-age"
 # the kinds of which the run is about data
 REPORTED_KINDS = {figure.kind for figure in REPORT_FIGURES}
 
@@ -91,13 +87,8 @@ class FindingList(ListPage):
     def dispatch(self, request: HttpRequest, *args, **kwargs) -> HttpResponse:
         if not can_read_findings(request.user) and request.method in ("GET", "HEAD"):
             return render_page(request, self.template_name, {"problems": own_items(request.user)})
-        if requested_section(request) == REPORTS and can_read_findings(request.user):
-            reports = _age_of_reports(Situation.now())
-            response = render_page(request, "findings/_reports.html", reports | {"can_start": False})
-            if not reports["running"]:
-                # new reports change the whole inbox
-                response["HX-Refresh"] = "true"
-            return response
+        if requested_section(request) == REPORT_AGE and can_read_findings(request.user):
+            return report_age_section(request)
         return super().dispatch(request, *args, **kwargs)
 
     def get_context_data(self) -> dict:
@@ -106,7 +97,7 @@ class FindingList(ListPage):
         if not is_section:
             situation = Situation.now()
             refresh_findings(situation, is_page=True)
-            reports = _age_of_reports(situation)
+            reports = age_of_reports(situation)
         context = super().get_context_data() | reports
         return context | {
             "sees_all": True,
@@ -119,19 +110,6 @@ class FindingList(ListPage):
             "can_change": self.request.user.can_administer,
             "can_start": self.request.user.can(Capability.RUN_ANALYSES),
         }
-
-
-def _age_of_reports(situation: Situation) -> dict:
-    """Return the oldest report that findings are from, how many changes were made since, at most, and how many analyses
-    that find something are running.
-    """
-    reports = situation.reports.values()
-    oldest = min(reports, key=lambda run: run.finished_at or run.requested_at, default=None)
-    return {
-        "report": oldest,
-        "changes": max(changes_since_each(reports).values(), default=0),
-        "running": AnalysisRun.objects.filter(state__in=UNFINISHED_STATES, type__in=REPORTING).count(),
-    }
 
 
 class MailForm(ConsoleForm):
@@ -152,52 +130,6 @@ class ChooseMail(FormPage):
         is_wanted = form.cleaned_data["wanted"] == "yes"
         User.objects.filter(pk=self.request.user.pk).update(wants_finding_mail=is_wanted)
         messages.success(self.request, f"You get {'an' if is_wanted else 'no'} e-mail about new errors.")
-        return see_other(reverse("findings"))
-
-
-class CheckForm(ConsoleForm):
-    """analysis: the only one to start; empty for all with findings. number: of the finding that the page returns to."""
-
-    analysis = OptionalChoiceField(choices=[(name, name) for name in REPORTING])
-    number = TextField()
-
-
-class CheckAgain(FormPage):
-    """Run the analyses again of which a report has findings and changes were made since."""
-
-    http_method_names = ("post",)
-    capabilities = (READER,)
-    change_capabilities = (Capability.RUN_ANALYSES,)
-    form_class = CheckForm
-    template_name = "findings/list.html"
-
-    def perform(self, form: CheckForm) -> HttpResponse:
-        only, number = form.cleaned_data["analysis"], number_of(form.cleaned_data["number"])
-        reports = {name: run for name, run in Situation.now().reports.items() if only in ("", name)}
-        changes = changes_since_each(reports.values())
-        waiting = set(AnalysisRun.objects.filter(state__in=UNFINISHED_STATES).values_list("type", flat=True))
-        started = [
-            request_run(
-                analysis=name,
-                options=run.options,
-                requested_by=self.request.user,
-                author=request_author(self.request),
-            )
-            for name, run in reports.items()
-            if changes[run.pk] and name not in waiting
-        ]
-        if started:
-            text = quantity(len(started), "analysis was started", "analyses were started")
-            until = "it is" if len(started) == 1 else "they are"
-            messages.success(self.request, f"{text}. The findings change when {until} done.")
-        elif waiting & reports.keys():
-            messages.info(self.request, "The analyses are running already.")
-        else:
-            messages.info(self.request, "Nothing was changed since the last analyses.")
-        if number:
-            return see_other(reverse("finding", args=[number]))
-        if len(started) == 1 and only:
-            return see_other(reverse("analysis", args=[started[0].pk]))
         return see_other(reverse("findings"))
 
 

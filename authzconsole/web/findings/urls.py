@@ -4,7 +4,6 @@ from django.urls import path
 
 from authzconsole.web.findings.pages import (
     ChangeFindings,
-    CheckAgain,
     ChooseMail,
     FindingForm,
     FindingList,
@@ -18,7 +17,6 @@ urlpatterns = [
     path("findings/", FindingList.as_view(), name="findings"),
     path("findings/count", finding_count, name="finding-count"),
     path("findings/change", ChangeFindings.as_view(), name="finding-change"),
-    path("findings/check", CheckAgain.as_view(), name="finding-check"),
     path("findings/mail", ChooseMail.as_view(), name="finding-mail"),
     path("findings/rules", FindingRules.as_view(), name="finding-rules"),
     path("findings/<int:pk>/", finding_page, name="finding"),

@@ -21,6 +21,7 @@ from authzconsole.web.overview.attention import attention_section
 from authzconsole.web.reports.charts.namespace_treemap import COLORINGS, namespace_chart
 from authzconsole.web.reports.charts.report_charts import reach_bars
 from authzconsole.web.reports.charts.trends import overview_trends, trend_days
+from authzconsole.web.reports.check_again import REPORT_AGE, report_age_section
 from authzconsole.web.reports.results import REPORT_ERRORS, report_fault, summaries_or_fault
 from authzconsole.web.shared.entity_counts import holder_counts, kind_counts_inside
 from authzconsole.web.shared.links import entity_url
@@ -69,6 +70,8 @@ def home(request: HttpRequest) -> HttpResponse:
         "colour": colour,
         "readiness_analysis": AnalysisName.DELETE_READINESS,
     }
+    if section_name == REPORT_AGE and situation is not None:
+        return report_age_section(request)
     if section_name == "namespaces":
         return render_page(request, "overview/_namespaces.html", context)
     if situation is None:

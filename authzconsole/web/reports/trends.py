@@ -11,12 +11,14 @@ from django.utils import timezone
 from analytics.analyses import ANALYSES
 from analytics.models import FigureAlert, FigureCrossing
 from analytics.runs.schedules import next_night
+from authzconsole.findings.sources import Situation
 from authzconsole.lists.base import List
 from authzconsole.lists.runs import Figures
 from authzconsole.web.forms import ListForm, OptionalChoiceField
 from authzconsole.web.lists import ListView
 from authzconsole.web.reports.charts.trends import all_trends, figure_label, trend_days
-from authzconsole.web.shared.rendering import render_page
+from authzconsole.web.reports.check_again import REPORT_AGE, age_of_reports, report_age_section
+from authzconsole.web.shared.rendering import render_page, requested_section
 from grants.models import User
 from grants.roles.capabilities import Capability
 
@@ -42,6 +44,8 @@ class TrendPage(ListView):
     form_class = TrendForm
 
     def get(self, request: HttpRequest) -> HttpResponse:
+        if requested_section(request) == REPORT_AGE:
+            return report_age_section(request)
         trends = all_trends(self.form.number_of_days)
         context = {
             "trends": trends,
@@ -53,6 +57,8 @@ class TrendPage(ListView):
             "downloads": self.form.downloads("trends-file"),
             "url": reverse("trends"),
             "alerts": list(_alerts()),
+            **age_of_reports(Situation.now()),
+            "can_start": request.user.can(Capability.RUN_ANALYSES),
             "can_manage": request.user.can(Capability.MANAGE_SETTINGS),
         }
         return render_page(request, "reports/trends.html", context)

@@ -4,6 +4,7 @@ from django.urls import path
 
 from authzconsole.web.lists import ListFile
 from authzconsole.web.reports.alerts import NewAlert, delete_alert_view
+from authzconsole.web.reports.check_again import CheckAgain
 from authzconsole.web.reports.readiness import missing_grants_page
 from authzconsole.web.reports.run_pages import (
     RunList,
@@ -22,6 +23,7 @@ urlpatterns = [
     path("trends/alerts/new", NewAlert.as_view(), name="trends-alert-new"),
     path("trends/alerts/<int:pk>/delete", delete_alert_view, name="trends-alert-delete"),
     path("analyses/", RunList.as_view(), name="analyses"),
+    path("analyses/check", CheckAgain.as_view(), name="analysis-check"),
     path("analyses/start", StartRun.as_view(), name="analysis-start"),
     path("analyses/nightly", SwitchAllSchedules.as_view(), name="analysis-schedule-all"),
     path("analyses/nightly/<slug:analysis>", SchedulePage.as_view(), name="analysis-schedule"),

@@ -5,7 +5,9 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from analytics.models import AnalysisRun
+from analytics.models import AnalysisRun, Figure
+from analytics.runs.figures import record_figures
+from analytics.runs.selectors import changes_since_each
 from authzconsole.findings.refresh import refresh_findings
 from authzconsole.findings.services import (
     FindingError,
@@ -15,8 +17,10 @@ from authzconsole.findings.services import (
     assign_findings,
     reopen_findings,
 )
+from authzconsole.findings.sources import REPORTING
 from authzconsole.models import AcceptanceRule, Finding, FindingState
 from authzconsole.web.journal.rows import with_reader_times
+from authzconsole.web.reports.charts.trends import TRENDS
 from entities.address import parse_address
 from entities.models import Entity
 from grants.errors import NotAdministrator
@@ -251,22 +255,61 @@ def test_the_inbox_says_how_old_its_reports_are_and_checks_again(browse, old_rep
     assert "2 hours ago" in page and "2 changes since" in page and "Check again" in page
     assert "1 live entity without an ADMIN holder" in page, "the other one was solved since"
     assert "Check again" not in browse("aud").html("/findings/")
-    answer = browse("ada").post("/findings/check", follow=True)
+    answer = browse("ada").post("/analyses/check", follow=True)
     assert "1 analysis was started" in page_html(answer)
     assert "1 analysis is running" in page_html(answer) and "Check again" not in page_html(answer)
     poll = browse("ada").get("/findings/", headers=htmx("report-age"))
     assert "1 analysis is running" in page_html(poll) and "HX-Refresh" not in poll
     run = AnalysisRun.objects.get(state="waiting")
     assert (run.type, run.options) == ("stranded", old_report.options)
-    assert "running already" in page_html(browse("ada").post("/findings/check", follow=True))
+    assert "running already" in page_html(browse("ada").post("/analyses/check", follow=True))
     AnalysisRun.objects.filter(pk=run.pk).update(state="cancelled")
     assert browse("ada").get("/findings/", headers=htmx("report-age"))["HX-Refresh"] == "true"
+
+
+def test_a_check_starts_every_analysis_that_the_inbox_and_the_trends_show(
+    browse, old_report, tmp_path, sent_tasks
+):
+    assert set(TRENDS) <= set(REPORTING)
+    for name in ("blast-radius", "guardrails"):
+        create_report(tmp_path, {}, analysis=name, summary={}, revision=old_report.revision)
+    client = browse("ada")
+    client.post("/analyses/check")
+    started = AnalysisRun.objects.filter(state="waiting")
+    assert {run.type for run in started} == {"stranded", "blast-radius", "guardrails"}
+
+
+def test_a_written_guardrail_is_a_change_since_the_report_on_guardrails(cast, tmp_path):
+    guardrails, other = (
+        create_report(tmp_path, {}, analysis=name, summary={}, revision=current_revision())
+        for name in ("guardrails", "blast-radius")
+    )
+    add_guardrail("writers", FORBID)
+    assert changes_since_each([guardrails, other]) == {guardrails.pk: 1, other.pk: 0}
+
+
+@pytest.mark.parametrize("url", ["/", "/trends", "/findings/?state=all"])
+def test_a_check_returns_to_the_page_and_the_page_follows_it(url, browse, old_report, sent_tasks, htmx):
+    for days in range(2):
+        record_figures(
+            old_report,
+            {("entities_nobody_administers", ""): 2},
+            finished_at=timezone.now() - timedelta(days=days),
+        )
+        Figure.objects.update(run_id=None)
+    client = browse("ada")
+    assert "2 changes since" in client.html(url) and "Check again" in client.html(url)
+    answer = client.post("/analyses/check", headers={"Referer": f"http://testserver{url}"})
+    assert (answer.status_code, answer["Location"]) == (303, url)
+    assert "1 analysis is running" in client.html(url)
+    AnalysisRun.objects.filter(state="waiting").update(state="cancelled")
+    assert client.get(url, headers=htmx("report-age"))["HX-Refresh"] == "true"
 
 
 def test_a_check_starts_nothing_without_a_change(browse, old_report, sent_tasks):
     AnalysisRun.objects.update(revision=current_revision())
     assert "Check again" not in browse("ada").html("/findings/")
-    answer = browse("ada").post("/findings/check", {"analysis": "stranded"}, follow=True)
+    answer = browse("ada").post("/analyses/check", {"analysis": "stranded"}, follow=True)
     assert "Nothing was changed" in page_html(answer)
     assert not AnalysisRun.objects.filter(state="waiting").exists()
 

@@ -10,7 +10,7 @@ from analytics.analyses import ANALYSES
 from analytics.models import AnalysisRun
 from authzconsole.common import row_estimates
 from authzconsole.common.monitoring.maintenance import record_maintenance
-from authzconsole.models import MaintenanceTask
+from authzconsole.models import Finding, MaintenanceTask
 from entities.address import parse_address
 from entities.models import Entity
 from entities.services import ensure_entities
@@ -254,7 +254,7 @@ def test_a_failed_run_is_repeated_with_one_click(browse, report):
     assert "Run again" in browse("ada").html("/") and "Run again" not in browse("aud").html("/")
 
 
-def test_the_number_of_stranded_entities_opens_exactly_their_rows(browse, report):
+def test_a_line_leads_to_its_finding_or_to_the_list_of_several(browse, report):
     report(
         {
             "rows": [
@@ -268,10 +268,18 @@ def test_the_number_of_stranded_entities_opens_exactly_their_rows(browse, report
         summary={"entities_nobody_administers": 2, "entities_one_user_administers": 1},
     )
     client = browse("aud")
-    for item in client.get("/").context["problems"]:
-        if "ADMIN holder" in item.text:
-            table = client.get(item.url.removesuffix("#rows")).context["table"]
-            assert str(table["total"]) == item.figure
+    urls = {
+        item.text: item.url for item in client.get("/").context["problems"] if "ADMIN holder" in item.text
+    }
+    assert urls == {
+        "1 live entity with only one ADMIN holder": f"/findings/{Finding.objects.get(kind='one-admin-holder').pk}/",
+        "2 live entities without an ADMIN holder": f"/findings/{Finding.objects.get(kind='no-admin-holder').pk}/",
+    }
+    add_grant("user:dee", "namespace:sales", "ADMIN")
+    User.objects.filter(username="ned").update(is_active=False)
+    item = next(item for item in client.get("/").context["problems"] if item.places > 1)
+    listed = client.get(item.url).context["rows"]
+    assert len(listed) == item.places and sum(row["finding"].figure for row in listed) == int(item.figure)
 
 
 def test_requests_that_wait_for_a_decision_are_counted(browse, cast):
@@ -394,7 +402,7 @@ def test_the_overview_names_the_five_users_with_the_broadest_access(browse, repo
     assert "can change 7 of 70" in text_of(page)
     assert f"From run {run.pk}" in text_of(page) and "change since" not in text_of(page)
     add_grant("user:out", "dataset:sales.orders", Privilege.READ)
-    assert "(1 change since)" in text_of(client.get("/"))
+    assert "1 change since" in text_of(client.get("/")) and offer in client.html("/")
 
 
 def test_a_damaged_report_on_the_broadest_access_breaks_only_its_card(browse, report, folder):

@@ -2,13 +2,14 @@
 
 import csv
 import io
+import re
 from datetime import time, timedelta
 
 import pytest
 from django.utils import timezone
 
 from analytics.models import Figure, FigureAlert, Schedule
-from tests.support.pages import page_html
+from tests.support.pages import page_html, text_of
 
 OPTIONS = {"generation": "final", "namespace": ""}
 ALERT = {
@@ -67,6 +68,16 @@ def test_each_line_of_the_exposure_ends_with_its_namespace_and_no_texts_overlap(
     assert all(second - first >= 14 for first, second in zip(heights, heights[1:], strict=False))
     text = page_html(page)
     assert "8 ns7" in text and '<th scope="col" class="number">ns7</th>' in text
+
+
+def test_each_chart_says_from_when_its_last_figure_is(browse):
+    add_nights([3, 2], first=4)
+    add_nights([5, 5], analysis="guardrails", name="guardrail_violations", first=2)
+    text = text_of(browse("aud").get("/trends"))
+    assert re.search(r"Namespaces nobody can delete: 3 \+1 since .{5,6}, as of 4 days ago", text)
+    assert re.search(
+        r"Guardrail violations, with accepted ones: 5 unchanged since .{5,6}, as of 2 days ago", text
+    )
 
 
 def test_only_points_with_a_run_are_links(browse):

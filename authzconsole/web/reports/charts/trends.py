@@ -33,6 +33,7 @@ FIGURE_LABELS = {
     "users_who_see_something": "users with visible entities",
     "namespaces_with_something_visible": "namespaces with visible entities",
     "pairs_visible": "pairs of user and visible entity",
+    "guardrail_violations": "guardrail violations, with accepted ones",
     "widest_reach": "live entities that one user reaches at most",
     "most_changeable": "live entities that one user can change at most",
     "users_with_admin": "users who hold ADMIN",
