@@ -29,6 +29,7 @@ from grants.active_generation import active_generation
 from grants.evaluation.count_cache import cached_count
 from grants.guardrails.evaluation import violations
 from grants.guardrails.exceptions import Exceptions
+from grants.jobs import REFUSED
 from grants.journal import read_only_reason
 from grants.models import (
     EFFECT_JOBS,
@@ -323,8 +324,11 @@ def _drift(situation: Situation) -> Iterator[Found]:
 
 
 def _failed_jobs(situation: Situation) -> Iterator[Found]:
-    """Yield the analyses if their newest finished run failed, and the types of other jobs that failed lately. Runs one query."""
-    has_failed = Q(state=JobState.FAILED)
+    """Yield the analyses if their newest finished run failed, and the types of other jobs that failed lately. Runs one query.
+
+    A refused application of a plan is left out: its plan waits, as a finding of its own.
+    """
+    has_failed = Q(state=JobState.FAILED) & ~Q(summary__has_key=REFUSED)
     finished = Job.objects.exclude(state__in=UNFINISHED_STATES).order_by().values("type")
     for row in finished.annotate(
         newest=Max("pk"),

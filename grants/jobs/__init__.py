@@ -29,15 +29,17 @@ from grants.jobs.queue import (
     redis_problem,
 )
 from grants.jobs.sweep import sweep_jobs
-from grants.jobs.types import JobFailed, JobInterrupted, JobResult, job_type
+from grants.jobs.types import REFUSED, JobFailed, JobInterrupted, JobRefused, JobResult, job_type
 
 __all__ = [
+    "REFUSED",
     "RUN_TASK",
     "JobCancelled",
     "JobContext",
     "JobFailed",
     "JobInterrupted",
     "JobLost",
+    "JobRefused",
     "JobResult",
     "JobTimedOut",
     "announce_scheduler",

@@ -18,7 +18,7 @@ from grants.jobs.lifecycle import (
     requeue_job,
     timeout_message,
 )
-from grants.jobs.types import JobFailed, JobInterrupted, JobResult, type_of
+from grants.jobs.types import REFUSED, JobFailed, JobInterrupted, JobRefused, JobResult, type_of
 from grants.models.jobs import Job, JobState
 
 logger = logging.getLogger(__name__)
@@ -181,6 +181,9 @@ def _record_failure(job: Job, error: Exception) -> None:
         case JobInterrupted():
             logger.exception("%s was interrupted", job, exc_info=error)
             requeue_job(job, reason=str(error))
+        case JobRefused():
+            logger.info("%s was refused: %s", job, error)
+            close_job(job, JobState.FAILED, error=str(error), summary={REFUSED: True})
         case JobFailed():
             logger.exception("%s failed", job, exc_info=error)
             close_job(job, JobState.FAILED, error=str(error))

@@ -14,6 +14,16 @@ class JobFailed(Exception):
     """The job failed for a known reason: the message is its error, and no other attempt follows."""
 
 
+class JobRefused(JobFailed):
+    """What was requested is refused, for a reason that its page shows and that whoever requested it can correct.
+
+    Nothing is wrong with the console, so it is no finding: the summary of the job has the member REFUSED.
+    """
+
+
+REFUSED = "refused"
+
+
 class JobInterrupted(Exception):
     """The attempt ended for a reason that may pass: another one follows.
 

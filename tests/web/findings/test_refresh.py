@@ -24,12 +24,14 @@ from authzconsole.models import AcceptanceRule, Finding, FindingState
 from authzconsole.tasks import sweep_stored_findings
 from entities.address import parse_address
 from entities.services import ensure_entities
+from grants.changes import Shown
 from grants.jobs import run_job
 from grants.journal import Author, current_revision
 from grants.models import Job, JobState, JournalHead, JournalLine
+from grants.plans.application import request_application
 from grants.plans.apply import apply_plan
 from tests.support.authors import author_named
-from tests.support.changes import activate_generation, add_grant, revoke_grant
+from tests.support.changes import activate_generation, add_grant, create_plan_from_changes, revoke_grant
 from tests.support.guardrails import add_exception, add_guardrail
 from tests.support.reports import create_report
 
@@ -205,6 +207,20 @@ def test_failed_jobs_of_the_last_week_are_findings(cast):
     for days in (1, 2, 9):
         Job.objects.create(type="evidence", state="failed", finished_at=now - timedelta(days=days))
     assert found("failed-job") == {"job:evidence": 2}
+
+
+def test_a_refused_application_of_a_plan_is_no_failed_job_and_its_plan_waits(cast, sent_tasks):
+    plan = create_plan_from_changes(revoke=[("user:ned", "dataset:sales.orders", "ADMIN")])
+    shown = Shown(accepts_beyond=True)
+    refused = request_application(author=author_named("ada"), plan_id=plan.pk, shown=shown)
+    revoke_grant("user:ned", "dataset:sales.orders", "ADMIN")
+    run_job(refused.pk)
+    refused.refresh_from_db()
+    assert refused.state == JobState.FAILED and f"plan {plan.pk}" in refused.error
+    assert found("failed-job") == {} and found("stale-plans") == {"": 1}
+    broken = Job.objects.create(type=refused.type, options={"plan": 0})
+    run_job(broken.pk)
+    assert found("failed-job") == {f"job:{refused.type}": 1}
 
 
 def test_new_errors_have_one_journal_line_each_that_webhooks_deliver(report):
