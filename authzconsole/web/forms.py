@@ -288,14 +288,14 @@ def last_day(end: datetime | None) -> str:
 
 
 class NumberField(TextField):
-    """A whole number of days; 0 for an empty text."""
+    """A whole number; 0 for an empty text."""
 
     widget = forms.TextInput(attrs={"inputmode": "numeric"})
 
     def to_python(self, value: str | None) -> int:
         text = super().to_python(value)
         if text and not (text.isascii() and text.isdigit() and len(text) < 9):
-            raise ValidationError(f"`{text[:20]}` is not a number of days.")
+            raise ValidationError(f"`{text[:20]}` is not a whole number, such as 30.")
         return int(text or 0)
 
 

@@ -1,5 +1,6 @@
 """Store guardrails, for changes and imports."""
 
+from collections.abc import Iterator
 from datetime import datetime
 
 from django.contrib.auth.models import Group
@@ -7,6 +8,7 @@ from django.utils import timezone
 
 from entities.address import Address
 from entities.selectors import entities_at
+from entities.vocabulary import OperationClass
 from grants.errors import GuardrailError
 from grants.guardrails.rules import Rule, contradiction, exception_text, rule_of, with_rules
 from grants.journal import JournalEntry
@@ -25,13 +27,8 @@ def rule_faults(rules: dict[str, Rule], stored: dict[str, Rule]) -> dict[str, Gu
     stored: the stored rules. Runs four queries.
     """
     principals = principals_by_name({rule.principal for rule in rules.values() if rule.principal})
-    places = {
-        Address(clause.kind, clause.key)
-        for rule in rules.values()
-        if rule.form in (Form.FORBID, Form.FORBID_BOTH)
-        for clause in rule.clauses
-    }
-    registered = entities_at(places)
+    places = {name: dict(_places(rule)) for name, rule in rules.items()}
+    registered = entities_at(place for named in places.values() for place in named)
     faults = {}
     all_rules = stored | rules
     for name, rule in rules.items():
@@ -40,19 +37,27 @@ def rule_faults(rules: dict[str, Rule], stored: dict[str, Rule]) -> dict[str, Gu
             faults[name] = GuardrailError(
                 f"{rule.principal} does not exist: add it first, or correct the name", field=field
             )
-        elif rule.form in (Form.FORBID, Form.FORBID_BOTH) and (
-            missing := next(
-                (clause for clause in rule.clauses if Address(clause.kind, clause.key) not in registered),
-                None,
-            )
-        ):
+        elif missing := next((place for place in places[name] if place not in registered), None):
             faults[name] = GuardrailError(
-                f"{missing.place} is not registered, so the guardrail matches nothing: correct the address",
-                field="forbid.within" if rule.form == Form.FORBID else "forbid_both.within",
+                f"{missing} is not registered, so the guardrail matches nothing: correct the address",
+                field=places[name][missing],
             )
         elif fault := contradiction(name, rule, all_rules.items()):
             faults[name] = GuardrailError(fault)
     return faults
+
+
+def _places(rule: Rule) -> Iterator[tuple[Address, str]]:
+    """Yield the addresses that must be registered, each with its field."""
+    field = {
+        Form.FORBID: "forbid.within",
+        Form.FORBID_BOTH: "forbid_both.within",
+        Form.EXPECT: "expect.resource",
+    }
+    for clause in rule.clauses if rule.form in field else ():
+        address = Address(clause.kind, clause.key)
+        # what is created is not registered yet
+        yield (address.parent if rule.action == OperationClass.CREATE else None) or address, field[rule.form]
 
 
 def guardrail_entry(name: str, rule: Rule) -> JournalEntry:

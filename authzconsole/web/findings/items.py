@@ -29,7 +29,7 @@ _ORDER = {name: position for position, name in enumerate(KINDS)}
 @dataclass(frozen=True, slots=True)
 class AttentionItem:
     """One line. url: of the finding, or of the list of several. run: the run that reported it; None if it was counted for this
-    request. changes: number of changes after that run. places: about how many subjects it is, if these have a list.
+    request. changes: number of changes after that run. findings: how many the line counts, if more than one.
     """
 
     severity: Severity
@@ -38,7 +38,7 @@ class AttentionItem:
     run: AnalysisRun | None = None
     changes: int = 0
     fix: Fix | None = None
-    places: int = 0
+    findings: int = 0
 
     @property
     def level(self) -> str:
@@ -84,13 +84,13 @@ def _item_of_kind(
     about = links.about(rows[0])
     if len(rows) > 1:
         about = About(kind, "", about.run)
-    return _item(rows[0], text, about, links, changes, places=len(rows))
+    return _item(rows[0], text, about, links, changes, count=len(rows))
 
 
 def _item(
-    row: Finding, text: str, about: About, links: FindingLinks, changes: dict[int, int], *, places: int = 0
+    row: Finding, text: str, about: About, links: FindingLinks, changes: dict[int, int], *, count: int = 1
 ) -> AttentionItem:
-    run, is_one = about.run, places < 2
+    run, is_one = about.run, count < 2
     url = reverse("finding", args=[row.pk]) if is_one else reverse("findings", query={"kind": row.kind})
     return AttentionItem(
         Severity(row.severity),
@@ -100,7 +100,7 @@ def _item(
         run if run and row.kind != "failed-run" else None,
         changes.get(run.pk, 0) if run else 0,
         links.fix(about) or (None if is_one else Fix("Show each", url)),
-        places,
+        count,
     )
 
 

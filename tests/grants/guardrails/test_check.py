@@ -321,6 +321,7 @@ def test_a_guardrail_names_what_exists_and_contradicts_no_other(cast):
     nowhere = {"privilege": "READ", "within": "namespace:none"}
     both = [{"privilege": "WRITE", "within": "namespace:sales"}, nowhere]
     unregistered = "namespace:none is not registered, so the guardrail matches nothing: correct the address"
+    unregistered_dataset = unregistered.replace("namespace:none", "dataset:sales.none")
     for members, field, message in (
         ({"forbid": FORBID["forbid"] | {"within": "namespace:none"}}, "forbid.within", unregistered),
         ({"forbid_both": both}, "forbid_both.within", unregistered),
@@ -329,6 +330,8 @@ def test_a_guardrail_names_what_exists_and_contradicts_no_other(cast):
             "forbid.members_of",
             "group:none does not exist: add it first, or correct the name",
         ),
+        (expect("user:dee", "read", "dataset:sales.none", False), "expect.resource", unregistered_dataset),
+        (expect("user:dee", "create", "dataset:none.new", False), "expect.resource", unregistered),
         (
             expect("user:none", "READ", ORDERS, True),
             "expect.subject",

@@ -43,7 +43,7 @@ def test_a_token_is_shown_once_and_never_again(browse):
     [
         ({"owner": "nobody"}, "is not an active account"),
         ({"scope": []}, "A token needs one or more of the scopes"),
-        ({"days": "soon"}, "<code>soon</code> is not a number of days"),
+        ({"days": "soon"}, "<code>soon</code> is not a whole number"),
         ({"days": "0"}, "The lifetime of a token must be 1 to"),
         ({"name": " "}, "The name of a token must have 1 to"),
         ({"scope": ["administer"]}, "is not an administrator of this console"),

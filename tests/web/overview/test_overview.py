@@ -277,9 +277,9 @@ def test_a_line_leads_to_its_finding_or_to_the_list_of_several(browse, report):
     }
     add_grant("user:dee", "namespace:sales", "ADMIN")
     User.objects.filter(username="ned").update(is_active=False)
-    item = next(item for item in client.get("/").context["problems"] if item.places > 1)
+    item = next(item for item in client.get("/").context["problems"] if item.findings > 1)
     listed = client.get(item.url).context["rows"]
-    assert len(listed) == item.places and sum(row["finding"].figure for row in listed) == int(item.figure)
+    assert len(listed) == item.findings and sum(row["finding"].figure for row in listed) == int(item.figure)
 
 
 def test_requests_that_wait_for_a_decision_are_counted(browse, cast):

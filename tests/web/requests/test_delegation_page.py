@@ -43,7 +43,7 @@ def test_an_administrator_changes_the_limits_on_the_page(browse):
     )
     for change, message in (
         ({"max_days": "91"}, "at most 90 days"),
-        ({"max_days": "-1"}, "not a number of days"),
+        ({"max_days": "-1"}, "not a whole number"),
         ({"kind": []}, "select at least one"),
     ):
         answer = ada.post(PAGE, form | change)

@@ -89,7 +89,7 @@ def test_missing_values_are_left_to_the_services():
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("number", "x", "`x` is not a number of days."),
+        ("number", "x", "`x` is not a whole number, such as 30."),
         ("entity", "sales", "`sales` is not an address"),
         ("at", "soon", "`soon` is not a time"),
         ("kind", "table", "`table` is not one of dataset."),
