@@ -8,12 +8,14 @@ from django.utils import timezone
 
 from entities.address import Address
 from entities.selectors import entities_at
-from entities.vocabulary import OperationClass
 from grants.errors import GuardrailError
 from grants.guardrails.rules import Rule, contradiction, exception_text, rule_of, with_rules
 from grants.journal import JournalEntry
 from grants.models import Form, Guardrail, GuardrailClause, GuardrailException, User, permission_ids
 from grants.principal_names import principals_by_name
+
+# operations on what is not registered yet
+_CREATING = ("create", "add", "deploy")
 
 
 def stored_rules() -> dict[str, Rule]:
@@ -56,8 +58,7 @@ def _places(rule: Rule) -> Iterator[tuple[Address, str]]:
     }
     for clause in rule.clauses if rule.form in field else ():
         address = Address(clause.kind, clause.key)
-        # what is created is not registered yet
-        yield (address.parent if rule.action == OperationClass.CREATE else None) or address, field[rule.form]
+        yield (address.parent if rule.action in _CREATING else None) or address, field[rule.form]
 
 
 def guardrail_entry(name: str, rule: Rule) -> JournalEntry:

@@ -12,7 +12,7 @@ from django.views.decorators.http import require_safe
 
 from analytics.analyses import AnalysisName
 from analytics.models import AnalysisRun
-from analytics.runs.selectors import changes_since, latest_run
+from analytics.runs.selectors import changes_since
 from authzconsole.common.row_estimates import RowEstimate, estimated_rows
 from authzconsole.findings.sources import Situation
 from authzconsole.web.findings.items import own_items
@@ -91,16 +91,15 @@ def home(request: HttpRequest) -> HttpResponse:
                 # the reports change every section
                 response["HX-Refresh"] = "true"
             return response
-        context["reach"] = _broadest_access()
+        context["reach"] = _broadest_access(situation.reports.get(AnalysisName.BLAST_RADIUS))
         context["activation"] = scheduled_activation()
         context["trends"] = overview_trends()
         context["trend_days"] = trend_days(context["trends"])
     return render_page(request, "overview/page.html", context)
 
 
-def _broadest_access() -> dict:
-    """Return the users who could damage the most, as the newest report on it says. Runs at most four queries."""
-    run = latest_run(AnalysisName.BLAST_RADIUS)
+def _broadest_access(run: AnalysisRun | None) -> dict:
+    """Return the users who could damage the most. run: of the newest report on it. Runs at most three queries."""
     section = {"run": run, "analysis": AnalysisName.BLAST_RADIUS, "changes_since": changes_since(run)}
     try:
         return section | {"chart": reach_bars(run, MAX_PEOPLE) if run else None}

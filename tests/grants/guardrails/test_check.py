@@ -331,7 +331,7 @@ def test_a_guardrail_names_what_exists_and_contradicts_no_other(cast):
             "group:none does not exist: add it first, or correct the name",
         ),
         (expect("user:dee", "read", "dataset:sales.none", False), "expect.resource", unregistered_dataset),
-        (expect("user:dee", "create", "dataset:none.new", False), "expect.resource", unregistered),
+        (expect("user:dee", "deploy", "application:none.new", False), "expect.resource", unregistered),
         (
             expect("user:none", "READ", ORDERS, True),
             "expect.subject",
@@ -341,6 +341,7 @@ def test_a_guardrail_names_what_exists_and_contradicts_no_other(cast):
         with pytest.raises(GuardrailError) as error:
             add_guardrail("x", members)
         assert error.value.field == field and message in str(error.value)
+    assert add_guardrail("new", expect("user:dee", "deploy", "application:sales.new", False)).has_changed
     add_guardrail("a", expect("user:dee", "READ", ORDERS, True))
     with pytest.raises(GuardrailError, match="contradicts guardrail a"):
         add_guardrail("b", expect("user:dee", "READ", ORDERS, False))

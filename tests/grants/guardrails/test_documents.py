@@ -35,6 +35,7 @@ LINES = [{"type": "guardrail", "name": f"g{number}", **form} for number, form in
 PLACES = [
     entity("dataset:finance.payments"),
     entity("application:finance.approval"),
+    entity(ORDERS),
     group("contractors", "sofia.lindqvist"),
     user("sofia.lindqvist"),
     grant("group:contractors", "dataset:finance.payments", "WRITE"),
