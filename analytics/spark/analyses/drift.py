@@ -7,7 +7,6 @@ such a change touches are the candidates, and only these are looked up at both r
 
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import reduce
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -19,34 +18,31 @@ from analytics.spark.past import PRINCIPAL, Moment, State, lasting, past_address
 from analytics.spark.schemas import Tables
 
 _HELD = ("user_id", "entity_id", "privilege")
+_DIFFERS = "before != after"
 
 
 def rows(analysis_input: AnalysisInput) -> DataFrame:
     """Return tables.DRIFT: one row for each privilege that a user holds at one of the revisions only."""
     span = _Span.of(analysis_input)
-    principals, grants = span.both("principals"), span.both("grants")
+    principals, grants = span.state.principals, span.state.grants
     candidates = (
-        span.differing("grants")
+        grants.where(_DIFFERS)
         .join(principals, on=PRINCIPAL)
         .select(*_HELD)
-        .union(span.differing("principals").join(grants, on=PRINCIPAL).select(*_HELD))
+        .union(principals.where(_DIFFERS).join(grants, on=PRINCIPAL).select(*_HELD))
         .distinct()
     )
-    held = [
-        candidates.join(state.principals, on="user_id")
-        .join(state.grants, on=[*PRINCIPAL, "entity_id", "privilege"], how="left_semi")
-        .select(*_HELD, F.lit(is_after).alias("after"))
-        .distinct()
-        for state, is_after in ((span.before, False), (span.after, True))
-    ]
     return (
-        reduce(DataFrame.union, held)
+        candidates.join(
+            principals.withColumnsRenamed({"before": "before_of", "after": "after_of"}), on="user_id"
+        )
+        .join(grants, on=[*PRINCIPAL, "entity_id", "privilege"])
         .groupBy(*_HELD)
-        .agg(F.count("*").alias("times"), F.max("after").alias("after"))
-        .where(F.col("times") == 1)
+        .agg(*(F.bool_or(F.col(name) & F.col(f"{name}_of")).alias(name) for name in ("before", "after")))
+        .where(_DIFFERS)
         .join(span.names, on="user_id")
         .join(past_addresses(analysis_input.tables), on="entity_id")
-        .select("user", "entity", "privilege", (~F.col("after")).alias("before"), "after")
+        .select("user", "entity", "privilege", "before", "after")
     )
 
 
@@ -55,6 +51,7 @@ def lines(analysis_input: AnalysisInput) -> DataFrame:
     privilege, or about the account. A period that ended by itself has no line.
     """
     span, extra = _Span.of(analysis_input), analysis_input.tables.extra
+    principals = span.state.principals.select(*PRINCIPAL, "user_id")
     drifted = (
         analysis_input.earlier["rows"]
         .join(span.names, on="user")
@@ -62,7 +59,7 @@ def lines(analysis_input: AnalysisInput) -> DataFrame:
         .select("user", "entity", *_HELD)
     )
     through_grants = (
-        drifted.join(span.both("principals"), on="user_id")
+        drifted.join(principals, on="user_id")
         .join(
             span.revisions_of(extra["past_grants"], *PRINCIPAL, "entity_id", "privilege"),
             on=[*PRINCIPAL, "entity_id", "privilege"],
@@ -74,10 +71,10 @@ def lines(analysis_input: AnalysisInput) -> DataFrame:
     )
     through_memberships = (
         drifted.join(memberships, on="user_id")
-        .join(span.both("grants"), on=[*PRINCIPAL, "entity_id", "privilege"], how="left_semi")
+        .join(span.state.grants, on=[*PRINCIPAL, "entity_id", "privilege"], how="left_semi")
         .select("user", "entity", "privilege", *PRINCIPAL, "revision")
     )
-    activated = span.after.users.join(span.before.users, on="user_id", how="left_anti")
+    activated = span.state.users.where("after and not before")
     through_accounts = (
         drifted.join(activated, on="user_id", how="left_semi")
         .join(span.revisions_of(extra["past_users"], "user_id"), on="user_id")
@@ -127,36 +124,27 @@ class _Span:
     """The tenant at two revisions.
 
     names: user_id and user of the users who are active at the second one. Only these appear in the report.
+    state: its flags are `before` and `after`.
     """
 
     first: Moment
     last: Moment
     names: DataFrame
-    before: State
-    after: State
+    state: State
 
     @classmethod
     def of(cls, analysis_input: AnalysisInput) -> "_Span":
         """Return the span of the options. Raise AnalysisError if a revision is not in the history."""
         tables = analysis_input.tables
         first, last = _moments(analysis_input)
-        names = lasting(tables.extra["past_users"], last).where("is_active").select("user_id", "user")
+        past_users = tables.extra["past_users"]
+        names = past_users.where(F.col("is_active") & lasting(last)).select("user_id", "user")
         return cls(
             first,
             last,
             names,
-            state_at(tables, first, names.select("user_id")),
-            state_at(tables, last, names.select("user_id")),
+            state_at(tables, names.select("user_id"), before=first, after=last),
         )
-
-    def both(self, name: str) -> DataFrame:
-        """Return the rows of a frame of the states that are in one of them or in both."""
-        return getattr(self.before, name).union(getattr(self.after, name)).distinct()
-
-    def differing(self, name: str) -> DataFrame:
-        """Return the rows of a frame of the states that are in one of them only."""
-        before, after = getattr(self.before, name), getattr(self.after, name)
-        return before.subtract(after).union(after.subtract(before))
 
     def revisions_of(self, periods: DataFrame, *key: str) -> DataFrame:
         """Return the columns of the key and revision: the lines after the first revision with which a period began or ended."""

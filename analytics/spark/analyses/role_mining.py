@@ -231,11 +231,8 @@ def _held_already(held: DataFrame, analysis_input: AnalysisInput, days: int) -> 
     tables, columns = analysis_input.tables, ["user_id", "entity_id", "privilege"]
     assert analysis_input.at is not None
     users = tables.extra["past_users"].where(F.col("until_revision").isNull() & F.col("is_active"))
-    then = state_at(
-        tables,
-        moment_at(tables, analysis_input.at - timedelta(days=days)),
-        users.select("user_id"),
-    )
+    moment = moment_at(tables, analysis_input.at - timedelta(days=days))
+    then = state_at(tables, users.select("user_id"), then=moment)
     past = (
         held.join(user_names(tables), on="user_id")
         .join(users.select(F.col("user_id").alias("past_user"), "user"), on="user")
