@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame
 from analytics.spark.schemas import Tables
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class AnalysisInput:
     """The snapshot of the tenant and the options of the run.
 

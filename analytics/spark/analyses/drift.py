@@ -7,8 +7,9 @@ such a change touches are the candidates, and only these are looked up at both r
 
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import lru_cache
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from analytics.analyses import DRIFT_DAYS, AnalysisError
@@ -132,19 +133,18 @@ class _Span:
     names: DataFrame
     state: State
 
-    @classmethod
-    def of(cls, analysis_input: AnalysisInput) -> "_Span":
-        """Return the span of the options. Raise AnalysisError if a revision is not in the history."""
+    @staticmethod
+    @lru_cache(maxsize=1)
+    def of(analysis_input: AnalysisInput) -> "_Span":
+        """Return the span of the options. All outputs get the same one. Raise AnalysisError if a revision is not in the
+        history.
+        """
         tables = analysis_input.tables
         first, last = _moments(analysis_input)
         past_users = tables.extra["past_users"]
         names = past_users.where(F.col("is_active") & lasting(last)).select("user_id", "user")
-        return cls(
-            first,
-            last,
-            names,
-            state_at(tables, names.select("user_id"), before=first, after=last),
-        )
+        state = state_at(tables, names.select("user_id"), before=first, after=last)
+        return _Span(first, last, names, state)
 
     def revisions_of(self, periods: DataFrame, *key: str) -> DataFrame:
         """Return the columns of the key and revision: the lines after the first revision with which a period began or ended."""
@@ -157,29 +157,40 @@ class _Span:
 
 
 def _moments(analysis_input: AnalysisInput) -> tuple[Moment, Moment]:
-    journal = analysis_input.tables.extra["journal"]
+    """Return the moments of the options. Reads the journal once."""
     assert analysis_input.at is not None
     days_ago = time_text(analysis_input.at - timedelta(days=DRIFT_DAYS))
-    defaults = journal.agg(
-        F.max(F.when(F.col("at") <= days_ago, F.col("revision"))).alias("from_revision"),
-        F.max("revision").alias("to_revision"),
-    ).first()
-    first, last = (
-        int(analysis_input.option(name) or (defaults and defaults[name]) or 0)
-        for name in ("from_revision", "to_revision")
-    )
-    times = {
-        row["revision"]: row["at"] for row in journal.where(F.col("revision").isin(first, last)).collect()
-    }
-    for revision in (first, last):
-        if revision and revision not in times:
-            raise AnalysisError(f"revision {revision:,} is not in the history of the snapshot")
-    if first > last:
-        raise AnalysisError(
-            f"revision {last:,} is before revision {first:,}, that of {DRIFT_DAYS} days ago: enter an earlier one to compare "
-            "from (from_revision)"
+    defaults = {"from_revision": F.col("at") <= days_ago, "to_revision": F.lit(True)}
+    found = (
+        analysis_input.tables.extra["journal"]
+        .agg(
+            *(
+                F.max(F.when(_is_line(analysis_input, name, default), F.struct("revision", "at"))).alias(name)
+                for name, default in defaults.items()
+            )
         )
-    return Moment(first, times.get(first, "")), Moment(last, times.get(last, ""))
+        .first()
+    )
+    moments = []
+    for name in defaults:
+        line = found and found[name]
+        revision = int(analysis_input.option(name) or 0)
+        if revision and not line:
+            raise AnalysisError(f"revision {revision:,} is not in the history of the snapshot")
+        moments.append(Moment(*line) if line else Moment(0))
+    first, last = moments
+    if first.revision > last.revision:
+        raise AnalysisError(
+            f"revision {last.revision:,} is before revision {first.revision:,}, that of {DRIFT_DAYS} days ago: enter an earlier "
+            "one to compare from (from_revision)"
+        )
+    return first, last
+
+
+def _is_line(analysis_input: AnalysisInput, option: str, default: Column) -> Column:
+    """Return whether a line of the journal can be the one of the option. default: without the option."""
+    revision = analysis_input.option(option)
+    return F.col("revision") == int(revision) if revision else default
 
 
 def _names_of_principals(tables: Tables) -> DataFrame:
