@@ -3,8 +3,8 @@
 There is no list of everything, so that the lists of each namespace are read, several namespaces at a time. Only GET
 requests are made. Sources: the handlers of cdapio/cdap (`NamespaceHttpHandler`, `AppLifecycleHttpHandler`,
 `ProgramLifecycleHttpHandler`, `ArtifactHttpHandler`, `DatasetInstanceHandler`, `DatasetTypeHandler`,
-`SecureStoreHandler`, `StreamHandler`, `ProfileHttpHandler`, and `MetadataHttpHandler` with `MetadataEntityCodec` and
-`MetadataCodec`) of 4.3 to 6.11.
+`SecureStoreHandler`, `StreamHandler`, `ProfileHttpHandler`, `MonitorHandler`, and `MetadataHttpHandler` with
+`MetadataEntityCodec` and `MetadataCodec`) of 4.3 to 6.11.
 """
 
 import re
@@ -98,6 +98,8 @@ class CdapPlatform(HttpPlatform):
                 yield from contents
         finally:
             executor.shutdown(cancel_futures=True)
+        if not self.is_old:
+            yield from self._system_services()
 
     def read_principals(self) -> Iterator[str | Unsupported]:
         yield from ()
@@ -128,6 +130,16 @@ class CdapPlatform(HttpPlatform):
         if response.status_code not in (403, 404):
             self.checked_json(response)
         return response.status_code == 404
+
+    def _system_services(self) -> Iterator[Address | Unsupported]:
+        """Yield the services of CDAP itself that are enabled; only why they are skipped if the account may not list them."""
+        response = self.get("system/services")
+        if response.status_code in (403, 404):
+            self._unread.add(("", "system_service"))
+            yield Unsupported("system services", f"skipped, and left as they are: {self.text(response)}")
+            return
+        for row in self._list(self.checked_json(response), response.url):
+            yield _address("system_service", _name(row))
 
     def _contents(self, namespace: Any) -> list[Address | Unsupported]:
         """Return a namespace and what it contains; only why it is skipped if the account may not read it."""

@@ -57,6 +57,7 @@ class Cdap:
         self.version = version
         self.namespaces: dict[str, Namespace] = {"default": Namespace(generation=0), "system": Namespace()}
         self.faults: dict[str, Answer | list[Answer]] = {}
+        self.system_services: list[str] = []
         self.token = ""
         self.has_secure_store = True
         self.page_size_limit = 10_000
@@ -92,6 +93,13 @@ class Cdap:
             return {"version": self.version}
         if path == "namespaces":
             return [self._namespace(name, row) for name, row in self.namespaces.items()]
+        if path == "system/services":
+            # `MonitorHandler.getServiceSpec`, `SystemServiceMeta`
+            return [
+                {"name": name, "description": "", "status": "OK", "logs": "OK", "min": 1, "max": 1}
+                | {"requested": 1, "provisioned": 1}
+                for name in self.system_services
+            ]
         names = path.split("/", 2)
         namespace = self.namespaces.get(names[1]) if names[0] == "namespaces" and len(names) > 1 else None
         if namespace is None:
@@ -245,6 +253,7 @@ class Cdap:
 if __name__ == "__main__":
     # to try a connection without CDAP (docs/connections.md)
     tenant = Cdap()
+    tenant.system_services = ["appfabric", "metrics"]
     tenant.namespaces["sales"] = Namespace(
         applications={"orders": ["1.0.0", "1.1.0"]},
         programs=[("workflows", "orders", "daily")],

@@ -101,11 +101,13 @@ def test_a_sync_takes_over_what_each_version_lists(version):
         server.namespaces["sales"] = sales()
         server.namespaces["sales"].streams = ["clicks"]
         server.namespaces["sales"].profiles = ["small"]
+        server.system_services = ["appfabric", "dataset.executor"]
         server.namespaces["sales"].programs.append(("flows", "orders", "ingest"))
         output("add", "cdap", "prod", "--url", server.url)
         [result] = output("sync", "prod")
     old = {"stream:sales.clicks", "program:sales.orders.flow.ingest"}
-    expected = SALES_ENTITIES | {"namespace:default"} | (old if server.is_old else {"profile:sales.small"})
+    new = {"profile:sales.small", "system_service:appfabric", "system_service:dataset.executor"}
+    expected = SALES_ENTITIES | {"namespace:default"} | (old if server.is_old else new)
     assert live() == expected and result["unsupported"] == []
     assert result["entities"] == {"new": len(expected), "live": 0, "deleted": 0}
     paths = {path for path, _ in server.requests}
@@ -274,6 +276,25 @@ def test_a_namespace_that_is_not_listed_is_deleted_unless_it_is_only_hidden(conn
     connected.faults["namespaces/hr"] = Answer(status, "no")
     output("sync", "prod")
     assert ("dataset:hr.salaries" not in live()) is is_deleted
+
+
+def test_system_services_that_the_account_may_not_list_are_left_as_they_are(connected):
+    connected.system_services = ["appfabric", "metrics"]
+    output("sync", "prod")
+    before = live()
+    connected.faults["system/services"] = Answer(403, "Principal 'console' lacks LIST.")
+    [result] = output("sync", "prod")
+    assert live() == before
+    assert result["unsupported"] == [
+        {
+            "subject": "system services",
+            "reason": "skipped, and left as they are: Principal 'console' lacks LIST.",
+        }
+    ]
+    # one that is not enabled any more
+    del connected.faults["system/services"], connected.system_services[1]
+    output("sync", "prod")
+    assert before - live() == {"system_service:metrics"}
 
 
 def test_a_limited_account_deletes_nothing(cdap):
