@@ -7,6 +7,7 @@ over, although Ranger 0.7 ignores them, because they are what the author of the 
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from itertools import product
 from operator import attrgetter
@@ -133,7 +134,7 @@ def addresses_of_policy(policy: Policy, reasons: list[str]) -> Iterator[Address]
             except AddressError as error:
                 reasons.append(f"`{clip(text)}` cannot be granted: {error}")
                 continue
-            if _spans_levels(names):
+            if crossing_addresses(address):
                 reasons.append(
                     f"{address} also matches names with dots, which Ranger compares level by level"
                 )
@@ -141,15 +142,31 @@ def addresses_of_policy(policy: Policy, reasons: list[str]) -> Iterator[Address]
 
 
 def _shortest(key: str) -> str:
-    """Return the shortest pattern with this meaning: a `*` that follows another one matches nothing more."""
-    while key.endswith("*.*"):
+    """Return the shortest pattern with this meaning: a `*` that follows another one matches nothing more, unless a wildcard
+    before both can stand for a dot.
+    """
+    while key.endswith("*.*") and not set("*?") & set(key.removesuffix("*.*").rstrip(".*")):
         key = key.removesuffix(".*")
     return key
 
 
-def _spans_levels(names: Sequence[str]) -> bool:
-    """Return whether `*` before the last name can match the dot that ends a level."""
-    return any("*" in name for name in names[:-1]) and names[-1] != "*"
+def crossing_addresses(address: Address) -> list[Address]:
+    """Return patterns that match each name that this pattern matches and Ranger does not: a wildcard stands for a dot
+    that ends a level. They may match others too.
+    """
+    names = list(address.names.values())
+    found = []
+    for number, name in enumerate(names[:-1]):
+        is_prefix = not set("*?") & set(name.rstrip("*"))
+        if is_prefix and all(after == "*" for after in names[number + 1 :]):
+            break
+        for position, character in enumerate(name):
+            if wider := {"*": "*.*", "?": "."}.get(character):
+                crossing = f"{name[:position]}{wider}{name[position + 1 :]}"
+                key = ".".join([*names[:number], crossing, *names[number + 1 :]])
+                with suppress(AddressError):
+                    found.append(parse_grantable(f"{address.kind}:{key}"))
+    return found
 
 
 def _decided_kinds(policy: Policy) -> Iterator[str]:
@@ -210,7 +227,7 @@ def policies_of(grants: Iterable[Grant], *, service: str) -> tuple[list[dict[str
             notes.append(Note(str(grant), None, _UNKNOWN))
             continue
         by_place[place, grant.validity].append(grant)
-        if _spans_levels(list(grant.address.names.values())):
+        if crossing_addresses(grant.address):
             reason = "Ranger compares the pattern level by level, so it does not match names with dots"
             notes.append(Note(str(grant.address), None, reason))
     places = sorted(by_place, key=lambda place: (place[0], *map(_schedule_time, place[1])))

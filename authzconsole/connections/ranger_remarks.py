@@ -15,6 +15,7 @@ from authzconsole.connections.ranger.policies import (
 from authzconsole.connections.ranger_grants import (
     ANY_NAME,
     addresses_of_policy,
+    crossing_addresses,
     fault_of_policy,
     principals_of_item,
 )
@@ -35,7 +36,8 @@ _ANYWHERE = Address("", "")
 @dataclass(frozen=True, slots=True)
 class _Part:
     """What a policy does to answers. verb: in `VERB PRIVILEGES on ADDRESS to PRINCIPAL`. reason: why the console does not.
-    is_restricted: it does so only to those who are in `others` too; otherwise, to those who are not.
+    is_restricted: it does so only to those who are in `others` too; otherwise, to those who are not. addresses: where; by
+    default, what the policy is about.
     """
 
     verb: str
@@ -44,6 +46,7 @@ class _Part:
     others: Sequence[Item] = ()
     is_restricted: bool = False
     gives: bool = False
+    addresses: Sequence[Address] | None = None
 
 
 def remarks_of(file: PolicyFile) -> list[Remark]:
@@ -95,6 +98,9 @@ def _parts(policy: Policy, *, has_deny: bool) -> Iterator[_Part]:
         )
     conditional = [item for item in policy.allow if policy.is_conditional or item.is_conditional]
     yield _Part("does not always give", no_evaluation("conditions"), conditional)
+    crossing = [part for address in addresses_of_policy(policy, []) for part in crossing_addresses(address)]
+    by_level = "Ranger compares names with dots level by level"
+    yield _Part("does not always give", by_level, policy.allow, addresses=crossing)
     open_items = [replace(_EVERYBODY, accesses=item.accesses) for item in policy.allow if _is_open(item)]
     yield _Part(
         "gives", no_evaluation("items for everybody"), open_items, _unconditional(exceptions), gives=True
@@ -119,7 +125,7 @@ def _rows(number: int, policy: Policy, part: _Part) -> Iterator[Remark]:
         if item.accesses
         for principal in _principals(item)
     ]
-    included, excluded = _addresses(policy)
+    included, excluded = _addresses(policy) if part.addresses is None else (part.addresses, [])
     for address in included:
         for row_part, principal, privileges in rows:
             text = (

@@ -8,7 +8,7 @@ import pytest
 
 from authzconsole.connections.ranger.evaluation import Enforcer, Subject
 from authzconsole.connections.ranger.matching import RANGER_0_7
-from authzconsole.connections.ranger_grants import grants_of, policies_of
+from authzconsole.connections.ranger_grants import crossing_addresses, grants_of, policies_of
 from entities.address import parse_address, parse_grantable
 from entities.patterns import matches, reveals
 from entities.vocabulary import Privilege
@@ -82,6 +82,36 @@ def test_grants_of_policies_give_the_answers_that_the_plugin_of_cdap_gives(seed)
             expected = enforcer.enforce(Subject(user), address, privilege)
             assert holds(own, address, privilege) == expected, (user, str(address), privilege, grants)
         assert not is_shown(own, address) or enforcer.is_visible(Subject(user), address), (user, str(address))
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_patterns_that_cross_levels_match_each_name_that_only_the_console_matches(seed):
+    random = Random(seed)
+    names = ("a", "b", "a.b", "b.a", "a.a.b")
+    dotted = [f"dataset:{ns}.{name}" for ns, name in product("ab", names)]
+    programs = [
+        f"program:a.{application}.spark.{name}" for application, name in product(("a", "spark"), "ab")
+    ]
+    differences = 0
+    for _ in range(30):
+        values = ["a", "b", "*", "a*", "*b", "?", "a?b", "?*", "s*"]
+        levels = [random.choice(values), random.choice(values)]
+        parts = dict(zip(("namespace", "dataset"), levels, strict=True))
+        if random.random() < 0.5:
+            parts = dict(zip(("namespace", "application"), levels, strict=True))
+            parts["program"] = random.choice(["*", "?*", "spark.*", "spark.a"])
+        file = policy_file(policy("ann", **parts))
+        grants, enforcer = grants_of(file)[0], Enforcer(file, RANGER_0_7, NOON)
+        crossing = [each for grant in grants for each in crossing_addresses(grant.address)]
+        for address in map(parse_address, [*dotted, *programs]):
+            is_given = enforcer.enforce(Subject("ann"), address, Privilege.READ)
+            differs = holds(grants, address, Privilege.READ) != is_given
+            differences += differs
+            assert not differs or any(matches(one, address) for one in crossing), (str(address), parts)
+        # where no name can differ, nothing is said
+        if "*" not in levels[0] and "?" not in levels[0] and "dataset" in parts:
+            assert crossing == []
+    assert differences
 
 
 @pytest.mark.parametrize("line", ANSWERS)

@@ -262,6 +262,15 @@ def test_a_denial_says_how_the_platform_may_permit_more(imported, members, text)
     assert remarks("bob", "get", "namespace:finance") and not remarks("bob", "get", "namespace:lab")
 
 
+def test_a_permission_on_a_name_with_dots_names_the_policy_that_ranger_compares_level_by_level(imported):
+    imported(policy("bob", name="wide", namespace="fin*", dataset="led*"))
+    assert remarks("bob", "READ", "dataset:finance.old.ledger") == [
+        "Ranger policy `wide` does not always give READ on dataset:fin*.*.led* to user:bob; Ranger compares names with dots "
+        f"level by level, {DIFFERS}"
+    ]
+    assert not remarks("bob", "READ", LEDGER) and not remarks("eve", "READ", "dataset:finance.old.ledger")
+
+
 def test_a_policy_on_another_instance_or_disabled_denials_change_nothing(imported):
     grants = policy("bob", "read", name="base", **FINANCE)
     denial = {"policyItems": [], "denyPolicyItems": [item("bob")]}
