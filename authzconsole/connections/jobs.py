@@ -22,7 +22,7 @@ from grants.models import Job, JobState, PlanState, User
 TEST_JOB, SYNC_JOB, COMPARE_JOB, PUSH_JOB = (
     f"{services.JOB_PREFIX}{name}" for name in ("test", "sync", "compare", "push")
 )
-# of a comparison; the command has all rows
+# of each list of a comparison; the commands have all rows
 MAX_ROWS = 10_000
 # of syncs without a request; the command has this name too
 AUTHOR = "connection"
@@ -165,6 +165,7 @@ def _comparison_result(comparison: services.Comparison) -> JobResult:
             "rows": rows[:MAX_ROWS],
             "change_count": len(changes),
             "changes": changes[:MAX_ROWS],
+            "unsupported_count": len(comparison.unsupported),
             "unsupported": [list(row) for row in comparison.unsupported[:MAX_ROWS]],
             "digest": comparison.digest,
         }

@@ -90,12 +90,16 @@ class DriftSerializer(_JobSerializer):
             dict(zip(("principal", "entity", "privilege", "console", "platform"), row, strict=True))
             for row in job.summary.get("rows", ())
         ],
-        help_text="The first 10,000 differences, sorted.",
+        help_text="The first 10,000 differences, sorted. `manage.py connection drift NAME` lists all.",
+    )
+    change_count = output.Integer(
+        get=_result("change_count", 0), example=1, help_text="The number of all changes of the platform."
     )
     changes = PlatformChangeSerializer(
         many=True,
         get=_result("changes", ()),
-        help_text="The first 10,000 changes of the platform that end the drift.",
+        help_text="The first 10,000 changes of the platform that end the drift. A push makes all of them; "
+        "`manage.py connection push NAME` lists them.",
     )
     digest = output.Text(
         get=_result("digest", ""), example="9f86d081884c7d65", help_text="Names these changes in a push."

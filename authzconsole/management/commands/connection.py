@@ -5,6 +5,7 @@ from getpass import getpass
 
 from authzconsole.connections import services
 from authzconsole.connections.platform import ConnectionFault
+from entities.vocabulary import quantity
 from grants.journal import Author
 from grants.management.console_command import ConsoleCommand
 from grants.management.second_person import add_second_person_argument, reason_with_second_person
@@ -84,7 +85,8 @@ class Command(ConsoleCommand):
         self.write_json(**result.counts, unsupported=[row._asdict() for row in result.unsupported])
 
     def _drift(self, *, name, **_):
-        for grant, console, platform in services.compare_connection(services.connection_by_name(name)).drift:
+        drift = list(services.compare_connection(services.connection_by_name(name)).drift)
+        for grant, console, platform in drift:
             self.write_json(
                 principal=grant.principal,
                 entity=str(grant.address),
@@ -92,6 +94,9 @@ class Command(ConsoleCommand):
                 console=console,
                 platform=platform,
             )
+        self.stderr.write(
+            f"{quantity(len(drift), 'privilege differs', 'privileges differ')} between {name} and the console"
+        )
 
     def _push(self, *, name, apply, reason, second_person, **_):
         connection = services.connection_by_name(name)
@@ -113,3 +118,5 @@ class Command(ConsoleCommand):
             )
         for row in comparison.unsupported:
             self.write_json(self.stderr, **row._asdict())
+        changes = quantity(len(comparison.changes), "change", "changes")
+        self.stderr.write(f"{changes} {'made' if apply else 'would be made'} on {name}")

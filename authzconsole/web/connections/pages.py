@@ -41,6 +41,7 @@ from authzconsole.web.shared.paging import Page, paginate_sequence
 from authzconsole.web.shared.rendering import render_page, requested_section, see_other
 from grants.jobs import redis_problem
 from grants.models import Job, JobState
+from grants.principal_names import principals_by_name
 from grants.roles.capabilities import Capability
 
 TYPE_LABELS = {"cdap": "CDAP", "hive": "Hive metastore", "ranger": "Apache Ranger"}
@@ -345,6 +346,9 @@ class ConnectionPage(JobsPage):
     def get_context_data(self, **context) -> dict:
         context, connection = super().get_context_data(**context), self.connection
         return context | {
+            "options": [
+                (OPTIONS.get(name, (name, ""))[0], value) for name, value in connection.options.items()
+            ],
             "interval": INTERVALS.get(connection.interval_hours),
             "secret_name": services.platform_type(connection.type).secret_name.capitalize(),
             "plan": connection.plan,
@@ -373,7 +377,9 @@ class DriftPage(JobsPage):
     def get_context_data(self, **context) -> dict:
         context = super().get_context_data(**context)
         names = ("rows", "changes", "unsupported")
-        return context | {name: self.page_of(context["comparison"], name) for name in names}
+        pages = {name: self.page_of(context["comparison"], name) for name in names}
+        known = set(principals_by_name({principal for principal, *_ in pages["rows"].rows}))
+        return context | pages | {"known_principals": known}
 
 
 class PushConnection(DriftPage):

@@ -26,6 +26,7 @@ from authzconsole.web.shared.links import address_url, principal_url
 from authzconsole.web.shared.paging import url_with_query
 from authzconsole.web.shared.parameters import text_parameter
 from authzconsole.web.shared.rendering import render_page, requested_section
+from entities.address import AddressError, parse_grantable
 from entities.vocabulary import KINDS
 from grants.authority.rights import can_change_some_grants
 from grants.models import PRINCIPAL_TYPES, Plan, User
@@ -69,8 +70,10 @@ def console_hits(user: User, text: str, max_hits: int) -> list[HitGroup]:
     prefix, colon, _ = text.partition(":")
     only, name = type_and_name(text)
     only = only if only in PRINCIPAL_TYPES else ""
-    if len(text) < MIN_CHARACTERS or (colon and prefix.lower() in KINDS):
+    if len(text) < MIN_CHARACTERS:
         return []
+    if colon and prefix.lower() in KINDS:
+        return _patterns(text) if user.can_see_all else []
     groups = []
     if user.can_see_all:
         groups += [_people(name if only else text, max_hits)] if only != "group" else []
@@ -133,6 +136,18 @@ def _action_targets(user: User, action: Action, text: str, max_hits: int) -> lis
     rows = search_visible_entities(user, text, max_hits).rows
     is_limited = action.target is Target.GRANTABLE
     return [str(row) for row in rows if not is_limited or can_change_some_grants(user, row)]
+
+
+def _patterns(text: str) -> list[HitGroup]:
+    """Return the page of a pattern, which no list of entities contains."""
+    try:
+        pattern = parse_grantable(text.strip())
+    except AddressError:
+        return []
+    if not pattern.is_pattern:
+        return []
+    hit = SearchHit(str(pattern), address_url("entity", pattern), "entity", "what it matches, and its grants")
+    return [HitGroup("patterns", "Patterns", [hit])]
 
 
 def _first_hits(

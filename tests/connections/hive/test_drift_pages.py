@@ -14,7 +14,7 @@ from tests.connections.hive.test_hive import metastore as metastore
 from tests.connections.hive.test_hive import output
 from tests.connections.hive.test_hive import server as server
 from tests.rest.conftest import Rest
-from tests.support.changes import revoke_grant
+from tests.support.changes import add_grant, revoke_grant
 from tests.support.pages import shown_effect_of_plan
 
 pytestmark = [pytest.mark.spark, pytest.mark.django_db]
@@ -54,6 +54,9 @@ def test_what_was_granted_by_hand_is_drift_until_a_plan_changes_the_console(ada,
     answer = ada.get(DRIFT)
     assertContains(answer, "dataset:sales.customers")
     assertContains(answer, "user:bob")
+    # the console does not know the user yet, so there is no page
+    assertContains(answer, "only on the platform")
+    assertNotContains(answer, 'href="/people/user:bob"')
     assert drift_findings() == [("connection:lake", 1)]
     assertContains(ada.get("/findings/"), "1 privilege that only the console or the platform grants")
     number = run(ada, "sync").summary["plan"]
@@ -79,7 +82,7 @@ def test_what_was_revoked_in_the_console_is_pushed_with_a_reason(ada, connected)
     assert not [row for row in connected.listing() if row[0] == "user:alice"]
     line = JournalLine.objects.get(action="connection-push")
     assert (line.actor, line.reason) == ("ada", "left the team")
-    assertContains(ada.get(DRIFT), "1 change was made on the platform")
+    assertContains(ada.get(DRIFT), "The last push made 1 change on the platform")
     assertContains(ada.get(DRIFT), "Both sides grant the same.")
 
 
@@ -104,7 +107,7 @@ def test_a_push_over_rest_names_the_comparison_and_a_reason(ada, connected):
     run_job(Job.objects.latest("pk").pk)
     drift = rest.get("/connections/lake/drift").json()
     change = {"verb": "revoke", "principal": "user:alice", "entity": "dataset:sales.orders", "policy": ""}
-    assert drift["changes"] == [change | {"privileges": ["SELECT"]}]
+    assert drift["changes"] == [change | {"privileges": ["SELECT"]}] and drift["change_count"] == 1
     for body, message in (
         ({"digest": "0", "reason": "left the team"}, "not the newest ones"),
         ({"digest": drift["digest"]}, "the reason is missing"),
@@ -117,6 +120,23 @@ def test_a_push_over_rest_names_the_comparison_and_a_reason(ada, connected):
     result = rest.get("/connections/lake/push").json()
     assert (result["state"], result["changes"], result["error"]) == ("done", 1, "")
     assert not [row for row in connected.listing() if row[0] == "user:alice"]
+
+
+def test_a_long_comparison_says_where_all_of_it_is(ada, connected, monkeypatch):
+    monkeypatch.setattr("authzconsole.connections.jobs.MAX_ROWS", 1)
+    connected.grant("user:bob", "sales.customers", "SELECT")
+    connected.grant("user:carol", "sales.customers", "SELECT")
+    for table in ("orders", "customers"):
+        add_grant("user:alice", f"dataset:sales.{table}", "ADMIN")
+    run(ada, "compare")
+    page = ada.get(DRIFT)
+    assertContains(page, "These are the first of 4. <code>manage.py connection drift lake</code> lists all.")
+    assertContains(
+        page, "These are the first of 2. <code>manage.py connection push lake</code> lists all and"
+    )
+    assertContains(page, "These are the first of 2. <code>manage.py connection push lake</code> lists all on")
+    drift = Rest(ada).get("/connections/lake/drift").json()
+    assert (drift["count"], len(drift["items"]), drift["change_count"], len(drift["changes"])) == (4, 1, 2, 1)
 
 
 def test_four_eyes_does_not_let_one_person_push(ada, settings):

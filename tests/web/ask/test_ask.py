@@ -3,6 +3,7 @@
 import re
 
 import pytest
+from pytest_django.asserts import assertContains, assertNotContains
 
 from authzconsole.web.ask.answers import requirement_root
 from authzconsole.web.policies.page import row_url
@@ -15,6 +16,7 @@ from grants.policies.catalogue import FINAL, GENERATIONS
 from grants.policies.levels import operations_by_level
 from grants.policies.question import Question
 from tests.support.cast import DELETED
+from tests.support.changes import add_grant
 from tests.support.pages import page_html
 
 ORDERS = "dataset:sales.orders"
@@ -72,6 +74,13 @@ def test_the_answers_of_all_generations_match_the_engine(subject, operation, bro
         assert row["missing_total"] == len(expected.missing_grants or ())
         assert f"generation={row['name']}" in row["url"] and row["url"].startswith("/ask?")
     assert ask["answer"] is ask["generation_answers"][1]["answer"]
+
+
+def test_an_answer_about_what_is_not_live_says_that_nothing_counts_it_yet(browse):
+    add_grant("user:dee", "dataset:sales.later", "READ")
+    asked = "/ask?subject=user:dee&operation=read&entity=dataset:sales."
+    assertContains(browse("ada").get(f"{asked}later"), "is planned. Effects, plans and reports count")
+    assertNotContains(browse("ada").get(f"{asked}orders"), "Effects, plans and reports count")
 
 
 def test_an_answer_links_to_its_policy(browse):

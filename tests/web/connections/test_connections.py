@@ -114,6 +114,15 @@ def test_a_stored_token_stays_but_is_not_sent_to_another_address(ada, form):
     assert Connection.objects.get().secret == ""
 
 
+def test_a_connection_shows_its_options_in_words_and_offers_only_what_can_help(ada, cdap):
+    page = ada.get(URL)
+    assertContains(page, "TLS certificate")
+    # nothing can be smaller than before the first sync
+    assertNotContains(page, "Accept a platform")
+    Connection.objects.update(synced_at=timezone.now())
+    assertContains(ada.get(URL), "Accept a platform")
+
+
 def test_a_stored_token_is_removed_on_request(ada, form):
     ada.post(f"{URL}edit", form | {"token": "", "removes_token": "yes"})
     assert Connection.objects.get().secret == ""

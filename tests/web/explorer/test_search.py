@@ -163,6 +163,10 @@ def hits_of(response) -> dict[str, list[str]]:
         ("expir", {"pages": ["Limited access"]}),
         ("emergency", {"pages": ["Break-glass access"]}),
         ("dataset:sales.or", {}),
+        ("dataset:sales.*", {"patterns": ["dataset:sales.*"]}),
+        ("DATASET:*", {"patterns": ["dataset:*"]}),
+        ("dataset:a.**?", {"patterns": ["dataset:a.**?"]}),
+        ("dataset:sa les.*", {}),
         ("d", {}),
     ],
 )
@@ -211,7 +215,7 @@ def test_every_hit_leads_to_a_page_that_the_account_can_open(browse, cast):
         client, urls = browse(name), set()
         for page in PAGES:
             urls |= {hit.url for group in console_hits(cast[name], page.title, 10) for hit in group.hits}
-        for text in ("ada", "dee", "operators", "copy", "unused"):
+        for text in ("ada", "dee", "operators", "copy", "unused", "dataset:a.**?"):
             urls |= {hit.url for group in console_hits(cast[name], text, 10) for hit in group.hits}
         for action in ACTIONS:
             for target in ("", "dee", "operators", "orders"):
@@ -225,7 +229,7 @@ def test_an_ordinary_account_finds_no_names_plans_or_reports(browse, cast):
     Plan.objects.create(title="dee leaves", origin="file", base_revision=0, made_by="ada", effect={})
     AnalysisRun.objects.create(type="ghost-grants", options={}, state="done", requested_by=cast["ada"])
     client = browse("dee")
-    for text in ("dee", "ned", "oper", "ghost", "import", "journal", "user:ned", "bulk"):
+    for text in ("dee", "ned", "oper", "ghost", "import", "journal", "user:ned", "bulk", "dataset:*"):
         assert set(hits_of(client.get(f"/search?q={text}"))) <= {"pages"}, text
     assert hits_of(client.get("/search?q=sess")) == {"pages": ["Sessions"]}
     assert hits_of(client.get("/search?q=journal")) == hits_of(client.get("/search?q=bulk")) == {}
