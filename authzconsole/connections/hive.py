@@ -18,7 +18,7 @@ from pymetastore.hive_metastore.ThriftHiveMetastore import Client
 from thrift.protocol.TBinaryProtocol import TBinaryProtocolAccelerated
 from thrift.Thrift import TException
 from thrift.transport.TSocket import TSocket
-from thrift.transport.TTransport import TBufferedTransport
+from thrift.transport.TTransport import TBufferedTransport, TTransportException
 
 from authzconsole.connections.platform import ConnectionFault, PlatformChange, Unsupported
 from entities.address import Address, AddressError, parse_address
@@ -76,9 +76,13 @@ class HiveMetastore:
         socket.setTimeout(TIMEOUT_SECONDS * 1000)
         self._transport = TBufferedTransport(socket)
         self._client = Client(TBinaryProtocolAccelerated(self._transport))
-        with self._faults():
-            self._transport.open()
-            self._client.set_ugi(self.user, [])
+        try:
+            with self._faults():
+                self._transport.open()
+                self._client.set_ugi(self.user, [])
+        except ConnectionFault:
+            self._transport.close()
+            raise
         return self
 
     def __exit__(self, *error) -> None:
@@ -212,9 +216,13 @@ class HiveMetastore:
         try:
             yield
         except TException as error:
-            message = clip(str(getattr(error, "message", "") or type(error).__name__))
+            if isinstance(error, TTransportException) and error.type == TTransportException.END_OF_FILE:
+                # the message of the client is about a number of bytes
+                message = "ended the connection"
+            else:
+                message = f"failed: {clip(str(getattr(error, 'message', '') or type(error).__name__))}"
             raise ConnectionFault(
-                f"{place} failed: {message}; check its address and that it accepts connections without SASL"
+                f"{place} {message}; check that it runs, its address, and that it accepts connections without SASL"
             ) from error
         except (OSError, EOFError) as error:
             raise ConnectionFault(f"{place} cannot be reached: {error}") from error

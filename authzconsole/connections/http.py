@@ -3,6 +3,7 @@ check.
 """
 
 import json
+import re
 import time
 from collections.abc import Mapping
 from typing import Any, ClassVar, Self
@@ -80,9 +81,14 @@ class HttpPlatform:
                 if response.status_code not in MOMENTARY_STATUSES or pause is None:
                     return response
             except requests.exceptions.SSLError as error:
+                # the words of OpenSSL and of urllib3 about another host
+                advice = (
+                    "write a name that the certificate has in the address"
+                    if re.search("mismatch|doesn't match", str(error))
+                    else "set the option `verify` to a file with the certificate of its authority"
+                )
                 raise ConnectionFault(
-                    f"{url} has a certificate that is not trusted: {clip(error, 300)}; set the option `verify` to a "
-                    f"file with the certificate of its authority"
+                    f"{url} has a certificate that is not trusted: {clip(error, 300)}; {advice}"
                 ) from error
             except (
                 requests.ConnectionError,

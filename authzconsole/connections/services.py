@@ -78,6 +78,7 @@ TYPES = {
     "hive": "authzconsole.connections.hive.HiveMetastore",
     "ranger": "authzconsole.connections.ranger_admin.RangerAdmin",
 }
+HIDDEN = "left as it is: the platform does not list it any more, but does not say that it was deleted"
 # a namespace with fewer entities of a kind may lose them without a confirmation
 MIN_LIST_ROWS = 20
 
@@ -256,7 +257,7 @@ def computed_sync(
         with consistent_read():
             revision = current_revision()
             entities = entities_at(state.entities)
-            known = _known_entities(connection, state, platform)
+            known, hidden = _known_entities(connection, state, platform)
             recreated = {
                 address for address in platform.recreated if address in entities and entities[address].is_live
             }
@@ -287,7 +288,14 @@ def computed_sync(
             if not _is_inside(address, recreated)
         ),
     ]
-    unsupported = sorted([*state.unsupported, *(Unsupported(*item) for item in unknown.items())])
+    named = {row.subject for row in state.unsupported}
+    unsupported = sorted(
+        [
+            *state.unsupported,
+            *(Unsupported(*item) for item in unknown.items()),
+            *(Unsupported(text, HIDDEN) for text in map(str, hidden) if text not in named),
+        ]
+    )
     return SyncResult(
         ChangeSet(tuple(changes)), found, platform.creations, unsupported, state.remarks, revision
     )
@@ -749,12 +757,19 @@ def _console_members(roles: Collection[str]) -> set[Join | Include]:
     }
 
 
-def _known_entities(connection: Connection, state: PlatformState, platform: Platform) -> set[Address]:
-    """Return the live entities of earlier syncs, without those that the platform may hide from the account."""
+def _known_entities(
+    connection: Connection, state: PlatformState, platform: Platform
+) -> tuple[set[Address], list[Address]]:
+    """Return the live entities of earlier syncs, without those that the platform may hide from the account, and the
+    namespaces among these.
+    """
+    if platform.policy_kinds:
+        return set(), []
     rows = connection.entities.filter(state=State.LIVE).values_list("kind", "key")
     known = {Address(*row) for row in rows.iterator(chunk_size=2_000)}
-    hidden = {address for address in _topmost(known - state.entities) if not platform.is_absent(address)}
-    return {address for address in known if address in state.entities or not _is_inside(address, hidden)}
+    hidden = [address for address in _topmost(known - state.entities) if not platform.is_absent(address)]
+    seen = {address for address in known if address in state.entities or not _is_inside(address, set(hidden))}
+    return seen, [address for address in hidden if address.kind == "namespace"]
 
 
 def _topmost(addresses: set[Address]) -> list[Address]:

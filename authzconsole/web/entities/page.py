@@ -214,6 +214,7 @@ def _pattern_response(request: HttpRequest, pattern: Address) -> HttpResponse:
             "matching": matching[:MAX_MATCHING],
             "counts": [(state.label, counts[state]) for state in State if state in counts],
             "total": sum(counts.values()),
+            "more": max(0, sum(counts.values()) - MAX_MATCHING),
             "plural": KINDS[pattern.kind].plural,
             "containers": containers_revealed_by(pattern).count(),
         },

@@ -1,7 +1,13 @@
 """Compare the console with a real Hive metastore, and bring each in line with the other."""
 
 import json
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from io import StringIO
+from socketserver import StreamRequestHandler, ThreadingTCPServer
+from threading import Thread
+from urllib.parse import urlsplit
 
 import pytest
 from django.core.management import CommandError, call_command
@@ -278,6 +284,56 @@ def test_bad_input_says_how_to_fix_it(arguments, message):
     with pytest.raises(CommandError, match=message):
         output(*arguments)
     assert not Connection.objects.exists()
+
+
+@contextmanager
+def cutting(metastore: Metastore, sent: int) -> Iterator[None]:
+    """Let the connection `lake` lose the metastore after the console sent so many bytes in each connection."""
+    target = urlsplit(metastore.url)
+
+    class Cutting(StreamRequestHandler):
+        def handle(self):
+            with socket.create_connection((target.hostname, target.port)) as server:
+                answers = Thread(target=self.copy_answers, args=(server,))
+                answers.start()
+                rest = sent
+                while rest > 0 and (part := self.request.recv(min(rest, 4096))):
+                    server.sendall(part)
+                    rest -= len(part)
+                server.shutdown(socket.SHUT_WR)
+                answers.join()
+
+        def copy_answers(self, server):
+            while part := server.recv(4096):
+                self.request.sendall(part)
+
+    connection = Connection.objects.get(name="lake")
+    with ThreadingTCPServer(("127.0.0.1", 0), Cutting) as proxy:
+        Thread(target=proxy.serve_forever, daemon=True).start()
+        Connection.objects.update(url=f"thrift://127.0.0.1:{proxy.server_address[1]}")
+        yield
+        proxy.shutdown()
+    Connection.objects.update(url=connection.url)
+
+
+def test_a_metastore_that_disappears_in_the_middle_loses_nothing(connected):
+    connected.create_role("readers")
+    connected.grant("role:readers", "sales.orders", "SELECT")
+    for sent in (30, 100, 250):
+        with cutting(connected, sent), pytest.raises(CommandError, match="ended the connection; check"):
+            output("sync", "lake")
+        assert not Entity.objects.exists() and not JournalLine.objects.filter(action="connection-sync")
+    output("sync", "lake")
+    revoke_grant("role:readers", "dataset:sales.orders", "READ")
+    for number in range(40):
+        add_user(f"user{number}")
+        add_grant(f"user:user{number}", "dataset:sales.orders", "READ")
+    # in the grants that the push sends
+    with cutting(connected, 1_500), pytest.raises(CommandError, match="a part of the changes may have been"):
+        output("push", "lake", "--apply", "--reason", "new team")
+    assert ("role:readers", "sales.orders", "SELECT") in connected.listing()
+    output("push", "lake", "--apply", "--reason", "new team")
+    assert len(connected.listing()) == 40 and output("drift", "lake") == []
 
 
 def test_a_metastore_that_does_not_answer_changes_nothing():

@@ -1,5 +1,7 @@
 """Patterns on the pages: granting on one, its page, and where it is shown."""
 
+from pytest_django.asserts import assertContains, assertNotContains
+
 from tests.support.authors import all_grants, is_permitted
 from tests.support.changes import add_grant
 from tests.support.pages import page_html, post_as_shown
@@ -57,6 +59,13 @@ def test_a_user_sees_a_privilege_by_a_pattern_as_held(browse):
     add_grant("user:out", PATTERN, "READ")
     text = page_html(browse("out").get("/entities/dataset:sales.orders?tab=access"))
     assert "READ held by the pattern dataset:sales.*" in text
+
+
+def test_the_page_of_a_pattern_says_how_many_more_it_matches(browse, monkeypatch):
+    assertNotContains(browse("ada").get("/entities/dataset:*"), "more</li>")
+    monkeypatch.setattr("authzconsole.web.entities.page.MAX_MATCHING", 1)
+    page = browse("ada").get("/entities/dataset:*")
+    assertContains(page, f"and {page.context['total'] - 1} more</li>")
 
 
 def test_a_pattern_is_no_entity(browse):
