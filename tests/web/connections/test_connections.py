@@ -224,6 +224,8 @@ def test_a_sync_makes_a_plan_that_shows_its_effect_and_is_applied(ada, cdap):
     assert (plan.origin, plan.title, plan.made_by) == ("sync", "Sync of prod", "ada")
     assertContains(ada.get(URL), f'href="/plans/{plan.pk}/"')
     page = ada.html(f"/plans/{plan.pk}/")
+    # the entities that it registers are no change by a principal, and not in place yet
+    assert "The items of this plan change no grant or membership: they are about entities" in page
     assert "to make live" in page and "dataset:pay.orders" in page and "/connections/prod/" in page
     apply_plan(ada)
     assert live_entities() == {"namespace:pay", "application:pay.web", "dataset:pay.orders"}
