@@ -86,6 +86,16 @@ def rows_about(address: Address) -> QuerySet[Entity]:
     return Entity.rows.filter(Q(kind=address.kind, key=address.key) | is_match)
 
 
+def has_patterns() -> bool:
+    """Return whether any pattern is registered. Runs one query.
+
+    The state is not a parameter: in a prepared statement with a parameter, PostgreSQL reads all entities.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT EXISTS (SELECT 1 FROM {Entity._meta.db_table} WHERE state = '{PATTERN}')")
+        return bool(cursor.fetchone()[0])
+
+
 def entities_matching(pattern: Address) -> QuerySet[Entity]:
     """Return the registered addresses that a pattern matches."""
     return Entity.objects.filter(

@@ -17,7 +17,7 @@ from django.db.models import Q
 
 from entities.address import Address
 from entities.models import PATTERN, Entity, State
-from entities.patterns import entities_matching, matches
+from entities.patterns import entities_matching, has_patterns, matches
 from entities.selectors import entities_at
 from entities.vocabulary import CONTAINER_KINDS
 from grants.active_generation import active_generation
@@ -214,7 +214,7 @@ def with_derived(changes: list[EffectChange], at: datetime) -> list[EffectChange
     live = {
         change.address for change in changes if isinstance(change, StateChange) and change.state == State.LIVE
     }
-    if not granted and not ((revoked or live) and Entity.rows.filter(state=PATTERN).exists()):
+    if not granted and not ((revoked or live) and has_patterns()):
         return changes
     new = live - entities_at(live).keys()
     added: list[EffectChange] = []

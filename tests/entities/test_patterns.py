@@ -6,10 +6,12 @@ import re
 
 import pytest
 from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 
 from entities.address import Address, AddressError, address_or_none, parse_address, parse_grantable
 from entities.models import PATTERN, Entity
-from entities.patterns import matches, matches_sql, pairs_about_sql, reveals, reveals_sql
+from entities.patterns import has_patterns, matches, matches_sql, pairs_about_sql, reveals, reveals_sql
 from tests.entities.test_address import EXAMPLES
 
 
@@ -209,3 +211,20 @@ def test_the_patterns_about_new_addresses_are_found_without_comparing_all():
     }
     assert len(found) == len(set(found)) and set(found) == expected
     assert {by_pk[pk].kind for _, pk in expected} == {"namespace", "application", "dataset"}
+
+
+@pytest.mark.django_db
+def test_whether_there_are_patterns_is_read_from_an_index_in_prepared_statements_too():
+    assert not has_patterns()
+    Entity.rows.create(
+        kind="dataset", key="sales.*", state=PATTERN, created_at=timezone.now(), changed_at=timezone.now()
+    )
+    with CaptureQueriesContext(connection) as queries:
+        assert has_patterns()
+    if connection.vendor == "postgresql":
+        with connection.cursor() as cursor:
+            cursor.execute("SET LOCAL enable_seqscan = off")
+            cursor.execute(f"PREPARE patterns AS {queries[0]['sql']}")
+            cursor.execute("SET LOCAL plan_cache_mode = force_generic_plan")
+            cursor.execute("EXPLAIN EXECUTE patterns")
+            assert "entity_not_live" in str(cursor.fetchall())
