@@ -3,7 +3,7 @@
 The tenant has 100,000 entities, 5,000 users, 200 groups and 200,000 grants. The same grants are made, previewed
 and rolled back without and with guardrails. Half of those that forbid privileges name whole namespaces, and many are
 violated. CPU time is that of Python and of the server process of the connection, the least of three calls. The limit
-applies to the median of the grants that are made.
+applies to 95 of 100 grants that are made.
 """
 
 import random
@@ -64,13 +64,13 @@ def measure() -> bool:
         rows = [after - before for before, after in zip(without[title], with_guardrails, strict=True)]
         median, slow = statistics.median(rows), statistics.quantiles(rows, n=20, method="inclusive")[-1]
         is_limited = not title.startswith("the preview")
-        verdict = f": {'ok' if median <= MAX_MILLISECONDS else 'TOO SLOW'}" if is_limited else ""
+        verdict = f": {'ok' if slow <= MAX_MILLISECONDS else 'TOO SLOW'}" if is_limited else ""
         print(
             f"1,000 guardrails add {median:.1f} ms in the median to {statistics.median(without[title]):.1f} ms "
             f"of {title}, {slow:.1f} ms in 95 of 100{verdict}",
             flush=True,
         )
-        is_within_limits = is_within_limits and (median <= MAX_MILLISECONDS or not is_limited)
+        is_within_limits = is_within_limits and (slow <= MAX_MILLISECONDS or not is_limited)
     return is_within_limits
 
 

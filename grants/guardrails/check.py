@@ -9,6 +9,7 @@ INVARIANT: the changes are made in the transaction of the check, under the lock 
 """
 
 import sqlite3
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -17,13 +18,12 @@ from typing import TypeVar
 
 from django.contrib.auth.models import Group
 from django.db import transaction
-from django.db.models import Q
 
 from entities.address import Address
 from entities.errors import Refusal
-from entities.models import PATTERN, Entity
-from entities.patterns import rows_about
+from entities.patterns import has_patterns, rows_about
 from entities.selectors import entities_at
+from entities.vocabulary import CONTAINER_KINDS
 from grants.bulk_rows import ROWS_PER_FETCH, chunks
 from grants.change_set import (
     Activate,
@@ -50,6 +50,7 @@ from grants.guardrails.evaluation import (
     Part,
     Statement,
     Violation,
+    among,
     forbidden_statement,
     memberships_among,
     too_few,
@@ -57,7 +58,7 @@ from grants.guardrails.evaluation import (
     violations_in,
 )
 from grants.guardrails.exceptions import Exceptions
-from grants.guardrails.granted import NewGrants
+from grants.guardrails.granted import NewGrants, PlacedClause, clauses_where, has_more_members
 from grants.journal import Author, JournalEntry, append_to_journal, lock_journal
 from grants.models import (
     GROUP,
@@ -65,7 +66,6 @@ from grants.models import (
     Enforcement,
     Form,
     Guardrail,
-    GuardrailClause,
     JournalHead,
     RoleGroup,
     User,
@@ -74,8 +74,7 @@ from grants.models import (
 from grants.policies.principals import group_text
 from grants.policies.times import format_time
 from grants.principal_names import principals_by_name
-from grants.querysets import belongings
-from grants.validity import at_time, not_over_condition, question_time
+from grants.validity import at_time, question_time
 
 # more changes are checked against all guardrails
 MAX_CHANGES = 500
@@ -254,6 +253,7 @@ def _judge_violations(violations: Iterable[Violation], is_ending: bool) -> Added
     result, exceptions = AddedViolations(), None
     guardrails: dict[str, Guardrail] = {}
     seen: set[tuple] = set()
+    listed: Counter[bool] = Counter()
     for chunk in chunks(violations, ROWS_PER_FETCH):
         exceptions = exceptions or Exceptions()
         names = {violation.guardrail for violation in chunk} - guardrails.keys()
@@ -270,7 +270,8 @@ def _judge_violations(violations: Iterable[Violation], is_ending: bool) -> Added
                 and not (is_ending and guardrail.form not in _FORBIDDING)
             )
             result.total += 1
-            if sum(row.is_blocked == is_blocked for row in result.rows) < MAX_LISTED:
+            if listed[is_blocked] < MAX_LISTED:
+                listed[is_blocked] += 1
                 result.rows.append(
                     Added(violation, guardrail, accepting.valid_until if accepting else None, is_blocked)
                 )
@@ -340,18 +341,33 @@ class _Evaluation:
 
     @classmethod
     def of(cls, changes: list[Change] | None, forms: Collection[str]) -> "_Evaluation":
-        if changes is None or len(changes) > MAX_CHANGES or _changes_patterns(changes):
+        if changes is None or len(changes) > MAX_CHANGES:
             return cls(is_everything=True, times=(question_time(),))
         affected = _Affected.by(changes)
-        grants = [change for change in changes if isinstance(change, Grant)]
-        is_simple = (
-            len(grants) == len(changes) and not affected.gaining and not _has_many_members(affected.groups)
-        )
+        places = _with_containers(affected.changed | affected.states)
+        registered = entities_at(places)
+        affected.new = places - registered.keys()
+        if _changes_patterns(affected):
+            return cls(is_everything=True, times=(question_time(),))
+        clauses = _clauses_at(affected.changed | affected.states, places)
+        granted = None
+        forbidding: tuple[tuple[Form, Part, frozenset[Address] | None], ...] = ()
+        if affected.gaining or not all(isinstance(change, Grant) for change in changes):
+            forbidding = tuple(_forbidding_parts(affected, clauses, forms))
+        elif guarded := _guarded_clauses(affected, clauses):
+            if affected.groups and has_more_members(affected.groups, MAX_MEMBERS):
+                forbidding = tuple(_forbidding_parts(affected, clauses, forms))
+            else:
+                part = Part(users=frozenset(affected.users), groups=frozenset(affected.groups))
+                entities = [registered[address] for address in affected.granted - affected.new]
+                granted = NewGrants(part, guarded, entities, affected.granted & affected.new)
         return cls(
-            granted=_new_grants(affected, grants) if is_simple else None,
-            forbidding=() if is_simple else tuple(_forbidding_parts(affected, forms)),
-            required=_entities_at_risk(affected) if Form.REQUIRE in forms else (frozenset(), frozenset()),
-            expected=_expectations_at_risk(affected) if Form.EXPECT in forms else frozenset(),
+            granted=granted,
+            forbidding=forbidding,
+            required=_entities_at_risk(affected, clauses)
+            if Form.REQUIRE in forms
+            else (frozenset(), frozenset()),
+            expected=_expectations_at_risk(affected, clauses) if Form.EXPECT in forms else frozenset(),
             times=_times(changes),
             is_ending=any(isinstance(change, _ENDINGS) for change in changes)
             and all(isinstance(change, _ENDINGS | Revoke | Leave | Exclude) for change in changes),
@@ -368,10 +384,10 @@ class _Evaluation:
     ) -> tuple[Result, AddedViolations]:
         """Make the changes. Return the result, and the violations that they add; see `make_and_compare`."""
         before, granted = _Keys(self._rows()), self.granted
-        hits = granted.hits_before() if granted else None
+        holdings = granted.own_holdings() if granted else ()
         result = make()
         added = (row for row in self._rows() if row.guardrail not in new and row not in before)
-        from_grants = granted.new_violations(hits) if granted else ()
+        from_grants = granted.new_violations(holdings) if granted else ()
         return result, _judge_violations(chain(from_grants, added), self.is_ending or is_ending)
 
     def _rows(self) -> Iterator[Violation]:
@@ -408,7 +424,7 @@ class _Affected:
     gaining_groups: groups whose members gain access. losing_groups: groups and roles whose members
     lose access. permissions: those of the grants.
     granted, changed: the addresses of grants, and of grants and revocations. shortened: addresses and permissions of
-    grants that may end. states: addresses that get another state.
+    grants that may end. states: addresses that get another state. new: addresses and containers that are not registered.
     """
 
     users: set[int] = field(default_factory=set)
@@ -422,6 +438,7 @@ class _Affected:
     changed: set[Address] = field(default_factory=set)
     shortened: set[tuple[Address, int]] = field(default_factory=set)
     states: set[Address] = field(default_factory=set)
+    new: set[Address] = field(default_factory=set)
     has_generation: bool = False
 
     @classmethod
@@ -483,43 +500,49 @@ class _Affected:
         return affected
 
 
-def _changes_patterns(changes: Collection[Change]) -> bool:
+def _changes_patterns(affected: _Affected) -> bool:
     """Return whether a grant on a pattern changes, or a grant registers an address that a pattern matches: both give
-    grants that the changes do not name. Runs at most two queries.
+    grants that the changes do not name.
     """
-    addresses = {change.address for change in changes if isinstance(change, Grant | Revoke)}
-    if any(address.is_pattern for address in addresses):
-        return True
-    if not addresses or not Entity.rows.filter(state=PATTERN).exists():
-        return False
-    new = addresses - entities_at(addresses).keys()
-    return any(rows_about(address).exists() for address in new)
-
-
-def _has_many_members(groups: Collection[int]) -> bool:
-    members = memberships_among(groups, is_lasting=True)
-    return bool(groups) and members[: MAX_MEMBERS + 1].count() > MAX_MEMBERS
-
-
-def _new_grants(affected: _Affected, grants: Collection[Grant]) -> NewGrants | None:
-    guardrails = _guardrails_at(affected.granted, affected.permissions, affected.users, affected.groups)
-    one, both = (frozenset(guardrails.get(form, ())) for form in _FORBIDDING)
-    if not one and not both:
-        return None
-    return NewGrants(
-        Part(users=frozenset(affected.users), groups=frozenset(affected.groups)),
-        one,
-        both,
-        frozenset(grant.principal for grant in grants),
-        frozenset((grant.address, grant.privilege) for grant in grants),
+    new = affected.changed & affected.new
+    return any(address.is_pattern for address in affected.changed) or (
+        bool(new) and has_patterns() and any(rows_about(address).exists() for address in new)
     )
 
 
+def _clauses_at(changed: Collection[Address], places: Collection[Address]) -> list[PlacedClause]:
+    """Return the clauses with one of these places, those with all entities of their kinds, and the decisions about what is
+    inside changed containers. Runs at most one query.
+    """
+    if not places:
+        return []
+    among_kinds, kinds = among("clause.kind", {place.kind for place in places})
+    among_keys, keys = among("clause.key", {"", *(place.key for place in places)})
+    inside = [
+        "" if address.kind == "instance" else f"{address.key}."
+        for address in changed
+        if address.kind in CONTAINER_KINDS
+    ]
+    conditions = [f"{among_kinds} AND {among_keys}"]
+    conditions += [f"guardrail.form = '{Form.EXPECT}' AND substr(clause.key, 1, %s) = %s"] * len(inside)
+    prefixes = chain.from_iterable((len(prefix), prefix) for prefix in inside)
+    rows = clauses_where(" OR ".join(conditions), [*kinds, *keys, *prefixes])
+    # a dataset and a stream can have the same key
+    return [row for row in rows if not row.key or row.place in places or row.form == Form.EXPECT]
+
+
+def _guarded_clauses(affected: _Affected, clauses: Iterable[PlacedClause]) -> tuple[PlacedClause, ...]:
+    """Return the clauses of the guardrails that new grants can violate."""
+    found = _guardrails_at(clauses, affected.granted, affected.permissions)
+    guardrails = set().union(*found.values())
+    return tuple(clause for clause in clauses if clause.guardrail in guardrails)
+
+
 def _forbidding_parts(
-    affected: _Affected, forms: Collection[str]
+    affected: _Affected, clauses: Collection[PlacedClause], forms: Collection[str]
 ) -> Iterator[tuple[Form, Part, frozenset[Address] | None]]:
-    granted = _guardrails_at(affected.granted, affected.permissions) if affected.granted else {}
-    states = _guardrails_at(affected.states) if affected.states else {}
+    granted = _guardrails_at(clauses, affected.granted, affected.permissions)
+    states = _guardrails_at(clauses, affected.states)
     for form in _FORBIDDING:
         # the other privilege of two can be held anywhere
         has_place = form == Form.FORBID
@@ -537,56 +560,58 @@ def _forbidding_parts(
 
 
 def _guardrails_at(
-    addresses: Collection[Address],
+    clauses: Iterable[PlacedClause],
+    addresses: Iterable[Address],
     permissions: Collection[int] | None = None,
-    users: Collection[int] = (),
-    groups: Collection[int] = (),
 ) -> dict[str, set[int]]:
-    """Return the guardrails by form with a clause that may contain one of the addresses. Runs one query.
-
-    users: without `groups`, guardrails for members of groups in which none of them is are left out.
-    """
+    """Return the guardrails that forbid privileges, by form, with a clause that contains one of the addresses."""
     places = _with_containers(addresses)
-    clauses = GuardrailClause.objects.filter(
-        kind__in={place.kind for place in places}, key__among=list({place.key for place in places})
-    )
-    if permissions is not None:
-        clauses = clauses.filter(permission_id__in=permissions)
-    if users and not groups:
-        lasting = belongings().filter(not_over_condition(question_time()), user__pk__among=list(users))
-        clauses = clauses.filter(
-            Q(guardrail__group=None) | Q(guardrail__group__in=lasting.values("group_id"))
-        )
     found: dict[str, set[int]] = {}
-    for form, pk in clauses.order_by().values_list("guardrail__form", "guardrail_id").distinct():
-        found.setdefault(form, set()).add(pk)
+    for clause in clauses:
+        if (
+            clause.form in _FORBIDDING
+            and clause.place in places
+            and (permissions is None or clause.permission in permissions)
+        ):
+            found.setdefault(clause.form, set()).add(clause.guardrail)
     return found
 
 
-def _entities_at_risk(affected: _Affected) -> tuple[frozenset[Address], frozenset[int]]:
-    """Return the entities that the changes can leave with too few holders. Runs at most four queries."""
-    places = _with_containers(affected.changed | affected.states)
-    required = GuardrailClause.objects.filter(guardrail__form=Form.REQUIRE, key="")
-    if not (affected.losing or affected.losing_groups):
-        required = required.filter(kind__in={place.kind for place in places})
-    clauses = set(required.order_by().values_list("kind", "permission_id"))
-    kinds = {kind for kind, _ in clauses}
+def _entities_at_risk(
+    affected: _Affected, clauses: Iterable[PlacedClause]
+) -> tuple[frozenset[Address], frozenset[int]]:
+    """Return the entities that the changes can leave with too few holders. Runs at most three queries."""
+    if affected.losing or affected.losing_groups:
+        clauses = clauses_where("guardrail.form = %s", [Form.REQUIRE])
+    required = {(clause.kind, clause.permission) for clause in clauses if clause.form == Form.REQUIRE}
+    kinds = {kind for kind, _ in required}
     shortened = {
-        address for address, permission in affected.shortened if (address.kind, permission) in clauses
+        address for address, permission in affected.shortened if (address.kind, permission) in required
     }
-    places = {place for place in places if place.kind in kinds}
     # a new grant takes no holder away, but can register its address and the containers of it
-    addresses = (places & (shortened | affected.states)) | (places - entities_at(places).keys())
+    addresses = {address for address in affected.new | affected.states if address.kind in kinds}
     others: set[int] = set()
     users, groups = affected.losing, set(affected.losing_groups)
     if users:
         groups |= set(_memberships_of(users))
-    for holder, pks in ((USER, users), (GROUP, groups)):
+    everywhere: dict[str, set[str]] = {}
+    where_shortened = {
+        "content_object__kind__in": {address.kind for address in shortened},
+        "content_object__key__in": {address.key for address in shortened},
+    }
+    for holder, pks, places in (
+        (USER, users, everywhere),
+        (GROUP, groups, everywhere),
+        # what they do not hold yet cannot be taken away
+        (USER, affected.users if shortened else (), where_shortened),
+        (GROUP, affected.groups if shortened else (), where_shortened),
+    ):
         if pks:
             rows = holder.held_grants.filter(
                 entity_kind__in=kinds,
-                permission_id__in={permission for _, permission in clauses},
+                permission_id__in={permission for _, permission in required},
                 **{f"{holder.name}__pk__among": list(pks)},
+                **places,
             )
             others.update(rows.order_by().values_list("content_object_id", flat=True).distinct())
     return frozenset(addresses), frozenset(others)
@@ -597,34 +622,32 @@ def _memberships_of(users: Collection[int]) -> Iterable[int]:
     return rows.values_list("pk", flat=True).distinct()
 
 
-def _expectations_at_risk(affected: _Affected) -> frozenset[int]:
-    """Return the guardrails with a decision that the changes can change. Runs at most three queries."""
-    rows = Guardrail.objects.filter(form=Form.EXPECT)
-    if affected.has_generation:
-        return frozenset(rows.values_list("pk", flat=True))
+def _expectations_at_risk(affected: _Affected, clauses: Iterable[PlacedClause]) -> frozenset[int]:
+    """Return the guardrails with a decision that the changes can change. Runs at most four queries."""
     people = affected.gaining | affected.losing
-    groups = affected.groups | affected.gaining_groups | affected.losing_groups
-    # the grants of a role count for its groups
-    groups |= set(RoleGroup.objects.filter(role__in=groups).values_list("group_id", flat=True))
     changed_groups = affected.gaining_groups | affected.losing_groups
+    changed = affected.changed | affected.states
+    if affected.has_generation or people or changed_groups:
+        clauses = clauses_where("guardrail.form = %s", [Form.EXPECT])
+    expected = [clause for clause in clauses if clause.form == Form.EXPECT]
+    if affected.has_generation:
+        return frozenset(clause.guardrail for clause in expected)
     if changed_groups:
         people |= set(memberships_among(changed_groups, is_lasting=True).values_list("user_id", flat=True))
-    subjects = Q(user__pk__in=affected.users | people) | Q(group__pk__in=groups)
-    if groups:
-        members = memberships_among(groups, is_lasting=True).values("user_id")
-        subjects |= Q(user__pk__in=members)
-    if not affected.states:
-        rows = rows.filter(subjects)
-    changed = affected.changed | affected.states
-    return frozenset(
-        pk
-        for pk, user, group, kind, key in rows.values_list(
-            "pk", "user", "group", "clauses__kind", "clauses__key"
-        )
-        if user in people
-        or group in changed_groups
-        or any(_is_related(Address(kind, key), address) for address in changed)
-    )
+    related = expected
+    if related and not affected.states:
+        users, groups = set(affected.users), affected.groups | changed_groups
+        if groups:
+            if any(row.group for row in related):
+                # the grants of a role count for its groups
+                groups |= set(RoleGroup.objects.filter(role__in=groups).values_list("group_id", flat=True))
+            members = memberships_among(groups, is_lasting=True)
+            members = members.filter(user__pk__among=[row.user for row in related if row.user])
+            users |= set(members.values_list("user_id", flat=True))
+        related = [row for row in related if row.user in users or row.group in groups]
+    related = [row for row in related if any(_is_related(row.place, address) for address in changed)]
+    of_people = (row for row in expected if row.user in people or row.group in changed_groups)
+    return frozenset(row.guardrail for row in chain(related, of_people))
 
 
 def _is_related(one: Address, other: Address) -> bool:

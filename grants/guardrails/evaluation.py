@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
 from heapq import merge
-from itertools import chain, product
+from itertools import chain
 from typing import NamedTuple
 
 from django.contrib.auth.models import Permission
@@ -154,10 +154,10 @@ def violations_in(statement: Statement, part: Part | None = None) -> Iterator[Vi
     all users and entities are streamed.
     """
     for row in _rows(*statement, part):
-        yield _violation(*row)
+        yield violation_of(*row)
 
 
-def _violation(name: str, user: str, kind: str, key: str, permission: int, through: str) -> Violation:
+def violation_of(name: str, user: str, kind: str, key: str, permission: int, through: str) -> Violation:
     return Violation(name, f"user:{user}", f"{kind}:{key}", str(privilege_of(permission)), through)
 
 
@@ -169,105 +169,24 @@ def forbidden_statement(form: Form, part: Part, *, is_lasting: bool = False) -> 
     """
     if part.is_empty:
         return None
-    sql, parameters = _hits((form,), part, is_lasting)
+    sql, parameters = _hits(form, part, is_lasting)
+    condition = ""
     if form == Form.FORBID_BOTH:
         sql = (
             "SELECT sides.*, MIN(side) OVER held_by AS first_side, MAX(side) OVER held_by AS last_side "
             f"FROM ({sql}) sides WINDOW held_by AS (PARTITION BY r, u)"
         )
-    condition = "WHERE first_side <> last_side" if form == Form.FORBID_BOTH else ""
-    sql = f"""{_named_hits(sql, condition)}
-ORDER BY {_order_by("guardrail.name", "users.username", "entity.kind || ':' || entity.key", "permission.codename")}"""
-    return sql, parameters
-
-
-def _named_hits(hits: str, condition: str = "", columns: Sequence[str] = ()) -> str:
-    """Return the statement for hits with names, and with the first way to each. columns: more columns of the hits, which
-    are returned before the primary keys of guardrail and user, and the last way.
-    """
-    more, through = "".join(f", {column}" for column in columns), f'(through COLLATE "{byte_order()}")'
-    keys = "".join(f", found.{column}" for column in (*columns, "r", "u", "last_way")) if columns else ""
-    return f"""
-SELECT guardrail.name, users.username, entity.kind, entity.key, p, through{keys} FROM (
-    SELECT r, u, e, p, MIN{through} AS through, MAX{through} AS last_way{more}
-    FROM ({hits}) hits {condition} GROUP BY r, u, e, p{more}
+        condition = "WHERE first_side <> last_side"
+    sql = f"""
+SELECT guardrail.name, users.username, entity.kind, entity.key, p, through FROM (
+    SELECT r, u, e, p, MIN(through COLLATE "{byte_order()}") AS through FROM ({sql}) hits {condition} GROUP BY r, u, e, p
 ) found
 JOIN {_GUARDRAIL} guardrail ON guardrail.id = found.r
 JOIN {_USER} users ON users.id = found.u
 JOIN {_ENTITY} entity ON entity.id = found.e
-JOIN {_PERMISSION} permission ON permission.id = found.p"""
-
-
-class Hit(NamedTuple):
-    """A held privilege that meets a clause of a guardrail. guardrail, user: primary keys. violation: for the first of
-    two privileges, as if the other one were held too. last_way: like `Violation.through`, of the last principal.
-    """
-
-    guardrail: int
-    side: int
-    user: int
-    form: str
-    violation: Violation
-    last_way: str
-
-    @property
-    def key(self) -> tuple:
-        """The identity: another way to the same privilege is no other hit."""
-        return *self[:3], self.violation.key
-
-
-def lasting_hits(part: Part) -> dict[tuple, Hit]:
-    """Return the hits of the guardrails that forbid privileges, by their key. part: of few users, and of few live and
-    planned entities.
-
-    Runs one query.
-    """
-    if part.is_empty:
-        return {}
-    sql, parameters = _hits((Form.FORBID, Form.FORBID_BOTH), part, is_lasting=True, has_states=False)
-    hits = {}
-    for *names, side, form, guardrail, user, last_way in _rows(
-        _named_hits(sql, columns=("side", "form")), parameters, part
-    ):
-        hit = Hit(guardrail, side, user, form, _violation(*names), last_way)
-        hits[hit.key] = hit
-    return hits
-
-
-def held_sides(
-    guardrails: Collection[int], users: Collection[int], *, outside: Collection[int] = ()
-) -> set[tuple[int, int, int]]:
-    """Return which of two privileges users hold now or later: guardrail, side and user. All are primary keys.
-
-    outside: entities that are left out. Runs two queries.
-    """
-    clauses = GuardrailClause.objects.filter(guardrail__pk__among=list(guardrails)).order_by()
-    columns = {_column(kind) for kind in clauses.values_list("kind", flat=True)} if guardrails else ()
-    if not columns or not users:
-        return set()
-    condition, keys = _among("held.e", outside)
-    held, parameters = [], []
-    for source, column in product(GRANT_SOURCES[USER.name], columns):
-        sql, source_parameters = _held_grants(
-            source,
-            question_time(),
-            f"held.u = users.id AND held.p = clause.permission_id AND NOT {condition} "
-            f"AND {_overlap(_GRANT_PERIOD, _THROUGH_PERIOD)} AND {_in_place(column)}",
-            keys,
-            is_lasting=True,
-        )
-        held.append(f"EXISTS ({sql})")
-        parameters += source_parameters
-    of_guardrails, guardrail_parameters = _among("clause.guardrail_id", guardrails)
-    of_users, user_parameters = _among("users.id", users)
-    sql = f"""
-SELECT clause.guardrail_id, clause.side, users.id FROM {_CLAUSE} clause
-JOIN {_ENTITY} place ON place.kind = clause.kind AND place.key = clause.key
-CROSS JOIN {_USER} users
-WHERE {of_guardrails} AND {of_users} AND ({" OR ".join(held)})"""
-    with connection.cursor() as cursor:
-        cursor.execute(sql, [*guardrail_parameters, *user_parameters, *parameters])
-        return set(cursor.fetchall())
+JOIN {_PERMISSION} permission ON permission.id = found.p
+ORDER BY {_order_by("guardrail.name", "users.username", "entity.kind || ':' || entity.key", "permission.codename")}"""
+    return sql, parameters
 
 
 def too_few(part: Part = EVERYTHING) -> Iterator[Violation]:
@@ -275,21 +194,21 @@ def too_few(part: Part = EVERYTHING) -> Iterator[Violation]:
     if part.is_empty:
         return
     at = question_time()
-    where, where_parameters = _among("held.e", part.entities)
+    where, where_parameters = among("held.e", part.entities)
     if part.entities is None:
         required = GuardrailClause.objects.filter(guardrail__form=Form.REQUIRE)
         clauses = set(required.order_by().values_list("kind", "permission_id"))
         if not clauses:
             return
-        of_kinds, kinds = _among("held.kind", {kind for kind, _ in clauses})
-        of_permissions, permissions = _among("held.p", {permission for _, permission in clauses})
+        of_kinds, kinds = among("held.kind", {kind for kind, _ in clauses})
+        of_permissions, permissions = among("held.p", {permission for _, permission in clauses})
         where, where_parameters = f"{of_kinds} AND {of_permissions}", [*kinds, *permissions]
-    entity_condition, entity_parameters = _among("entity.id", part.entities)
+    entity_condition, entity_parameters = among("entity.id", part.entities)
     held, held_parameters = _union(
         _held_grants(source, at, where, where_parameters, is_lasting=False, has_states=False)
         for source in GRANT_SOURCES[USER.name]
     )
-    guardrail_condition, guardrail_parameters = _among("guardrail.id", part.guardrails)
+    guardrail_condition, guardrail_parameters = among("guardrail.id", part.guardrails)
     sql = f"""
 SELECT guardrail.name, entity.kind, entity.key, clause.permission_id
 FROM {_GUARDRAIL} guardrail
@@ -331,15 +250,13 @@ def _unexpected_decisions_of(names: Sequence[str], generation: str) -> Iterator[
             yield Violation(name, rule.principal, rule.clauses[0].place, rule.action)
 
 
-def _hits(
-    forms: Collection[Form], part: Part, is_lasting: bool, *, has_states: bool = True
-) -> tuple[str, list]:
-    """Return the statement for the held privileges that meet a clause: guardrail, form, side, user, entity, privilege
-    and the principal that gives it. has_states: leave out those on deleted entities, if the part does.
+def _hits(form: Form, part: Part, is_lasting: bool) -> tuple[str, list]:
+    """Return the statement for the held privileges that meet a clause: guardrail, side, user, entity, privilege
+    and the principal that gives it.
     """
     at = question_time()
-    among_entities, entities = _among("held.e", part.entities)
-    among_users, users = _among_users(part, at, is_lasting)
+    among_entities, entities = among("held.e", part.entities)
+    is_affected, users = among_users("held.u", part, at, is_lasting=is_lasting)
     within = (
         _within_clauses(part) if part.guardrails is not None and part.entities is None else [("TRUE", [])]
     )
@@ -347,32 +264,31 @@ def _hits(
         _held_grants(
             source,
             at,
-            f"{among_entities} AND {among_users} AND {is_within}",
+            f"{among_entities} AND {is_affected} AND {is_within}",
             [*entities, *users, *places],
             is_lasting=is_lasting,
             with_inactive=part.with_dormant,
-            has_states=has_states and not part.with_dormant,
+            has_states=not part.with_dormant,
         )
         for source in GRANT_SOURCES[USER.name]
         for is_within, places in within
     ]
     counts, counts_parameters = _counts_sql("member", at, is_lasting)
-    guardrails, guardrail_parameters = _among("clause.guardrail_id", part.guardrails)
+    guardrails, guardrail_parameters = among("clause.guardrail_id", part.guardrails)
     rest_parameters = [*guardrail_parameters, *counts_parameters]
-    names = ", ".join(f"'{form}'" for form in forms)
 
     def select(held: str, place: str) -> str:
         return f"""
-SELECT clause.guardrail_id AS r, guardrail.form AS form, clause.side AS side, held.u AS u, held.e AS e, held.p AS p,
+SELECT clause.guardrail_id AS r, clause.side AS side, held.u AS u, held.e AS e, held.p AS p,
     held.h AS through
 FROM {held}
 JOIN {_ENTITY} place ON {place}
 JOIN {_CLAUSE} clause ON clause.kind = place.kind AND clause.key = place.key AND clause.permission_id = held.p
-JOIN {_GUARDRAIL} guardrail ON guardrail.id = clause.guardrail_id AND guardrail.form IN ({names})
-WHERE {_overlap(_GRANT_PERIOD, _THROUGH_PERIOD)} AND {guardrails} AND (
+JOIN {_GUARDRAIL} guardrail ON guardrail.id = clause.guardrail_id AND guardrail.form = '{form}'
+WHERE {overlap_sql(_GRANT_PERIOD, _THROUGH_PERIOD)} AND {guardrails} AND (
     guardrail.group_id IS NULL OR EXISTS (
         SELECT 1 FROM {_MEMBERSHIP} member WHERE member.group_id = guardrail.group_id AND member.user_id = held.u
-        AND {counts} AND {_overlap(_GRANT_PERIOD, _MEMBER_PERIOD)} AND {_overlap(_THROUGH_PERIOD, _MEMBER_PERIOD)}
+        AND {counts} AND {overlap_sql(_GRANT_PERIOD, _MEMBER_PERIOD)} AND {overlap_sql(_THROUGH_PERIOD, _MEMBER_PERIOD)}
     )
 )"""
 
@@ -385,21 +301,23 @@ WHERE {_overlap(_GRANT_PERIOD, _THROUGH_PERIOD)} AND {guardrails} AND (
     selects, parameters = [], []
     for sql, source_parameters in sources:
         for column in _COLUMNS:
-            selects.append(select(f"({sql}) held", _in_place(column)))
+            selects.append(select(f"({sql}) held", in_place_sql(column)))
             parameters += [*source_parameters, *rest_parameters]
     return " UNION ALL ".join(selects), parameters
 
 
-def _among_users(part: Part, at: datetime, is_lasting: bool) -> tuple[str, list]:
-    """Return the SQL condition that a grant counts for one of the users of a part, or a member of its groups."""
+def among_users(column: str, part: Part, at: datetime, *, is_lasting: bool) -> tuple[str, list]:
+    """Return the SQL condition that a column has one of the users of a part, or a member of its groups."""
     if part.users is None or not part.groups:
-        return _among("held.u", part.users)
-    is_user, users = _among("users.id", part.users)
-    is_member, groups = _among("member.group_id", part.groups)
+        return among(column, part.users)
+    is_member, groups = among("member.group_id", part.groups)
     counts, times = _counts_sql("member", at, is_lasting)
     members = f"SELECT member.user_id FROM {_MEMBERSHIP} member WHERE {is_member} AND {counts}"
+    if not part.users:
+        return f"{column} IN ({members})", [*groups, *times]
+    is_user, users = among("users.id", part.users)
     return (
-        f"held.u IN (SELECT users.id FROM {_USER} users WHERE {is_user} OR users.id IN ({members}))",
+        f"{column} IN (SELECT users.id FROM {_USER} users WHERE {is_user} OR users.id IN ({members}))",
         [*users, *groups, *times],
     )
 
@@ -410,23 +328,23 @@ def _within_clauses(part: Part) -> list[tuple[str, list]]:
     """
     clauses = GuardrailClause.objects.filter(guardrail__pk__among=list(part.guardrails or ()))
     rows = set(clauses.order_by().values_list("kind", "key", "permission_id"))
-    privileges, permissions = _among("held.p", {permission for *_, permission in rows})
+    privileges, permissions = among("held.p", {permission for *_, permission in rows})
     places = {Address(kind, key) for kind, key, _ in rows}
     pks: dict[str, list[int]] = {}
     for address, entity in entities_at(places).items():
-        pks.setdefault(_column(address.kind), []).append(entity.pk)
+        pks.setdefault(place_column(address.kind), []).append(entity.pk)
     if "" in pks:
         return [(privileges, permissions)]
-    arms = [_among(f"held.{column}", pks[column]) for column in pks] or [("FALSE", [])]
+    arms = [among(f"held.{column}", pks[column]) for column in pks] or [("FALSE", [])]
     return [(f"{privileges} AND {within}", [*permissions, *parameters]) for within, parameters in arms]
 
 
-def _column(kind: str) -> str:
+def place_column(kind: str) -> str:
     """Return the column of a held grant with the place of a clause of this kind; empty for the instance."""
     return {"instance": "", "namespace": "in_namespace", "application": "in_application"}.get(kind, "e")
 
 
-def _in_place(column: str) -> str:
+def in_place_sql(column: str) -> str:
     return f"place.id = held.{column}" if column else "place.kind = 'instance'"
 
 
@@ -505,7 +423,7 @@ def _counts_sql(alias: str, at: datetime, is_lasting: bool) -> tuple[str, list]:
     return in_force_sql(alias, "%s"), [time, time]
 
 
-def _overlap(one: tuple[str, str], other: tuple[str, str]) -> str:
+def overlap_sql(one: tuple[str, str], other: tuple[str, str]) -> str:
     """Return the SQL condition that two periods overlap. Three periods of which each two overlap have a common
     time, so that comparing pairs is enough.
     """
@@ -516,7 +434,7 @@ def _overlap(one: tuple[str, str], other: tuple[str, str]) -> str:
     )
 
 
-def _among(column: str, keys: Collection[int] | Collection[str] | None) -> tuple[str, list]:
+def among(column: str, keys: Collection[int] | Collection[str] | None) -> tuple[str, list]:
     """Return the SQL condition that a column has one of these values, such as primary keys; true for None."""
     if keys is None:
         return "TRUE", []

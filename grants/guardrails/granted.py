@@ -1,84 +1,188 @@
 """Check grants against the guardrails that forbid privileges, without listing old violations.
 
 Grants change only what their users, or the members of their groups, hold on the granted entities. So these hits are
-compared before and after the grants. A new grant of one principal needs no comparison: a hit is new if nothing else
-gives it. Of two privileges together, the other one can be held anywhere, and the user may hold thousands of them: only
-whether it is held is read, and only for guardrails with a new hit.
+compared before and after the grants. Of two privileges together, the other one can be held anywhere, and the user may
+hold thousands of them: only whether it is held is read, and only for guardrails with a new hit.
+
+PostgreSQL needs more time to plan one large statement than to execute several small ones, which read the facts.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any, NamedTuple
 
-from entities.address import Address, parse_address
+from django.db import connection
+
+from entities.address import Address
 from entities.models import Entity, State
 from entities.selectors import entities_at
-from entities.vocabulary import Privilege
+from entities.vocabulary import CONTAINER_KINDS
+from grants.bulk_rows import database_time
 from grants.guardrails.evaluation import (
-    Hit,
+    EVERYTHING,
     Part,
     Violation,
+    among,
+    among_users,
     forbidden_statement,
-    held_sides,
-    lasting_hits,
+    overlap_sql,
+    violation_of,
     violations_in,
 )
-from grants.models import PRINCIPAL_TYPES, Form, permission_ids
-from grants.policies.principals import type_and_name
+from grants.models import GROUP, USER, Belonging, Form, Guardrail, GuardrailClause, PrincipalType, User
+from grants.policies.principals import principal_text
+from grants.querysets import active_principal_sql
+from grants.validity import question_time
 
-Hits = dict[tuple, Hit]
+_CLAUSE, _GUARDRAIL, _ENTITY, _MEMBERSHIP, _USER = (
+    model._meta.db_table for model in (GuardrailClause, Guardrail, Entity, Belonging, User)
+)
+_STATES = f"entity.state IN ('{State.LIVE}', '{State.PLANNED}')"
+# the column of a grant with the place of a clause of a kind; empty for the instance
+_PLACE_COLUMNS = dict(zip(CONTAINER_KINDS, ("", "namespace_id", "application_id"), strict=True))
+# by this column, the condition that it is the one of a place
+_IS_PLACE = {column: f"clause.kind = '{kind}'" for kind, column in _PLACE_COLUMNS.items()} | {
+    "content_object_id": f"clause.kind NOT IN {CONTAINER_KINDS}"
+}
+# a beginning and an end as the database returns them; None is no limit
+Period = tuple[Any, Any]
+_ALWAYS: Period = (None, None)
+
+
+class Holding(NamedTuple):
+    """A grant that has not ended. holder: type and primary key. through: the written holder."""
+
+    holder: tuple[str, int]
+    through: str
+    entity: int
+    address: Address
+    permission: int
+    period: Period
+
+
+class PlacedClause(NamedTuple):
+    """A clause with the columns of its guardrail. group: its members; user, group: the subject of an expected decision."""
+
+    guardrail: int
+    name: str
+    form: str
+    user: int | None
+    group: int | None
+    side: int
+    permission: int
+    kind: str
+    key: str
+
+    @property
+    def place(self) -> Address:
+        return Address(self.kind, self.key)
+
+
+class _Member(NamedTuple):
+    """A membership that has not ended. user, group: primary keys."""
+
+    user: int
+    name: str
+    group: int
+    period: Period
+
+
+class _Hit(NamedTuple):
+    """A held privilege that meets a clause of a guardrail. guardrail, user: primary keys. violation: for the first of
+    two privileges, as if the other one were held too.
+    """
+
+    guardrail: int
+    side: int
+    user: int
+    form: str
+    violation: Violation
+
+    @property
+    def key(self) -> tuple:
+        """The identity: another way to the same privilege is no other hit."""
+        return *self[:3], self.violation.key
 
 
 @dataclass(frozen=True, slots=True)
 class NewGrants:
-    """Grants that are made. part: their users and groups. one, both: the guardrails that forbid one
-    privilege, and two together. principals: as text.
+    """Grants that are made. part: their users and groups. clauses: those that contain one of their addresses, of the
+    guardrails that the grants can violate. entities: the registered entities among the addresses. new: the other addresses.
     """
 
     part: Part
-    one: frozenset[int]
-    both: frozenset[int]
-    principals: frozenset[str]
-    grants: frozenset[tuple[Address, Privilege]]
+    clauses: Sequence[PlacedClause]
+    entities: Collection[Entity]
+    new: Collection[Address]
 
-    def hits_before(self) -> Hits | None:
-        """Return the hits before the grants are made, by their key; None if `new_violations` does not need them. Runs at
-        most three queries.
-        """
-        (principal, *others) = self.principals
-        type_name, name = type_and_name(principal)
-        holder = PRINCIPAL_TYPES[type_name]
-        existing = holder.held_grants.filter(
-            **{holder.name_path: name},
-            content_object__kind__in={address.kind for address, _ in self.grants},
-            content_object__key__in={address.key for address, _ in self.grants},
-            permission_id__in={permission_ids()[privilege] for _, privilege in self.grants},
-        )
-        return lasting_hits(self._part()) if others or existing.exists() else None
+    def own_holdings(self) -> list[Holding]:
+        """Return what the users and groups themselves hold on the entities. Runs at most one query."""
+        pks = ((GROUP, self.part.groups), (USER, self.part.users or ()))
+        return self._holdings(self.entities, [(holder, *among("holder.id", of)) for holder, of in pks if of])
 
-    def new_violations(self, before: Hits | None) -> Iterator[Violation]:
-        """Yield the violations that the grants added. before: `hits_before`. Runs at most nine queries."""
-        part = self._part()
-        if before is None and not part.groups:
-            # few users: without the other privilege, the hits are not needed
-            sides = held_sides(self.both, part.users or ())
-            part = replace(
-                part,
-                guardrails=self.one
-                | {guardrail for guardrail, side, user in sides if (guardrail, 1 - side, user) in sides},
+    def _holdings(
+        self, entities: Iterable[Entity], holders: Collection[tuple[PrincipalType, str, list]]
+    ) -> list[Holding]:
+        """Return the grants on live and planned entities. holders: types, each with an SQL condition and its parameters."""
+        addresses = {row.pk: row.address for row in entities if row.state in (State.LIVE, State.PLANNED)}
+        if not addresses or not holders:
+            return []
+        on_entities, entity_keys = among("held.content_object_id", addresses)
+        of_clauses, permissions = among("held.permission_id", {clause.permission for clause in self.clauses})
+        selects, parameters = [], []
+        for holder, condition, values in holders:
+            is_active = active_principal_sql("holder") if holder == USER else "TRUE"
+            selects.append(f"""
+SELECT '{holder.name}', holder.id, holder.{holder.name_column}, held.content_object_id, held.permission_id,
+    held.valid_from, held.valid_until
+FROM {holder.grant_model._meta.db_table} held
+JOIN {holder.model._meta.db_table} holder ON holder.id = held.{holder.id_column}
+WHERE {on_entities} AND {of_clauses} AND (held.valid_until IS NULL OR held.valid_until > %s)
+    AND {is_active} AND {condition}""")
+            parameters += [*entity_keys, *permissions, database_time(question_time()), *values]
+        return [
+            Holding(
+                (holder, pk),
+                principal_text(holder, name),
+                entity,
+                addresses[entity],
+                permission,
+                (begins, ends),
             )
-        after = lasting_hits(part)
-        if before is None:
-            before = {key: hit for key, hit in after.items() if not self._gives(hit)}
-        new = [hit for key, hit in after.items() if key not in before]
+            for holder, pk, name, entity, permission, begins, ends in _rows(
+                " UNION ALL ".join(selects), parameters
+            )
+        ]
+
+    def new_violations(self, own_before: Collection[Holding]) -> Iterator[Violation]:
+        """Yield the violations that the grants added. own_before: `own_holdings` before they were made. Runs at most nine
+        queries.
+        """
+        concerned = among_users("holder.id", self.part, question_time(), is_lasting=True)
+        entities = [*self.entities, *entities_at(self.new).values()]
+        after = self._holdings(entities, [(GROUP, "TRUE", []), (USER, *concerned)])
+        own = {
+            *((GROUP.name, pk) for pk in self.part.groups),
+            *((USER.name, pk) for pk in self.part.users or ()),
+        }
+        before = [*own_before, *(holding for holding in after if holding.holder not in own)]
+        groups = {pk for (type_name, pk), *_ in (*before, *after) if type_name == GROUP.name}
+        groups |= {clause.group for clause in self.clauses if clause.group}
+        # all members of the groups that get a grant are concerned
+        part = EVERYTHING if groups <= set(self.part.groups) else self.part
+        members = _members(groups, part) if groups else []
+        was_hit, is_hit = self._hits(before, members), self._hits(after, members)
+        new = [hit for key, hit in is_hit.items() if key not in was_hit]
         yield from sorted(hit.violation for hit in new if hit.form == Form.FORBID)
         new = [hit for hit in new if hit.form == Form.FORBID_BOTH]
         if not new:
             return
-        elsewhere = held_sides(
-            {hit.guardrail for hit in new}, {hit.user for hit in new}, outside=part.entities or ()
+        elsewhere = _held_sides(
+            {hit.guardrail for hit in new}, {hit.user for hit in new}, {holding.entity for holding in after}
         )
-        is_held = elsewhere | {hit[:3] for hit in after.values()}
-        was_held = elsewhere | {hit[:3] for hit in before.values()}
+        is_held = elsewhere | {hit[:3] for hit in is_hit.values()}
+        was_held = elsewhere | {hit[:3] for hit in was_hit.values()}
         new = [hit for hit in new if (hit.guardrail, 1 - hit.side, hit.user) in is_held]
         first = [hit for hit in new if not {(hit.guardrail, side, hit.user) for side in (0, 1)} <= was_held]
         pairs = {hit.violation[:2] for hit in first}
@@ -87,14 +191,146 @@ class NewGrants:
         if statement := forbidden_statement(Form.FORBID_BOTH, of_pairs, is_lasting=True):
             yield from (row for row in violations_in(statement) if row[:2] in pairs)
 
-    def _gives(self, hit: Hit) -> bool:
-        """Return whether only the grants give the hit."""
-        is_granted = (parse_address(hit.violation.entity), hit.violation.privilege) in self.grants
-        return is_granted and {hit.violation.through, hit.last_way} == self.principals
+    def _hits(self, holdings: Iterable[Holding], members: Iterable[_Member]) -> dict[tuple, _Hit]:
+        """Return the hits by their key. members: in the groups of holdings and guardrails."""
+        of_group: dict[int, list[_Member]] = {}
+        periods: dict[tuple[int, int | None], list[Period]] = {}
+        for member in members:
+            of_group.setdefault(member.group, []).append(member)
+            periods.setdefault((member.user, member.group), []).append(member.period)
+        hits: dict[tuple, _Hit] = {}
+        for (type_name, pk), through, _, address, permission, period in holdings:
+            places = {address, *address.ancestors}
+            clauses = [
+                clause
+                for clause in self.clauses
+                if clause.permission == permission and clause.place in places
+            ]
+            ways = (
+                [(pk, through.partition(":")[2], _ALWAYS)]
+                if type_name == USER.name
+                else [(user, name, own) for user, name, _, own in of_group.get(pk, ())]
+            )
+            for clause, (user, name, own) in product(clauses, ways):
+                limits = periods.get((user, clause.group), ()) if clause.group else (_ALWAYS,)
+                if _overlap(period, own) and any(
+                    _overlap(period, limit) and _overlap(own, limit) for limit in limits
+                ):
+                    violation = violation_of(
+                        clause.name, name, address.kind, address.key, permission, through
+                    )
+                    hit = _Hit(clause.guardrail, clause.side, user, clause.form, violation)
+                    other = hits.setdefault(hit.key, hit)
+                    if through < other.violation.through:
+                        hits[hit.key] = hit
+        return hits
 
-    def _part(self) -> Part:
-        """Return the part with the live and planned entities of the grants."""
-        addresses = (address for address, _ in self.grants)
-        rows = entities_at(addresses, Entity.rows.filter(state__in=(State.LIVE, State.PLANNED)))
-        entities = frozenset(entity.pk for entity in rows.values())
-        return replace(self.part, guardrails=self.one | self.both, entities=entities)
+
+def clauses_where(condition: str, parameters: Sequence) -> list[PlacedClause]:
+    """Return the clauses that meet an SQL condition on `clause` and `guardrail`. Runs one query."""
+    return [
+        PlacedClause(*row)
+        for row in _rows(
+            f"""
+SELECT guardrail.id, guardrail.name, guardrail.form, guardrail.user_id, guardrail.group_id, clause.side,
+    COALESCE(clause.permission_id, 0), clause.kind, clause.key
+FROM {_CLAUSE} clause JOIN {_GUARDRAIL} guardrail ON guardrail.id = clause.guardrail_id WHERE {condition}""",
+            parameters,
+        )
+    ]
+
+
+def has_more_members(groups: Collection[int], number: int) -> bool:
+    """Return whether groups have more memberships together. Runs one query."""
+    among_groups, keys = among("group_id", groups)
+    sql = f"""
+SELECT 1 FROM {_MEMBERSHIP} WHERE {among_groups} AND (valid_until IS NULL OR valid_until > %s) LIMIT 1 OFFSET {number}"""
+    return bool(_rows(sql, [*keys, database_time(question_time())]))
+
+
+def _members(groups: Collection[int], part: Part) -> list[_Member]:
+    """Return the memberships in groups of the active principals of a part. Runs one query."""
+    at = question_time()
+    among_groups, keys = among("member.group_id", groups)
+    is_concerned, users = among_users("holder.id", part, at, is_lasting=True)
+    sql = f"""
+SELECT holder.id, holder.username, member.group_id, member.valid_from, member.valid_until
+FROM {_MEMBERSHIP} member JOIN {_USER} holder ON holder.id = member.user_id
+WHERE {among_groups} AND (member.valid_until IS NULL OR member.valid_until > %s)
+    AND {active_principal_sql("holder")} AND {is_concerned}"""
+    rows = _rows(sql, [*keys, database_time(at), *users])
+    return [_Member(user, name, group, (begins, ends)) for user, name, group, begins, ends in rows]
+
+
+def _held_sides(
+    guardrails: Collection[int], users: Collection[int], outside: Collection[int]
+) -> set[tuple[int, int, int]]:
+    """Return which of two privileges users hold now or later: guardrail, side and user. All are primary keys.
+
+    outside: entities that are left out. Runs at most three queries.
+    """
+    at = database_time(question_time())
+    of_guardrails, guardrail_keys = among("clause.guardrail_id", guardrails)
+    kinds = _rows(f"SELECT DISTINCT clause.kind FROM {_CLAUSE} clause WHERE {of_guardrails}", guardrail_keys)
+    columns = {_PLACE_COLUMNS.get(kind, "content_object_id") for (kind,) in kinds}
+    is_outside, outside_keys = among("entity.id", outside)
+    of_users, user_keys = among("id", users)
+    of_members, member_keys = among("user_id", users)
+    overlap = overlap_sql(
+        ("held.valid_from", "held.valid_until"), ("holder.valid_from", "holder.valid_until")
+    )
+
+    def select(holder: PrincipalType, names: str, holders: str, condition: str) -> str:
+        """Return the statement for the clauses and holders with a grant in the place of the clause."""
+        # with LIMIT, PostgreSQL joins neither all grants nor all entities
+        held = " OR ".join(
+            f"""{_IS_PLACE[column]} AND (
+    SELECT 1 FROM {holder.grant_model._meta.db_table} held
+    JOIN {_ENTITY} entity ON entity.id = held.content_object_id AND {_STATES}
+    WHERE held.{holder.id_column} = holder.id AND held.permission_id = clause.permission_id AND NOT {is_outside}
+        AND {f"held.{column} = clause.place" if column else "TRUE"}
+        AND (held.valid_until IS NULL OR held.valid_until > %s) AND {condition} LIMIT 1
+) IS NOT NULL"""
+            for column in columns
+        )
+        return f"SELECT clause.guardrail_id, clause.side, {names} FROM clause CROSS JOIN ({holders}) holder WHERE {held}"
+
+    # many users have few groups
+    groups = f"""SELECT DISTINCT group_id AS id, valid_from, valid_until FROM {_MEMBERSHIP}
+    WHERE {of_members} AND (valid_until IS NULL OR valid_until > %s)"""
+    sql = f"""
+WITH clause AS {"MATERIALIZED" if connection.vendor == "postgresql" else ""} (
+    SELECT guardrail_id, side, permission_id, kind, (
+        SELECT place.id FROM {_ENTITY} place WHERE place.kind = clause.kind AND place.key = clause.key
+    ) AS place FROM {_CLAUSE} clause WHERE {of_guardrails}
+)
+{select(GROUP, "NULL, holder.id, holder.valid_from, holder.valid_until", groups, overlap)} UNION ALL
+{select(USER, "holder.id, NULL, NULL, NULL", f"SELECT id FROM {_USER} WHERE {of_users}", "TRUE")}"""
+    of_columns = [*outside_keys, at] * len(columns)
+    held: set[tuple[int, int, int]] = set()
+    through: dict[tuple[int, Period], list[tuple[int, int]]] = {}
+    for guardrail, side, user, group, begins, ends in _rows(
+        sql, [*guardrail_keys, *member_keys, at, *of_columns, *user_keys, *of_columns]
+    ):
+        if user:
+            held.add((guardrail, side, user))
+        else:
+            through.setdefault((group, (begins, ends)), []).append((guardrail, side))
+    if through:
+        for user, _, group, period in _members({group for group, _ in through}, Part(users=users)):
+            held |= {(*side, user) for side in through.get((group, period), ())}
+    return held
+
+
+def _overlap(one: Period, other: Period) -> bool:
+    """Return whether two periods overlap, like `overlap_sql`."""
+    (begins, ends), (other_begins, other_ends) = one, other
+    return (begins is None or other_ends is None or begins < other_ends) and (
+        other_begins is None or ends is None or other_begins < ends
+    )
+
+
+def _rows(sql: str, parameters: Sequence) -> list[tuple]:
+    with connection.cursor() as cursor:
+        cursor.execute(sql, parameters)
+        return cursor.fetchall()

@@ -27,6 +27,7 @@ from grants.guardrails.evaluation import violations
 from grants.guardrails.rules import rule_from_members
 from grants.journal import current_revision
 from grants.models import Guardrail, GuardrailException, JournalLine, PlanState
+from grants.validity import Validity
 from grants.verification import first_fault
 from tests.support.authors import COMMAND, account, author_named, database_state, is_permitted, lines_after
 from tests.support.changes import (
@@ -185,6 +186,17 @@ def test_a_required_holder_cannot_be_taken_away_but_access_can_always_be_ended(c
     change_grants(
         grant=[("user:out", "dataset:sales.new", "READ"), ("user:out", "dataset:sales.new", "ADMIN")]
     )
+
+
+def test_only_a_limit_of_an_existing_grant_takes_a_required_holder_away(cast):
+    add_guardrail("admins", ADMINS)
+    later = Validity(valid_from=(timezone.now() + timedelta(days=3)).replace(microsecond=0))
+    with CaptureQueriesContext(connection) as queries:
+        add_grant("user:dee", ORDERS, "ADMIN", later)
+    assert not any("at_least" in row["sql"] and "COUNT" in row["sql"] for row in queries)
+    refused(lambda: add_grant("user:ned", ORDERS, "ADMIN", later), f"too few users hold ADMIN on {ORDERS}")
+    add_grant("user:grp", ORDERS, "ADMIN")
+    add_grant("user:ned", ORDERS, "ADMIN", later)
 
 
 def test_a_member_cannot_leave_who_is_required(cast):

@@ -18,7 +18,7 @@ from grants.models import Form
 from grants.policies.principals import group_text
 from grants.validity import Validity
 from tests.grants.guardrails.test_evaluation import random_rules
-from tests.support.changes import add_grant, change_grants
+from tests.support.changes import add_grant, add_member, change_grants
 from tests.support.guardrails import add_guardrail
 from tests.support.random_tenants import random_tenant, seeds, store_tenant
 
@@ -57,6 +57,12 @@ def test_the_added_violations_equal_the_difference_of_all(seed, monkeypatch):
     principals = [*(f"user:{name}" for name in users), *map(group_text, sorted(tenant.groups))]
     # from it follow derived grants on registered datasets
     add_grant(dice.choice(principals), f"dataset:{dice.choice(namespaces).partition(':')[2]}.*", "WRITE")
+    later, end = now + timedelta(days=2), now + timedelta(days=4)
+    for user, group in itertools.product(users, sorted(tenant.groups)):
+        if dice.random() < 0.4:
+            add_member(
+                user, group, dice.choice([Validity(later, None), Validity(None, later), Validity(later, end)])
+            )
     found = set()
     for _ in range(25):
         principal = dice.choice(principals)
@@ -74,6 +80,7 @@ def test_the_added_violations_equal_the_difference_of_all(seed, monkeypatch):
                 Validity(),
                 Validity(now + timedelta(days=1), None),
                 Validity(None, now + timedelta(hours=1)),
+                Validity(now + timedelta(days=3), None),
             ]
         )
         changes = [
