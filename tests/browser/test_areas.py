@@ -185,7 +185,7 @@ def people(page, filters):
     page.get_by_role("button", name="Set role").click()
     page.locator("#change-reason").fill("reviews the quarter")
     page.get_by_role("button", name="Set role to Auditor").click()
-    expect(page.locator("#notices")).to_contain_text("auditor")
+    expect(page.locator("#notices")).to_contain_text("Auditor")
     expect(page.get_by_role("link", name="New token")).to_have_count(0)
     page.get_by_role("navigation", name="Main").get_by_role("link", name="Users and groups").click()
     filters.fill(page.locator("#people"), "Find by name", "ada")
