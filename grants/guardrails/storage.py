@@ -1,6 +1,5 @@
 """Store guardrails, for changes and imports."""
 
-from collections.abc import Iterator
 from datetime import datetime
 
 from django.contrib.auth.models import Group
@@ -14,9 +13,6 @@ from grants.journal import JournalEntry
 from grants.models import Form, Guardrail, GuardrailClause, GuardrailException, User, permission_ids
 from grants.principal_names import principals_by_name
 
-# operations on what is not registered yet
-_CREATING = ("create", "add", "deploy")
-
 
 def stored_rules() -> dict[str, Rule]:
     """Return all rules by the name of their guardrail. Runs two queries."""
@@ -29,8 +25,13 @@ def rule_faults(rules: dict[str, Rule], stored: dict[str, Rule]) -> dict[str, Gu
     stored: the stored rules. Runs four queries.
     """
     principals = principals_by_name({rule.principal for rule in rules.values() if rule.principal})
-    places = {name: dict(_places(rule)) for name, rule in rules.items()}
-    registered = entities_at(place for named in places.values() for place in named)
+    places = {
+        Address(clause.kind, clause.key)
+        for rule in rules.values()
+        if rule.form in (Form.FORBID, Form.FORBID_BOTH)
+        for clause in rule.clauses
+    }
+    registered = entities_at(places)
     faults = {}
     all_rules = stored | rules
     for name, rule in rules.items():
@@ -39,26 +40,19 @@ def rule_faults(rules: dict[str, Rule], stored: dict[str, Rule]) -> dict[str, Gu
             faults[name] = GuardrailError(
                 f"{rule.principal} does not exist: add it first, or correct the name", field=field
             )
-        elif missing := next((place for place in places[name] if place not in registered), None):
+        elif rule.form in (Form.FORBID, Form.FORBID_BOTH) and (
+            missing := next(
+                (clause for clause in rule.clauses if Address(clause.kind, clause.key) not in registered),
+                None,
+            )
+        ):
             faults[name] = GuardrailError(
-                f"{missing} is not registered, so the guardrail matches nothing: correct the address",
-                field=places[name][missing],
+                f"{missing.place} is not registered, so the guardrail matches nothing: correct the address",
+                field="forbid.within" if rule.form == Form.FORBID else "forbid_both.within",
             )
         elif fault := contradiction(name, rule, all_rules.items()):
             faults[name] = GuardrailError(fault)
     return faults
-
-
-def _places(rule: Rule) -> Iterator[tuple[Address, str]]:
-    """Yield the addresses that must be registered, each with its field."""
-    field = {
-        Form.FORBID: "forbid.within",
-        Form.FORBID_BOTH: "forbid_both.within",
-        Form.EXPECT: "expect.resource",
-    }
-    for clause in rule.clauses if rule.form in field else ():
-        address = Address(clause.kind, clause.key)
-        yield (address.parent if rule.action in _CREATING else None) or address, field[rule.form]
 
 
 def guardrail_entry(name: str, rule: Rule) -> JournalEntry:

@@ -120,7 +120,6 @@ class GuardrailForm(_RuleForm):
         "require.on": "kind",
         "require.at_least": "at_least",
         "expect.subject": "subject",
-        "expect.resource": "resource",
         "expect": "operation",
         "reason": "policy",
         "guardrail": "name",
