@@ -222,7 +222,7 @@ class HiveMetastore:
             else:
                 message = f"failed: {clip(str(getattr(error, 'message', '') or type(error).__name__))}"
             raise ConnectionFault(
-                f"{place} {message}; check that it runs, its address, and that it accepts connections without SASL"
+                f"{place} {message}; check its address, that it runs, and that it accepts connections without SASL"
             ) from error
         except (OSError, EOFError) as error:
             raise ConnectionFault(f"{place} cannot be reached: {error}") from error

@@ -83,7 +83,7 @@ class HttpPlatform:
             except requests.exceptions.SSLError as error:
                 # the words of OpenSSL and of urllib3 about another host
                 advice = (
-                    "write a name that the certificate has in the address"
+                    "in the address, write a name that the certificate has"
                     if re.search("mismatch|doesn't match", str(error))
                     else "set the option `verify` to a file with the certificate of its authority"
                 )

@@ -768,7 +768,8 @@ def _known_entities(
     rows = connection.entities.filter(state=State.LIVE).values_list("kind", "key")
     known = {Address(*row) for row in rows.iterator(chunk_size=2_000)}
     hidden = [address for address in _topmost(known - state.entities) if not platform.is_absent(address)]
-    seen = {address for address in known if address in state.entities or not _is_inside(address, set(hidden))}
+    places = set(hidden)
+    seen = {address for address in known if address in state.entities or not _is_inside(address, places)}
     return seen, [address for address in hidden if address.kind == "namespace"]
 
 

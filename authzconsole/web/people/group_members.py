@@ -32,7 +32,7 @@ from grants.plans.sources.members import (
     members_plan,
     read_names,
 )
-from grants.policies.principals import ROLE_PREFIX, group_text
+from grants.policies.principals import group_text
 
 # the page shows the names of an uploaded list again, so that they can be corrected
 MAX_LIST_BYTES = 512 * 1024
@@ -97,7 +97,7 @@ class ChangeGroupMembers(ForAdministrators, FormPage):
             raise Http404("only groups and roles have members")
 
     def get_form_kwargs(self) -> dict:
-        return super().get_form_kwargs() | {"is_of_role": self.group.name.startswith(ROLE_PREFIX)}
+        return super().get_form_kwargs() | {"is_of_role": principal_link(self.group).type == "role"}
 
     def get_initial(self) -> dict:
         initial = super().get_initial()

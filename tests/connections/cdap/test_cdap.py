@@ -498,7 +498,7 @@ def test_a_certificate_is_verified(tmp_path):
     for tls, verify, message in (
         (right, "yes", "set the option `verify` to a file"),
         (right, right[0], ""),
-        (wrong, wrong[0], "write a name that the certificate has in the address"),
+        (wrong, wrong[0], "in the address, write a name that the certificate has"),
         (wrong, "no", ""),
         (right, str(tmp_path / "none.pem"), "cannot be read"),
     ):
