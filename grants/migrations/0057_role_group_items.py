@@ -13,6 +13,6 @@ class Migration(migrations.Migration):
         migrations.AlterField(
             model_name='reviewitem',
             name='source',
-            field=models.CharField(choices=[('user', 'Grant to a user'), ('group', 'Grant to a group'), ('membership', 'Membership of a user'), ('role-group', 'Membership of a group')], max_length=10),
+            field=models.CharField(choices=[('user', 'Grant to a user'), ('group', 'Grant to a group'), ('membership', 'User in a group or role'), ('role-group', 'Group in a role')], max_length=10),
         ),
     ]

@@ -170,8 +170,8 @@ class ItemSource(models.TextChoices):
 
     USER = "user", "Grant to a user"
     GROUP = "group", "Grant to a group"
-    MEMBERSHIP = "membership", "Membership of a user"
-    ROLE_GROUP = "role-group", "Membership of a group"
+    MEMBERSHIP = "membership", "User in a group or role"
+    ROLE_GROUP = "role-group", "Group in a role"
 
     @property
     def is_membership(self) -> bool:
@@ -219,8 +219,8 @@ class ReviewItem(models.Model):
     - peers, peer_holders, peer_group: the number of other active members of one of the user's groups, and how
       many of them hold the same directly. It is the group with the highest share of holders.
     - reach: the number of active members of a group, or the number of grants of a membership's group.
-    - last_used_on: the last day on which the user, or a member of the group, used the entity, or one of those of the
-      membership.
+    - last_used_on: the last day on which the user, or a member of the group, used the entity; of a membership: the last
+      day on which the member used an entity on which the group or role has a grant.
     - last_reviewed_at, previous_answer: of the last campaign with an answer for the same row.
     - is_new: the previous campaign of the recurrence did not contain the row.
     - is_ended: the period of the row was over, so it gave no access.

@@ -148,7 +148,7 @@ def items_to_end(campaign: Campaign) -> QuerySet[ReviewItem]:
 def result_changes(campaign: Campaign) -> Iterator[Change]:
     """Yield the changes that the answers ask for, with the current names of principals.
 
-    Runs one query, and three for every ITEMS_PER_READ items.
+    Runs one query, and four for every ITEMS_PER_READ items.
     """
     now = timezone.now()
     items = items_to_end(campaign).order_by("id").iterator(chunk_size=ITEMS_PER_READ)

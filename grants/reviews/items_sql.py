@@ -17,7 +17,8 @@ ADMIN, `t` one of the first two active members of a group. The queries by name:
   user of a reviewed row, and the group with the highest share.
 - `redundant`: a group that gives the user the same privilege.
 - `changed`: the groups and roles that lose active members with a reviewed membership, if that matters. `remaining`: the
-  first two of the active members that they keep. `pairs`, `left_on`: the entities on which they have ADMIN, with the
+  active members that they keep, at least two if there are. `ways`, `kept`: of each role, how each active member is in it, and
+  those of them that are enough to find `remaining`. `pairs`, `left_on`: the entities on which they have ADMIN, with the
   administrators before and after.
 - `given`, `grant_counts`: for memberships, the group with its roles, and the number of their grants.
 - `last_answers`: the last answered item of the same row in a finished campaign.
@@ -484,22 +485,41 @@ def _ended_memberships(at: str) -> dict[str, str]:
     }
 
 
-def _members_left(at: str) -> dict[str, str]:
-    """Return the queries for the first two of the active members that the role of each reviewed membership of a group has
-    without this group, and for the roles that have fewer.
+def _members_left(rules: PreparationRules) -> dict[str, str]:
+    """Return the queries for the active members that the role of each reviewed membership of a group has without this
+    group, and for the roles that lose some and keep fewer than two.
+
+    Only roles with ADMIN on a live entity matter. A member that is in the role in several ways stays, whichever
+    membership ends. The cost is proportional to the members of the roles: of each way into a role the first member comes
+    before the second of any, so the first four are enough, whichever way ends.
     """
+    at = rules.at
     members = (
-        f"SELECT b.id, o.group_id, o.user_id FROM b JOIN {MEMBER_TABLE} o ON o.group_id = b.group_id "
-        f"WHERE {in_force_sql('o', at)} UNION SELECT b.id, r.role_id, r.user_id FROM b JOIN {ROLE_MEMBER_TABLE} r "
-        f"ON r.role_id = b.group_id AND r.via_id <> b.id WHERE {in_force_sql('r', at)}"
+        f"SELECT o.group_id, o.user_id, 0 AS via FROM {MEMBER_TABLE} o WHERE {in_force_sql('o', at)} UNION ALL "
+        f"SELECT r.role_id, r.user_id, r.via_id FROM {ROLE_MEMBER_TABLE} r WHERE {in_force_sql('r', at)}"
     )
     return {
-        "remaining": f"SELECT r.* FROM (SELECT m.id, m.group_id, m.user_id, row_number() OVER (PARTITION BY m.id "
-        f"ORDER BY m.user_id) AS place FROM ({members}) m JOIN {USER_TABLE} u ON u.id = m.user_id AND {_IS_ACTIVE}) r "
-        f"WHERE r.place <= {MIN_ADMINISTRATORS}",
-        "changed": f"SELECT b.id, b.group_id FROM b LEFT JOIN remaining m ON m.id = b.id GROUP BY b.id, b.group_id "
-        f"HAVING count(m.user_id) < {MIN_ADMINISTRATORS}",
+        # via: the only membership of a group that gives the role to the user, or 0
+        "ways": f"SELECT m.group_id, m.user_id, CASE WHEN min(m.via) = max(m.via) THEN min(m.via) ELSE 0 END AS via "
+        f"FROM ({members}) m JOIN {USER_TABLE} u ON u.id = m.user_id AND {_IS_ACTIVE} WHERE m.group_id IN "
+        f"(SELECT g.group_id FROM {_live_admin_grants(rules)} WHERE g.group_id IN (SELECT group_id FROM b)) "
+        f"GROUP BY m.group_id, m.user_id",
+        "kept": "SELECT r.* FROM (SELECT q.*, row_number() OVER (PARTITION BY q.group_id ORDER BY q.turn, q.via) AS place "
+        "FROM (SELECT w.*, row_number() OVER (PARTITION BY w.group_id, w.via ORDER BY w.user_id) AS turn FROM ways w) q) r "
+        f"WHERE r.place <= {2 * MIN_ADMINISTRATORS}",
+        "remaining": "SELECT b.id, b.group_id, k.user_id FROM b JOIN kept k ON k.group_id = b.group_id AND k.via <> b.id",
+        "changed": "SELECT b.id, b.group_id FROM b JOIN kept k ON k.group_id = b.group_id GROUP BY b.id, b.group_id "
+        f"HAVING count(CASE WHEN k.via <> b.id THEN 1 END) < {MIN_ADMINISTRATORS} "
+        f"AND count(CASE WHEN k.via = b.id THEN 1 END) > 0",
     }
+
+
+def _live_admin_grants(rules: PreparationRules) -> str:
+    """Return the part of a query after FROM for the grants `g` of ADMIN to groups and roles that count, on live entities."""
+    return (
+        f"{GROUP_GRANT_TABLE} g JOIN {ENTITY_TABLE} e ON e.id = g.content_object_id AND e.state = '{State.LIVE.value}' "
+        f"AND g.permission_id = {rules.admin} AND {in_force_sql('g', rules.at)}"
+    )
 
 
 def _admin_sources(rules: PreparationRules, entities: str) -> str:
@@ -641,7 +661,6 @@ class MembershipEvidence:
         )
 
     def queries(self) -> dict[str, str]:
-        admin = self.rules.admin
         # more administrators than these remain, whichever membership ends
         limit = MIN_ADMINISTRATORS * (1 if self.is_user else 2)
         return {
@@ -649,10 +668,9 @@ class MembershipEvidence:
             # the groups with the roles that they are in
             "given": f"SELECT DISTINCT b.group_id AS member_of, b.group_id FROM b UNION ALL SELECT DISTINCT r.group_id, r.role_id "
             f"FROM {ROLE_GROUP_TABLE} r JOIN b ON b.group_id = r.group_id WHERE {in_force_sql('r', self.rules.at)}",
-            **(_ended_memberships(self.rules.at) if self.is_user else _members_left(self.rules.at)),
-            "pairs": f"SELECT DISTINCT c.id, c.group_id, g.content_object_id AS entity_id FROM changed c JOIN {GROUP_GRANT_TABLE} g "
-            f"ON g.group_id = c.group_id AND g.permission_id = {admin} "
-            f"JOIN {ENTITY_TABLE} e ON e.id = g.content_object_id AND e.state = '{State.LIVE.value}'",
+            **(_ended_memberships(self.rules.at) if self.is_user else _members_left(self.rules)),
+            "pairs": f"SELECT DISTINCT c.id, c.group_id, g.content_object_id AS entity_id FROM {_live_admin_grants(self.rules)} "
+            f"JOIN changed c ON c.group_id = g.group_id",
             "sources": _admin_sources(self.rules, "SELECT entity_id FROM pairs"),
             "few": f"SELECT s.entity_id FROM sources s GROUP BY s.entity_id HAVING count(DISTINCT s.user_id) <= {limit}",
             "left_on": "SELECT l.id, l.entity_id, count(DISTINCT l.holder) AS before_count, count(DISTINCT l.kept) AS admins_left "

@@ -1,7 +1,7 @@
 """The scope of a campaign: which grants and memberships it reviews."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 
 from django.contrib.auth.models import Group
@@ -80,11 +80,11 @@ class ReviewScope:
         }
 
     def __str__(self) -> str:
-        """Return a text such as `direct grants of ADMIN on datasets in namespace:sales, not used in 90 days`."""
-        texts = []
+        """Return a text such as `grants of ADMIN on datasets in namespace:sales, not used in 90 days`."""
+        texts, possible = [], replace(self, sources=tuple(ItemSource.values)).reviewed_sources
         for noun, holders, sources in _NOUNS:
             found = [source for source in sources if source in self.reviewed_sources]
-            is_clear = len(found) == len(sources) or self.user or self.group
+            is_clear = found == [source for source in sources if source in possible]
             texts += [noun if is_clear else f"{noun} {holders[found[0].is_of_group]}"] if found else []
         text = " and ".join(texts)
         text += f" of {', '.join(self.privileges)}" if self.privileges else ""
@@ -123,8 +123,8 @@ def parse_scope(data: Mapping) -> ReviewScope:
         raise ReviewError("a scope has a user or a group, not both", field="group")
     if not scope.reviewed_sources:
         raise ReviewError(
-            "the scope is empty: memberships have no namespace, kind or privilege, a user has no grants to groups, "
-            "and a group has no grants to users",
+            "the scope is empty: memberships have no namespace, kind or privilege, a user has no grants to groups "
+            "and no memberships of groups in roles, and a group has no grants to users",
             field="sources",
         )
     return scope

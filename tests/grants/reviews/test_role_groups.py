@@ -1,23 +1,30 @@
 """The membership of a group in a role is reviewed like that of a user in a group."""
 
+import json
+from collections.abc import Iterator
 from datetime import timedelta
 
 import pytest
+from django.contrib.auth.models import Group
+from django.db import connection
 from django.utils import timezone
 
 from entities.models import Entity
 from grants.change_set import AddGroup, ChangeSet, Exclude, Include
 from grants.changes import apply
-from grants.models import RoleGroup, RoleMembership
+from grants.models import Belonging, GroupGrant, Membership, RoleGroup, RoleMembership, User, UserGrant
 from grants.models.reviews import Campaign, ItemSource, Removal, ReviewItem, UsageDay
 from grants.reviews.errors import ReviewError
 from grants.reviews.evidence_lines import evidence_lines
 from grants.reviews.item_levels import item_levels
+from grants.reviews.items_sql import insert_items_sql, preparation_rules
 from grants.reviews.removals import mark_removed_items
+from grants.reviews.scope import parse_scope
 from grants.reviews.selection import ItemFilter, matching_items
-from tests.grants.reviews.support import answer, finish, item_of, open_campaign
+from grants.role_members import write_role_memberships
+from tests.grants.reviews.support import answer, finish, item_of, new_campaign, open_campaign
 from tests.support.authors import COMMAND, account
-from tests.support.changes import add_grant, apply_plan, create_inverse
+from tests.support.changes import add_grant, add_member, apply_plan, create_inverse
 
 DAY = timedelta(days=1)
 
@@ -55,6 +62,67 @@ def test_a_scope_contains_the_members_of_a_role_and_the_memberships_of_a_group()
     assert memberships() == memberships(group="operators") == {of_group, of_user}
     assert memberships(group="role:readers") == memberships(sources=["role-group"]) == {of_group}
     assert memberships(user="grp") == memberships(sources=["membership"]) == {of_user}
+
+
+@pytest.mark.parametrize(
+    ("scope", "text"),
+    [
+        ({}, "grants and memberships"),
+        ({"user": "grp"}, "grants and memberships of user:grp"),
+        ({"group": "operators"}, "grants and memberships of group:operators"),
+        ({"group": "operators", "sources": ["membership"]}, "memberships of users of group:operators"),
+        ({"group": "operators", "sources": ["role-group"]}, "memberships of groups of group:operators"),
+        ({"sources": ["user", "role-group"]}, "grants to users and memberships of groups"),
+        ({"namespace": "hr", "privileges": ["ADMIN"]}, "grants of ADMIN in namespace:hr"),
+    ],
+)
+def test_the_text_of_a_scope_tells_users_and_groups_apart(scope, text):
+    assert str(parse_scope(scope)) == text
+
+
+def test_a_user_has_no_memberships_of_groups_in_roles():
+    with pytest.raises(ReviewError, match="a user has .* no memberships of groups in roles"):
+        parse_scope({"user": "grp", "sources": ["role-group"]})
+
+
+def test_members_of_a_role_whose_grant_of_admin_has_ended_are_no_administrators(cast):
+    UserGrant.objects.all().delete()
+    add_member("dee", "role:readers")
+    for principal in ("group:operators", "role:readers"):
+        add_grant(principal, "dataset:hr.salaries", "ADMIN")
+    assert item_of(open_campaign(), "user:grp", "group:operators").admins_left == 1
+    GroupGrant.objects.filter(group__name="role:readers").update(valid_until=timezone.now() - DAY)
+    assert item_of(open_campaign(), "user:grp", "group:operators").admins_left == 0
+
+
+def test_the_cost_of_the_items_of_a_role_is_proportional_to_its_members():
+    if connection.vendor != "postgresql":
+        pytest.skip("SQLite does not say how many rows a step reads")
+    users = User.objects.bulk_create(User(username=f"u{n}", is_principal=True) for n in range(200))
+    groups = Group.objects.bulk_create(Group(name=f"g{n}") for n in range(20))
+    role = Group.objects.get(name="role:readers")
+    Membership.objects.bulk_create(
+        Membership(user=user, group=groups[n % 20]) for n, user in enumerate(users)
+    )
+    RoleGroup.objects.bulk_create(RoleGroup(group=group, role=role) for group in groups)
+    write_role_memberships([group.pk for group in groups])
+    add_grant(role.name, "dataset:hr.salaries", "ADMIN")
+    rules = preparation_rules(new_campaign(), timezone.now())
+    text, parameters = insert_items_sql(rules, ItemSource.ROLE_GROUP, RoleGroup.objects.order_by())
+    with connection.cursor() as cursor:
+        cursor.execute("EXPLAIN (ANALYZE, FORMAT JSON) " + text, parameters)
+        plan = cursor.fetchone()[0]
+    steps = _steps(json.loads(plan) if isinstance(plan, str) else plan)
+    most = max(step["Actual Loops"] * step["Actual Rows"] for step in steps)
+    assert 200 <= most <= 2 * Belonging.objects.count()
+
+
+def _steps(plan) -> Iterator[dict]:
+    for part in plan if isinstance(plan, list) else plan.values():
+        if isinstance(part, dict | list):
+            yield from _steps(part)
+    if isinstance(plan, dict) and "Node Type" in plan:
+        yield plan
 
 
 def test_a_membership_of_a_group_in_a_role_is_unused_if_no_member_used_what_the_role_gives(cast):
