@@ -320,7 +320,7 @@ def test_a_failed_preparation_shows_its_error_and_is_tried_again(browse, monkeyp
         ({"deadline": "soon"}, "is not a time"),
         ({"deadline": "2001-01-01"}, "in the past"),
         ({"namespace": "none"}, "not registered"),
-        ({"unused_days": "x"}, "not a number"),
+        ({"unused_days": "x"}, "not a whole number"),
         ({"kind": "table"}, "is not one of"),
         ({"source": ["membership"]}, "The scope is empty"),
         ({"reviewer_rule": "group"}, "Name a group of reviewers"),
