@@ -2,8 +2,8 @@
 
 Only a violation that the changes add counts. A change of grants reads the guardrails with a clause that contains
 one of its addresses, and evaluates these for the holders and the addresses of the change. New grants list no old
-violations (`grants.guardrails.granted`). More than MAX_CHANGES
-changes, such as those of an import, are checked against all guardrails.
+violations (`grants.guardrails.granted`). More than MAX_CHANGES changes, such as those of an import, are checked
+against all guardrails.
 
 INVARIANT: the changes are made in the transaction of the check, under the lock of the journal.
 """
@@ -501,10 +501,10 @@ class _Affected:
 
 
 def _changes_patterns(affected: _Affected) -> bool:
-    """Return whether a grant on a pattern changes, or a grant registers an address that a pattern matches: both give
-    grants that the changes do not name.
+    """Return whether a grant on a pattern changes, or the changes register an address on the way that a pattern matches,
+    such as a container of a granted address: both give grants that the changes do not name.
     """
-    new = affected.changed & affected.new
+    new = affected.new - (affected.states - affected.changed)
     return any(address.is_pattern for address in affected.changed) or (
         bool(new) and has_patterns() and any(rows_about(address).exists() for address in new)
     )
@@ -608,7 +608,8 @@ def _entities_at_risk(
     ):
         if pks:
             rows = holder.held_grants.filter(
-                entity_kind__in=kinds,
+                # the kind is empty in rows that an earlier version wrote
+                entity_kind__in=(*kinds, ""),
                 permission_id__in={permission for _, permission in required},
                 **{f"{holder.name}__pk__among": list(pks)},
                 **places,

@@ -41,7 +41,7 @@ _CLAUSE, _GUARDRAIL, _ENTITY, _MEMBERSHIP, _USER = (
 _STATES = f"entity.state IN ('{State.LIVE}', '{State.PLANNED}')"
 # the column of a grant with the place of a clause of a kind; empty for the instance
 _PLACE_COLUMNS = dict(zip(CONTAINER_KINDS, ("", "namespace_id", "application_id"), strict=True))
-# by this column, the condition that it is the one of a place
+# by column of a grant, the condition that it has the place of a clause
 _IS_PLACE = {column: f"clause.kind = '{kind}'" for kind, column in _PLACE_COLUMNS.items()} | {
     "content_object_id": f"clause.kind NOT IN {CONTAINER_KINDS}"
 }
@@ -62,7 +62,9 @@ class Holding(NamedTuple):
 
 
 class PlacedClause(NamedTuple):
-    """A clause with the columns of its guardrail. group: its members; user, group: the subject of an expected decision."""
+    """A clause with the columns of its guardrail. group: the group whose members count. user, group: of an expected
+    decision, its subject.
+    """
 
     guardrail: int
     name: str
@@ -186,7 +188,8 @@ WHERE {on_entities} AND {of_clauses} AND (held.valid_until IS NULL OR held.valid
         new = [hit for hit in new if (hit.guardrail, 1 - hit.side, hit.user) in is_held]
         first = [hit for hit in new if not {(hit.guardrail, side, hit.user) for side in (0, 1)} <= was_held]
         pairs = {hit.violation[:2] for hit in first}
-        yield from sorted(hit.violation for hit in new if hit.violation[:2] not in pairs)
+        # a grant inside both places is a hit for each
+        yield from sorted({hit.violation for hit in new if hit.violation[:2] not in pairs})
         of_pairs = Part({hit.guardrail for hit in first}, {hit.user for hit in first})
         if statement := forbidden_statement(Form.FORBID_BOTH, of_pairs, is_lasting=True):
             yield from (row for row in violations_in(statement) if row[:2] in pairs)

@@ -26,7 +26,7 @@ from grants.errors import GuardrailError, GuardrailHolds, GuardrailViolated, Lif
 from grants.guardrails.evaluation import violations
 from grants.guardrails.rules import rule_from_members
 from grants.journal import current_revision
-from grants.models import Guardrail, GuardrailException, JournalLine, PlanState
+from grants.models import Guardrail, GuardrailException, JournalLine, PlanState, UserGrant
 from grants.validity import Validity
 from grants.verification import first_fault
 from tests.support.authors import COMMAND, account, author_named, database_state, is_permitted, lines_after
@@ -116,6 +116,16 @@ def test_old_violations_refuse_nothing_and_another_way_to_one_is_no_new_violatio
     add_grant("user:grp", CUSTOMERS, "READ")
     revoke_grant("user:grp", ORDERS, "WRITE")
     refused(lambda: add_grant("user:grp", CUSTOMERS, "WRITE"))
+
+
+def test_a_container_that_a_grant_registers_gives_what_patterns_give_there(cast):
+    add_grant("group:operators", "application:sales.*", "EXECUTE")
+    add_guardrail("no-execution", {"forbid": {"privileges": ["EXECUTE"], "within": "instance:cdap"}})
+    program = "program:sales.new.workflow.nightly"
+    refused(
+        lambda: add_grant("user:dee", program, "READ"),
+        "user:grp would hold EXECUTE on application:sales.new",
+    )
 
 
 def test_a_guardrail_about_a_group_counts_its_members_only(cast):
@@ -327,6 +337,12 @@ def test_a_new_guardrail_that_is_violated_already_needs_confirmation(cast):
         apply(ChangeSet.of(change), author=COMMAND)
     assert error.value.count == 1 and not Guardrail.objects.exists()
     assert "1 violation exists" in add_guardrail("no-writers", FORBID).sentence
+
+
+def test_a_revocation_of_a_grant_without_a_stored_kind_counts_the_holders_left(cast):
+    add_guardrail("admins", ADMINS)
+    UserGrant.objects.update(entity_kind="")
+    refused(lambda: revoke_grant("user:ned", ORDERS, "ADMIN"), "too few users hold ADMIN")
 
 
 def test_a_guardrail_names_what_exists_and_contradicts_no_other(cast):

@@ -111,3 +111,17 @@ def test_a_grant_does_not_read_the_old_violations(cast):
         result = add_grant("user:dee", "dataset:sales.d30", "ADMIN")
     rows = [row["sql"] for row in queries if "first_side" in row["sql"]]
     assert not rows, result
+
+
+def test_a_grant_inside_both_places_of_a_guardrail_is_counted_once(cast, monkeypatch):
+    # no violation is remembered, as with more than are listed
+    monkeypatch.setattr(check, "MAX_LISTED", 0)
+    both = [{"privilege": "WRITE", "within": place} for place in ("namespace:sales", "instance:cdap")]
+    add_guardrail("both", {"forbid_both": both, "level": "warn"})
+    add_grant("group:operators", "dataset:sales.orders", "WRITE")
+    change = ("group:operators", "dataset:sales.customers", "WRITE")
+    _, added = check.make_and_compare(
+        [Grant(change[0], parse_address(change[1]), Privilege.WRITE, Validity())],
+        lambda: change_grants(grant=[(*change, Validity())]),
+    )
+    assert added.total == len(all_lasting()) - 1
