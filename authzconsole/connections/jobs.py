@@ -10,12 +10,12 @@ from django.db.models import Max
 from django.utils import timezone
 
 from authzconsole.connections import services
-from authzconsole.connections.platform import ConnectionFault
+from authzconsole.connections.platform import ChangedSinceShown, ConnectionFault
 from authzconsole.models import Connection
 from entities.vocabulary import Privilege
 from grants.authority.transactions import administrator_transaction
 from grants.errors import GrantError
-from grants.jobs import JobContext, JobFailed, JobResult, request_job
+from grants.jobs import JobContext, JobFailed, JobRefused, JobResult, request_job
 from grants.journal import Author, JournalEntry, append_to_journal
 from grants.models import Job, JobState, PlanState, User
 
@@ -76,6 +76,8 @@ def job_of_connection(run: JobOfConnection) -> Callable[[JobContext], JobResult]
         try:
             connection = services.connection_by_name(options["connection"])
             return run(context, connection, Author(**options["author"]))
+        except ChangedSinceShown as error:
+            raise JobRefused(str(error)) from error
         except GrantError as error:
             raise JobFailed(str(error)) from error
 

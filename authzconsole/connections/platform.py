@@ -25,6 +25,10 @@ class ConnectionFault(GrantError):
         super().__init__(message)
 
 
+class ChangedSinceShown(ConnectionFault):
+    """The platform or the console changed since the changes of a push were shown. Nothing was changed."""
+
+
 class Unsupported(NamedTuple):
     """Something that only one side can express. subject: as the side writes it."""
 

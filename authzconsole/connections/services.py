@@ -25,7 +25,13 @@ from django.utils import timezone
 from django.utils.module_loading import import_string
 
 from authzconsole.common.encryption import UnknownKey, decrypt, encrypt
-from authzconsole.connections.platform import ConnectionFault, Platform, PlatformChange, Unsupported
+from authzconsole.connections.platform import (
+    ChangedSinceShown,
+    ConnectionFault,
+    Platform,
+    PlatformChange,
+    Unsupported,
+)
 from authzconsole.models import Connection
 from entities.address import Address
 from entities.models import Entity, State
@@ -466,7 +472,7 @@ def push(connection: Connection, *, author: Author, shown: str = "") -> Comparis
         shown, connection.shown_digest = shown or connection.shown_digest, ""
         connection.save(update_fields=["shown_digest"])
         if shown and shown != comparison.digest:
-            raise ConnectionFault(
+            raise ChangedSinceShown(
                 f"{connection.name} or the console changed since its changes were shown: show them again, with "
                 f"`connection push {connection.name}` or `Compare now`; nothing was changed"
             )

@@ -17,7 +17,8 @@ class JobFailed(Exception):
 class JobRefused(JobFailed):
     """What was requested is refused, for a reason that its page shows and that whoever requested it can correct.
 
-    Nothing is wrong with the console, so it is no finding: the summary of the job has the member REFUSED.
+    Nothing is wrong with the console, so it is no finding: the summary of the job has the member REFUSED. Only for jobs whose
+    requester sees the answer: a schedule has nobody who does, so its jobs raise JobFailed.
     """
 
 

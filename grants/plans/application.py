@@ -14,7 +14,7 @@ from grants.authority.transactions import administrator_transaction, check_admin
 from grants.change_set import ChangeSet
 from grants.changes import Shown
 from grants.derived import matched_count
-from grants.jobs import JobContext, JobRefused, JobResult, cancel_job, request_job
+from grants.jobs import JobContext, JobFailed, JobRefused, JobResult, cancel_job, request_job
 from grants.journal import Author, JournalEntry, append_to_journal
 from grants.models import Job, Plan, User
 from grants.plan_items import pattern_changes, proposed_plan
@@ -99,7 +99,8 @@ def run_application(context: JobContext) -> JobResult:
                 apply_plan(author=author, plan_id=plan.pk, shown=shown)
                 context.check()
         except Refusal as error:
-            raise JobRefused(str(error)) from error
+            # an error of the console, such as a journal that cannot be signed, is no refusal
+            raise (JobRefused if error.status < 500 else JobFailed)(str(error)) from error
 
     return JobResult(store=make_changes)
 

@@ -93,6 +93,8 @@ def test_a_push_is_refused_after_a_change_on_the_platform_or_of_another_comparis
     job = run(ada, "", "push", shown=shown, reason="left the team")
     assert job.state == "failed" and "changed since" in job.error
     assertContains(ada.get(DRIFT), "changed since")
+    drift_findings()
+    assert not Finding.objects.filter(kind="failed-job").exists(), "whoever pushed sees why"
     assert run(ada, "compare").summary["count"] == 2
     answer = ada.post(f"{URL}push", {"shown": shown, "reason": "left the team"})
     assertContains(answer, "not the newest ones", status_code=400)

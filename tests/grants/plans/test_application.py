@@ -12,7 +12,7 @@ from grants.change_set import ChangeSet, Grant
 from grants.changes import Shown
 from grants.derived import first_derived_fault
 from grants.errors import NotAdministrator, PlanError, SecondPersonRequired
-from grants.jobs import run_job
+from grants.jobs import REFUSED, run_job
 from grants.models import Job, JobState, JournalLine, Plan, PlanState, Role, User, UserGrant
 from grants.plans.application import (
     cancel_application,
@@ -163,6 +163,15 @@ def test_a_guardrail_refuses_the_plan(cast):
     job = request(plan)
     add_guardrail("no-writers", FORBID)
     assert "no-writers" in is_refused(plan, job)
+
+
+def test_a_journal_that_cannot_be_signed_is_a_failure_and_no_refusal(plan, settings):
+    refused = request(plan)
+    discard_plan(plan)
+    assert "was already discarded" in is_refused(plan, refused) and refused.summary == {REFUSED: True}
+    failed = request(create_plan_from_changes(grant=[("user:out", "dataset:hr.salaries", "READ")]))
+    settings.JOURNAL_KEYS = ["w" * 40]
+    assert "JOURNAL_KEYS" in is_refused(plan, failed) and failed.summary == {}
 
 
 def test_an_author_who_may_no_longer_apply_the_plan_is_refused(plan, cast, settings):
