@@ -20,7 +20,8 @@ from grants.validity import has_change_of_time
 SILENT_AFTER_SECONDS = 5
 # by analysis: the actions of journal lines that change no decision, and still its report
 _ACTIONS_OF_REPORTS = {
-    AnalysisName.GUARDRAILS: ("guardrail-set", "guardrail-delete"),
+    # what guardrails expect is decided in the active generation
+    AnalysisName.GUARDRAILS: ("guardrail-set", "guardrail-delete", "generation-activate"),
     AnalysisName.UNUSED: ("usage-import",),
 }
 # of runs without a report

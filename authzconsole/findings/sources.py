@@ -88,13 +88,20 @@ class Situation:
     def now(cls, *, generation: Generation | None = None, is_large: bool | None = None) -> "Situation":
         """Return the situation. generation, is_large: if they are known already. Runs up to four queries."""
         generation = generation or active_generation()
-        reports, wanted = latest_runs(*REPORTING), {"namespace": "", "generation": generation.name}
-        newest = reports.pop(AnalysisName.DELETE_READINESS, None)
-        if newest and {name: newest.options.get(name) for name in wanted} != wanted:
-            newest = latest_run(AnalysisName.DELETE_READINESS, **wanted)
-        if newest:
-            reports[AnalysisName.DELETE_READINESS] = newest
-        return cls(generation, is_large_tenant() if is_large is None else is_large, reports)
+        is_large = is_large_tenant() if is_large is None else is_large
+        return cls(generation, is_large, newest_reports(generation))
+
+
+def newest_reports(generation: Generation | None = None) -> dict[str, AnalysisRun]:
+    """Return the newest run of each analysis, as `Situation.reports`. Runs up to three queries."""
+    generation = generation or active_generation()
+    reports, wanted = latest_runs(*REPORTING), {"namespace": "", "generation": generation.name}
+    newest = reports.pop(AnalysisName.DELETE_READINESS, None)
+    if newest and {name: newest.options.get(name) for name in wanted} != wanted:
+        newest = latest_run(AnalysisName.DELETE_READINESS, **wanted)
+    if newest:
+        reports[AnalysisName.DELETE_READINESS] = newest
+    return reports
 
 
 def is_large_tenant() -> bool:
@@ -326,7 +333,7 @@ def _drift(situation: Situation) -> Iterator[Found]:
 def _failed_jobs(situation: Situation) -> Iterator[Found]:
     """Yield the analyses if their newest finished run failed, and the types of other jobs that failed lately. Runs one query.
 
-    A refused application of a plan is left out: its plan waits, as a finding of its own.
+    A refused job is left out: the account that requested it sees why.
     """
     has_failed = Q(state=JobState.FAILED) & ~Q(summary__has_key=REFUSED)
     finished = Job.objects.exclude(state__in=UNFINISHED_STATES).order_by().values("type")

@@ -29,7 +29,7 @@ _ORDER = {name: position for position, name in enumerate(KINDS)}
 @dataclass(frozen=True, slots=True)
 class AttentionItem:
     """One line. url: of the finding, or of the list of several. run: the run that reported it; None if it was counted for this
-    request. changes: number of changes after that run. findings: how many the line counts, if more than one.
+    request. changes: number of changes after that run. findings: how many the line counts; 0 if it is not about findings.
     """
 
     severity: Severity

@@ -97,7 +97,7 @@ class FindingList(ListPage):
         if not is_section:
             situation = Situation.now()
             refresh_findings(situation, is_page=True)
-            reports = age_of_reports(situation)
+            reports = age_of_reports(situation.reports)
         context = super().get_context_data() | reports
         return context | {
             "sees_all": True,

@@ -25,5 +25,5 @@ def attention_section(account: User, situation: Situation) -> dict:
         "open_total": sum(row.state == FindingState.OPEN for row in findings),
         "missing_reports": [ANALYSES[name].title for name, run in runs.items() if run is None],
         "first_runs": first_runs_progress(),
-        **age_of_reports(situation),
+        **age_of_reports(situation.reports),
     }

@@ -52,8 +52,10 @@ def home(request: HttpRequest) -> HttpResponse:
     """Show the overview, or one of its sections. The number of queries is limited. In a large tenant, beyond
     `row_estimates.MAX_COUNTED` entities, totals are estimates.
     """
-    generation = active_generation()
     sees_all, section_name = _sees_overview(request), requested_section(request)
+    if section_name == REPORT_AGE and sees_all:
+        return report_age_section(request)
+    generation = active_generation()
     entities = estimated_rows(Entity.objects.all())
     situation = Situation.now(generation=generation, is_large=entities.is_large) if sees_all else None
     run = situation.reports.get(AnalysisName.DELETE_READINESS) if situation else None
@@ -70,8 +72,6 @@ def home(request: HttpRequest) -> HttpResponse:
         "colour": colour,
         "readiness_analysis": AnalysisName.DELETE_READINESS,
     }
-    if section_name == REPORT_AGE and situation is not None:
-        return report_age_section(request)
     if section_name == "namespaces":
         return render_page(request, "overview/_namespaces.html", context)
     if situation is None:

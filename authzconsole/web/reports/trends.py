@@ -11,7 +11,7 @@ from django.utils import timezone
 from analytics.analyses import ANALYSES
 from analytics.models import FigureAlert, FigureCrossing
 from analytics.runs.schedules import next_night
-from authzconsole.findings.sources import Situation
+from authzconsole.findings.sources import newest_reports
 from authzconsole.lists.base import List
 from authzconsole.lists.runs import Figures
 from authzconsole.web.forms import ListForm, OptionalChoiceField
@@ -57,7 +57,7 @@ class TrendPage(ListView):
             "downloads": self.form.downloads("trends-file"),
             "url": reverse("trends"),
             "alerts": list(_alerts()),
-            **age_of_reports(Situation.now()),
+            **age_of_reports(newest_reports()),
             "can_start": request.user.can(Capability.RUN_ANALYSES),
             "can_manage": request.user.can(Capability.MANAGE_SETTINGS),
         }

@@ -1,14 +1,16 @@
 """The inbox: who sees what, filters, decisions about findings, and rules."""
 
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import pytest
+from django.db import connection
 from django.utils import timezone
 
 from analytics.models import AnalysisRun, Figure
 from analytics.runs.figures import record_figures
 from analytics.runs.selectors import changes_since_each
-from authzconsole.findings.refresh import refresh_findings
+from authzconsole.findings.refresh import GUARDRAIL_JOB, refresh_findings
 from authzconsole.findings.services import (
     FindingError,
     FindingResolved,
@@ -24,11 +26,12 @@ from authzconsole.web.reports.charts.trends import TRENDS
 from entities.address import parse_address
 from entities.models import Entity
 from grants.errors import NotAdministrator
+from grants.jobs import run_job
 from grants.journal import Author, current_revision
-from grants.models import GroupGrant, JournalLine, User, UserGrant
+from grants.models import GroupGrant, Job, JournalLine, User, UserGrant
 from grants.requests.create import RequestDraft, WantedAccess, create_request
 from tests.support.authors import author_named
-from tests.support.changes import add_grant, create_plan_from_changes
+from tests.support.changes import activate_generation, add_grant, create_plan_from_changes
 from tests.support.guardrails import add_guardrail
 from tests.support.pages import page_html
 from tests.support.reports import create_report
@@ -286,6 +289,66 @@ def test_a_written_guardrail_is_a_change_since_the_report_on_guardrails(cast, tm
     )
     add_guardrail("writers", FORBID)
     assert changes_since_each([guardrails, other]) == {guardrails.pk: 1, other.pk: 0}
+
+
+def test_an_activation_is_a_change_since_the_report_on_guardrails(cast, tmp_path):
+    guardrails, other = (
+        create_report(tmp_path, {}, analysis=name, summary={}, revision=current_revision())
+        for name in ("guardrails", "blast-radius")
+    )
+    activate_generation("core")
+    assert changes_since_each([guardrails, other]) == {guardrails.pk: 1, other.pk: 0}
+
+
+def test_a_check_says_which_analysis_is_refused_and_starts_the_others(
+    browse, old_report, tmp_path, sent_tasks, settings
+):
+    settings.USAGE_KEPT_DAYS = 90
+    options = {"generation": "final", "since": "120"}
+    create_report(tmp_path, {}, analysis="unused", options=options, summary={}, revision=old_report.revision)
+    client = browse("ada")
+    for text in ("1 analysis was started", "The analyses are running already"):
+        answer = client.post("/analyses/check", headers={"Referer": "http://testserver/trends"})
+        assert (answer.status_code, answer["Location"]) == (303, "/trends")
+        page = page_html(client.get("/trends"))
+        assert text in page and "was not started: " in page and "is not a number of days" in page
+        assert "Nothing was changed" not in page
+        assert [run.type for run in AnalysisRun.objects.filter(state="waiting")] == ["stranded"]
+    answer = client.post("/analyses/check", {"analysis": "unused"}, follow=True)
+    assert "was not started" in page_html(answer) and "Nothing was changed" not in page_html(answer)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_two_checks_at_once_start_an_analysis_once(browse, old_report, sent_tasks):
+    clients = [browse("ada"), browse("ada")]
+    with ThreadPoolExecutor(2) as threads:
+        answers = list(threads.map(_check_again, clients))
+    assert [answer.status_code for answer in answers] == [303, 303]
+    assert AnalysisRun.objects.filter(state="waiting").count() == 1
+
+
+def _check_again(client):
+    try:
+        return client.post("/analyses/check")
+    finally:
+        connection.close()
+
+
+def test_the_page_follows_the_check_of_guardrails_in_a_large_tenant(
+    browse, old_report, tmp_path, sent_tasks, htmx, monkeypatch
+):
+    monkeypatch.setattr("authzconsole.common.row_estimates.MAX_COUNTED", 3)
+    create_report(tmp_path, {}, analysis="guardrails", summary={}, revision=old_report.revision)
+    add_guardrail("writers", FORBID)
+    client = browse("ada")
+    answer = client.post("/analyses/check", {"analysis": "guardrails"}, follow=True)
+    assert "1 analysis is running" in page_html(answer), "the report and the job are one analysis"
+    AnalysisRun.objects.filter(state="waiting").update(state="cancelled")
+    job = Job.objects.get(type=GUARDRAIL_JOB)
+    poll = client.get("/findings/", headers=htmx("report-age"))
+    assert "1 analysis is running" in page_html(poll) and "HX-Refresh" not in poll
+    run_job(job.pk)
+    assert client.get("/findings/", headers=htmx("report-age"))["HX-Refresh"] == "true"
 
 
 @pytest.mark.parametrize("url", ["/", "/trends", "/findings/?state=all"])

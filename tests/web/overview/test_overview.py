@@ -4,6 +4,8 @@ from datetime import timedelta
 from functools import partial
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from analytics.analyses import ANALYSES
@@ -314,6 +316,16 @@ def test_the_first_runs_are_shown_until_they_end(browse, report, settings, htmx)
     assert browse("aud").get("/", headers=htmx("attention")).headers["HX-Refresh"] == "true"
     text = browse("aud").html("/")
     assert "every 3s" not in text and 'id="chart"' in text
+
+
+def test_the_poll_of_the_age_of_reports_reads_reports_only(browse, report, htmx):
+    report({"namespaces": NAMESPACES})
+    client = browse("aud")
+    with CaptureQueriesContext(connection) as queries:
+        answer = client.get("/", headers=htmx("report-age"))
+    assert answer["HX-Refresh"] == "true" and "Reports:" in page_html(answer)
+    read = " ".join(query["sql"] for query in queries)
+    assert "grants_job" in read and "entities_entity" not in read
 
 
 def test_the_applications_in_a_tile_are_coloured_by_what_blocks_the_deletion(browse, report):
