@@ -14,6 +14,7 @@ from grants.changes.memberships import (
     changed_members,
     existing_memberships,
     remove_all_memberships,
+    role_group_fault,
     write_memberships,
 )
 from grants.changes.own_access import give_back
@@ -61,6 +62,7 @@ __all__ = [
     "register_plan_writer",
     "remove_all_memberships",
     "request_change_effect",
+    "role_group_fault",
     "validated_principals",
     "write_changes",
     "write_memberships",

@@ -8,7 +8,7 @@ from django.contrib.auth.models import Group
 
 from entities.vocabulary import quantity
 from grants.change_set import ChangeSet, Exclude, Include, Join, Leave
-from grants.changes.memberships import role_group_fault
+from grants.changes import role_group_fault
 from grants.errors import PlanError
 from grants.models import GROUP, PRINCIPAL_TYPES, USER, RoleGroup
 from grants.plans.create import PlanDraft, PlanOrigin, plan_source
