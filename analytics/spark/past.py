@@ -55,12 +55,14 @@ def moment_at(tables: Tables, at: datetime) -> Moment:
 def state_at(tables: Tables, users: DataFrame, **moments: Moment) -> State:
     """Return the state of these users. moments: by the name of their flags."""
     past_users = tables.extra["past_users"].where("is_active")
-    active = _flagged(past_users, ["user_id"], moments, lasting).join(users, on="user_id", how="left_semi")
+    active = _keys_with_flags(past_users, ["user_id"], moments, lasting).join(
+        users, on="user_id", how="left_semi"
+    )
     own = active.select(
         F.lit("user").alias("principal_type"), F.col("user_id").alias("principal_id"), "user_id", *moments
     )
     members = (
-        _flagged(tables.extra["past_memberships"], ["user_id", "group_id"], moments, _in_force)
+        _keys_with_flags(tables.extra["past_memberships"], ["user_id", "group_id"], moments, _in_force)
         .join(active.withColumnsRenamed({name: f"{name}_active" for name in moments}), on="user_id")
         .select(
             F.lit("group").alias("principal_type"),
@@ -70,7 +72,7 @@ def state_at(tables: Tables, users: DataFrame, **moments: Moment) -> State:
         )
     )
     key = [*PRINCIPAL, "entity_id", "privilege"]
-    grants = _flagged(tables.extra["past_grants"], key, moments, _in_force)
+    grants = _keys_with_flags(tables.extra["past_grants"], key, moments, _in_force)
     return State(active, own.union(members), grants)
 
 
@@ -85,7 +87,7 @@ def past_addresses(tables: Tables) -> DataFrame:
     return tables.extra["past_addresses"].select("entity_id", F.concat_ws(":", "kind", "key").alias("entity"))
 
 
-def _flagged(
+def _keys_with_flags(
     periods: DataFrame,
     key: list[str],
     moments: Mapping[str, Moment],

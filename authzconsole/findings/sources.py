@@ -420,7 +420,7 @@ REPORT_FIGURES = (
     ),
     ReportFigure("unusual-privileges", AnalysisName.OUTLIERS, "unusual_privileges", ""),
 )
-# the analyses whose findings and figures pages show: the inbox, the overview, and the trends
+# the analyses behind the inbox, the overview, and the trends
 REPORTING = (
     *dict.fromkeys(report.analysis for report in (*REPORT_FIGURES, *_GHOSTS)),
     AnalysisName.POLICY_IMPACT,

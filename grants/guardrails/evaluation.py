@@ -301,7 +301,7 @@ WHERE {overlap_sql(_GRANT_PERIOD, _THROUGH_PERIOD)} AND {guardrails} AND (
     selects, parameters = [], []
     for sql, source_parameters in sources:
         for column in _COLUMNS:
-            selects.append(select(f"({sql}) held", in_place_sql(column)))
+            selects.append(select(f"({sql}) held", _in_place_sql(column)))
             parameters += [*source_parameters, *rest_parameters]
     return " UNION ALL ".join(selects), parameters
 
@@ -332,19 +332,19 @@ def _within_clauses(part: Part) -> list[tuple[str, list]]:
     places = {Address(kind, key) for kind, key, _ in rows}
     pks: dict[str, list[int]] = {}
     for address, entity in entities_at(places).items():
-        pks.setdefault(place_column(address.kind), []).append(entity.pk)
+        pks.setdefault(_place_column(address.kind), []).append(entity.pk)
     if "" in pks:
         return [(privileges, permissions)]
     arms = [among(f"held.{column}", pks[column]) for column in pks] or [("FALSE", [])]
     return [(f"{privileges} AND {within}", [*permissions, *parameters]) for within, parameters in arms]
 
 
-def place_column(kind: str) -> str:
+def _place_column(kind: str) -> str:
     """Return the column of a held grant with the place of a clause of this kind; empty for the instance."""
     return {"instance": "", "namespace": "in_namespace", "application": "in_application"}.get(kind, "e")
 
 
-def in_place_sql(column: str) -> str:
+def _in_place_sql(column: str) -> str:
     return f"place.id = held.{column}" if column else "place.kind = 'instance'"
 
 

@@ -62,8 +62,9 @@ class Holding(NamedTuple):
 
 
 class PlacedClause(NamedTuple):
-    """A clause with the columns of its guardrail. group: the group whose members count. user, group: of an expected
-    decision, its subject.
+    """A clause with the columns of its guardrail.
+
+    group: the guardrail counts only its members. For an expected decision, the subject is `user` or `group`.
     """
 
     guardrail: int

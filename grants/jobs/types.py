@@ -15,10 +15,10 @@ class JobFailed(Exception):
 
 
 class JobRefused(JobFailed):
-    """What was requested is refused, for a reason that its page shows and that whoever requested it can correct.
+    """The request was refused. Its page shows the reason, and the requester can correct it.
 
-    Nothing is wrong with the console, so it is no finding: the summary of the job has the member REFUSED. Only for jobs whose
-    requester sees the answer: a schedule has nobody who does, so its jobs raise JobFailed.
+    The console works, so the job is not a finding. Its summary has the member REFUSED. Use it only for jobs with a
+    requester who sees the answer. Scheduled jobs raise JobFailed, because nobody watches them.
     """
 
 

@@ -57,7 +57,7 @@ class CheckForm(ConsoleForm):
 
 
 class CheckAgain(FormPage):
-    """Run the analyses again whose findings and figures pages show, if changes were made since, and return to the page."""
+    """Rerun the analyses behind findings and figures whose data changed since their reports. Return to the page."""
 
     http_method_names = ("post",)
     capabilities = (Capability.RUN_ANALYSES,)

@@ -44,7 +44,7 @@ class BadNames(PlanError):
 
 @dataclass(frozen=True, slots=True)
 class MembersChange:
-    """What a list of names changes. kept: the number of named members whose membership does not change."""
+    """The changes from a list of names. kept: the number of named members with an unchanged membership."""
 
     group: str
     join: tuple[Join | Include, ...]
