@@ -84,10 +84,9 @@ ENTITY = Resource(
 class HolderSerializer(output.Output):
     principal = output.Text()
     privileges = output.Texts(PRIVILEGES)
-
-
-def _holders(forecast: LifecycleForecast) -> list[dict]:
-    return [{"principal": name, "privileges": privileges} for name, privileges in forecast.applying]
+    pattern = output.Text(
+        example="dataset:sales.*", help_text="By which it holds them; empty for grants on the address itself."
+    )
 
 
 class ForecastSerializer(output.Output):
@@ -101,7 +100,8 @@ class ForecastSerializer(output.Output):
     grants_removed = output.Integer()
     grants_kept = output.Integer()
     applying = HolderSerializer(
-        many=True, get=_holders, help_text="Existing grants on the address that start to count."
+        many=True,
+        help_text="Existing grants on the address, or on patterns that match it, that start to count.",
     )
     creator_receives = output.Texts(PRIVILEGES)
 

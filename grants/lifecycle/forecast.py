@@ -3,8 +3,10 @@
 `grants.changes.entities` uses the same forecast, so the actual effects equal the forecast.
 """
 
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from django.db.models import Count, QuerySet
 
@@ -23,6 +25,14 @@ from grants.validity import in_force
 VERBS = ("register", "delete", "recreate")
 
 
+class ApplyingGrants(NamedTuple):
+    """What a principal holds on an address. pattern: by which; empty for grants on the address itself."""
+
+    principal: str
+    privileges: tuple[Privilege, ...]
+    pattern: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class LifecycleForecast:
     """The effects of `verb` on `address` in one generation.
@@ -31,7 +41,7 @@ class LifecycleForecast:
     entities by kind.
     planned_inside: number of planned entities inside, which stay planned.
     grants_removed, grants_kept: number of grants on the deleted entities that are removed, and that are kept.
-    applying: (principal, privileges) of the existing grants on the address that take effect, by principal.
+    applying: the existing grants that take effect, by principal and pattern.
     creator_receives: the privileges that the creator receives.
     """
 
@@ -43,7 +53,7 @@ class LifecycleForecast:
     planned_inside: int = 0
     grants_removed: int = 0
     grants_kept: int = 0
-    applying: tuple[tuple[str, tuple[Privilege, ...]], ...] = ()
+    applying: tuple[ApplyingGrants, ...] = ()
     creator_receives: tuple[Privilege, ...] = ()
 
     @property
@@ -52,7 +62,7 @@ class LifecycleForecast:
 
     @property
     def applying_grant_count(self) -> int:
-        return sum(len(privileges) for _, privileges in self.applying)
+        return sum(len(grants.privileges) for grants in self.applying)
 
 
 def lifecycle_forecast(
@@ -118,27 +128,26 @@ def _deletion_forecast(address: Address, entity: Entity, rules: Generation) -> L
 def _live_forecast(
     verb: str, address: Address, entity: Entity | None, rules: Generation
 ) -> LifecycleForecast:
-    applying = _privileges_by_principal(address)
     return LifecycleForecast(
         verb,
         address,
         rules,
         entities={address.kind: 1},
-        applying=tuple((name, tuple(applying[name])) for name in sorted(applying)),
+        applying=tuple(_applying_grants(address)),
         creator_receives=rules.creator_receives,
     )
 
 
-def _privileges_by_principal(address: Address) -> dict[str, list[Privilege]]:
-    """Return who holds what on the address, also by patterns."""
-    unsorted: dict[str, list[Privilege]] = {}
+def _applying_grants(address: Address) -> Iterator[ApplyingGrants]:
+    """Yield what each principal holds on the address, and by each pattern that matches it."""
+    held: dict[tuple[str, str], set[Privilege]] = defaultdict(set)
     for grants in all_grants(content_object__in=rows_about(address), **in_force()):
-        for principal, _, privilege in grants.grant_keys():
-            unsorted.setdefault(principal, []).append(privilege)
-    return {
-        principal: [privilege for privilege in Privilege if privilege in privileges]
-        for principal, privileges in unsorted.items()
-    }
+        for principal, granted_on, privilege in grants.grant_keys():
+            held[principal, str(granted_on) if granted_on.is_pattern else ""].add(privilege)
+    for (principal, pattern), privileges in sorted(held.items()):
+        yield ApplyingGrants(
+            principal, tuple(privilege for privilege in Privilege if privilege in privileges), pattern
+        )
 
 
 def lifecycle_refusal(verb: str, address: Address, entity: Entity | None) -> str:

@@ -128,7 +128,7 @@ def test_a_dry_run_forecasts_and_writes_nothing(ada):
     before = database_state()
     new = ada.post("/entities", {"address": "dataset:sales.forecast", "dry_run": True})
     assert new.status_code == 200 and new.json()["forecast"]["applying"] == [
-        {"principal": "group:operators", "privileges": ["READ"]}
+        {"principal": "group:operators", "privileges": ["READ"], "pattern": ""}
     ]
     deletion = ada.delete("/entities/namespace:sales", query="?dry_run=true").json()
     assert (

@@ -236,7 +236,7 @@ def test_the_forecast_of_recreating_lists_the_holders(sales):
     ensure_entities(states={ORDERS: State.DELETED})
     Entity.objects.filter(key="sales.orders").update(state=State.DELETED)
     forecast = lifecycle_forecast(ORDERS, "recreate", "core")
-    assert forecast.applying == (("group:analysts", ("WRITE",)), ("user:alice", ("READ", "ADMIN")))
+    assert forecast.applying == (("group:analysts", ("WRITE",), ""), ("user:alice", ("READ", "ADMIN"), ""))
     assert (forecast.applying_grant_count, forecast.entities, forecast.refusal) == (3, {"dataset": 1}, "")
     assert list(forecast.creator_receives) == list(EXPECTED["core"].creator_receives)
 

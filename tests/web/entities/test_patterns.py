@@ -4,7 +4,7 @@ from pytest_django.asserts import assertContains, assertNotContains
 
 from tests.support.authors import all_grants, is_permitted
 from tests.support.changes import add_grant
-from tests.support.pages import page_html, post_as_shown
+from tests.support.pages import page_html, post_as_shown, text_of
 
 PATTERN = "dataset:sales.*"
 GRANT, PAGE = "/grant/dataset:sales.%2A", "/entities/dataset:sales.%2A"
@@ -46,6 +46,13 @@ def test_the_page_of_an_entity_names_the_patterns_that_give_on_it(browse):
     assert "By patterns" in text and "gives READ to group:operators" in text
     own = page_html(browse("grp").get("/entities/dataset:sales.orders?tab=access"))
     assert "READ" in own and "By patterns" not in own
+
+
+def test_the_forecast_of_a_registration_names_the_patterns_that_will_give_on_it(browse):
+    add_grant("group:operators", PATTERN, "READ")
+    text = text_of(browse("ada").get("/lifecycle/register/dataset:sales.fresh?preview=yes"))
+    grants = text.partition("1 existing grant will apply:")[2].replace("dataset: ", "dataset:")
+    assert grants.strip().startswith("group operators READ by the pattern dataset:sales.*")
 
 
 def test_the_page_of_a_principal_lists_its_patterns(browse):
