@@ -36,8 +36,8 @@ class PlanEffectSerializer(output.Output):
     """The changes of the plan, in numbers. For an applied plan, the changes that were made."""
 
     users = output.Integer(help_text="Users that the plan adds.")
-    groups = output.Integer(help_text="Groups that the plan adds.")
-    removals = output.Integer(help_text="Groups that the plan removes.")
+    groups = output.Integer(help_text="Groups and roles that the plan adds.")
+    removals = output.Integer(help_text="Groups and roles that the plan removes.")
     grants = output.Integer(example=3, help_text="Grants that the plan adds.")
     revokes = output.Integer(help_text="Grants that the plan revokes.")
     joins = output.Integer(help_text="Memberships that the plan adds.")

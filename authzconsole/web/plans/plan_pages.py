@@ -48,7 +48,7 @@ from grants.effects.effect import SIDE_EFFECTS, TOO_LARGE
 from grants.effects.large import Computed
 from grants.errors import PlanError, StaleBase
 from grants.jobs import redis_problem
-from grants.models import JobState, Plan, PlanState
+from grants.models import JobState, Plan, PlanState, PlanVerb
 from grants.plans.application import (
     cancel_application,
     large_change_count,
@@ -56,7 +56,14 @@ from grants.plans.application import (
     request_application,
 )
 from grants.plans.apply import apply_plan, discard_plan, inverse_plan, plan_violations
-from grants.plans.counts import PrincipalEffect, PrincipalEffects, Tally, change_count, plan_counts
+from grants.plans.counts import (
+    PrincipalEffect,
+    PrincipalEffects,
+    Tally,
+    change_count,
+    changing_items,
+    plan_counts,
+)
 from grants.plans.create import PlanOrigin, period_of_recipe
 from grants.plans.permission_effect import (
     computed_plan_effect,
@@ -73,6 +80,7 @@ from grants.plans.sources.unused import with_last_use
 from grants.plans.staleness import invalidating_line, line_summary
 from grants.plans.stranding import stranded_entities
 from grants.policies.catalogue import GENERATIONS
+from grants.policies.principals import ROLE_PREFIX
 from grants.policies.times import format_time
 from grants.roles.capabilities import Capability
 from grants.scheduled_activation import ScheduledActivation, scheduled_activation
@@ -222,7 +230,7 @@ def render_plan(
     sections = {name: section(request, plan) for name, section in SECTIONS.items()}
     total_stranded = stranded_count(plan)
     scheduled = _schedule_of(plan)
-    counts = plan_counts(plan)
+    counts = shown_counts(plan)
     return render_page(
         request,
         "plans/page.html",
@@ -239,9 +247,9 @@ def render_plan(
             "can_renew": can_renew(plan),
             "period": period_of_recipe(plan),
             "period_form": RenewalForm() if _gives_access(plan) else None,
-            "changes": change_count(counts),
+            "changes": change_count(plan_counts(plan)),
             "large_count": large_change_count(plan) if plan.is_proposed else 0,
-            "change_phrases": list(change_phrases(plan)),
+            "change_phrases": list(change_phrases(counts)),
             "total_stranded": total_stranded,
             "stranded": stranded_entities(plan, max_rows=MAX_STRANDED),
             "stranded_more": max(0, total_stranded - MAX_STRANDED),
@@ -295,6 +303,7 @@ CHANGE_NOUNS = {
     "deletions": ("deleted entity", "deleted entities"),
     "users": ("new user", "new users"),
     "groups": ("new group", "new groups"),
+    "roles": ("new role", "new roles"),
     "grants": ("grant", "grants"),
     "revokes": ("revocation", "revocations"),
     "joins": ("new membership", "new memberships"),
@@ -302,14 +311,28 @@ CHANGE_NOUNS = {
     "activations": ("activation", "activations"),
     "deactivations": ("deactivation", "deactivations"),
     "removals": ("removed group", "removed groups"),
+    "removed_roles": ("removed role", "removed roles"),
 }
+# the counts of groups and of roles, by the verb of the items; the stored count is that of both
+GROUP_COUNTS = {PlanVerb.ADD: ("groups", "roles"), PlanVerb.REMOVE: ("removals", "removed_roles")}
 
 
-def change_phrases(plan: Plan) -> Iterator[str]:
-    """Yield the counts of the changes, such as `3 grants` and `1 deactivation`."""
-    for name, total in plan_counts(plan).items():
-        if name in CHANGE_NOUNS and total:
-            yield quantity(total, *CHANGE_NOUNS[name])
+def shown_counts(plan: Plan) -> dict[str, int]:
+    """Return the counts of a plan with roles apart from groups. Runs a query for added ones, and one for removed ones."""
+    counts = plan_counts(plan)
+    for verb, (groups, roles) in GROUP_COUNTS.items():
+        if counts[groups]:
+            rows = changing_items(plan).filter(verb=verb, principal_name__startswith=ROLE_PREFIX)
+            counts[roles] = rows.count()
+            counts[groups] -= counts[roles]
+    return counts
+
+
+def change_phrases(counts: Mapping[str, int]) -> Iterator[str]:
+    """Yield the counts of the changes, such as `3 grants` and `1 deactivation`. counts: see `shown_counts`."""
+    for name, nouns in CHANGE_NOUNS.items():
+        if counts.get(name):
+            yield quantity(counts[name], *nouns)
 
 
 ROWS_PER_PAGE = 25
@@ -550,7 +573,10 @@ class ApplyPlan(PlanAction):
 
 
 def _change_summary(plan: Plan) -> str:
-    return ", ".join(change_phrases(plan)) or "all items were already in place, and nothing changed"
+    return (
+        ", ".join(change_phrases(shown_counts(plan)))
+        or "all items were already in place, and nothing changed"
+    )
 
 
 class CancelApplication(PlanAction):

@@ -10,10 +10,12 @@ from django.utils import timezone
 
 from entities.address import parse_address
 from entities.services import ensure_entities
+from grants.change_set import AddGroup, ChangeSet, Include
 from grants.evaluation.engine import check
 from grants.journal import current_revision
 from grants.models import Plan
 from grants.plans.apply import apply_plan, inverse_plan
+from grants.plans.sources.changes import change_set_plan
 from grants.plans.sources.readiness import readiness_plan
 from grants.policies.catalogue import GENERATIONS
 from grants.policies.question import Question
@@ -63,6 +65,16 @@ def test_a_plan_shows_its_effect_and_stranded_entities(browse, plan):
         "ADMIN on 1 dataset",
     ):
         assert phrase in text, phrase
+
+
+def test_a_plan_counts_new_roles_apart_from_new_groups(browse, cast):
+    changes = ChangeSet.of(AddGroup("role:readers"), Include("operators", "role:readers"), AddGroup("night"))
+    plan = change_set_plan.create(COMMAND, changes)
+    text = text_of(browse("ada").get(f"/plans/{plan.pk}/?preview=yes"))
+    assert "1 role to add" in text and "1 group to add" in text
+    assert "1 new group , 1 new role and 1 new membership together" in text
+    text = text_of(browse("ada").get(f"/plans/{apply_plan(author=COMMAND, plan_id=plan.pk).pk}/"))
+    assert "1 role added" in text and "1 group added" in text
 
 
 def test_a_plan_says_that_grants_on_planned_addresses_give_nothing_yet(browse, cast):
