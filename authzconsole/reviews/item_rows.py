@@ -65,7 +65,9 @@ class ReviewItemSerializer(output.Output):
     admins_left = output.Integer(
         allow_null=True, help_text="The ADMIN holders that revoking would leave, if fewer than two."
     )
-    peers = output.Integer(example=12, help_text="The other members of `peer_group`.")
+    peers = output.Integer(
+        example=12, help_text="The other members of `peer_group`; of a group in a role, all its active ones."
+    )
     peer_holders = output.Integer(example=1, help_text="Those of them who hold the same directly.")
     peer_group = output.Text(get=_group("peer_group"), example="group:analysts", allow_null=True)
     reach = output.Integer(

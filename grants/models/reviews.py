@@ -217,7 +217,8 @@ class ReviewItem(models.Model):
     - admins_left: the number of active administrators that revoking would leave on a live entity, if fewer
       than two; of a membership, the lowest number among the entities of the group or role.
     - peers, peer_holders, peer_group: the number of other active members of one of the user's groups, and how
-      many of them hold the same directly. It is the group with the highest share of holders.
+      many of them hold the same directly. It is the group with the highest share of holders. Of the membership of a
+      group in a role, it is this group with all its active members.
     - reach: the number of active members of a group, or the number of grants of a membership's group.
     - last_used_on: the last day on which the user, or a member of the group, used the entity; of a membership: the last
       day on which the member used an entity on which the group or role has a grant.

@@ -51,7 +51,7 @@ def evidence_lines(
     if item.principal_last_sign_in:
         signed_in = localtime(item.principal_last_sign_in)
         yield EvidenceLine(f"signed in {signed_in.day} {signed_in:%B %Y}")
-    if item.peers:
+    if item.peers and item.source != ItemSource.ROLE_GROUP:
         yield EvidenceLine(
             f"{item.peer_holders:,} of {item.peers:,} others in {group_text(item.peer_group)} hold it"
         )
@@ -64,6 +64,9 @@ def evidence_lines(
         )
     if item.source == ItemSource.GROUP:
         yield EvidenceLine(quantity(item.reach, "member", "members"))
+    if item.source == ItemSource.ROLE_GROUP and item.peer_group:
+        directly = f", {item.peer_holders:,} of them directly in the role too" if item.peer_holders else ""
+        yield EvidenceLine(f"{quantity(item.peers, 'member', 'members')}{directly}")
     if item.is_membership:
         yield EvidenceLine(f"gives {quantity(item.reach, 'grant', 'grants')}")
     if item.valid_until and not item.is_ended:

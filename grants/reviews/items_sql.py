@@ -20,6 +20,7 @@ ADMIN, `t` one of the first two active members of a group. The queries by name:
   active members that they keep, at least two if there are. `ways`, `kept`: of each role, how each active member is in it, and
   those of them that are enough to find `remaining`. `pairs`, `left_on`: the entities on which they have ADMIN, with the
   administrators before and after.
+- `in_group`: of each membership of a group in a role, the active members of the group, and those who are in the role directly.
 - `given`, `grant_counts`: for memberships, the group with its roles, and the number of their grants.
 - `last_answers`: the last answered item of the same row in a finished campaign.
 """
@@ -514,6 +515,17 @@ def _members_left(rules: PreparationRules) -> dict[str, str]:
     }
 
 
+def _members_of_group(at: str) -> str:
+    """Return the query for the active members of the group of each reviewed membership of a group, and how many of them are
+    in the role directly too.
+    """
+    return (
+        f"SELECT b.id, count(*) AS size, count(d.user_id) AS direct FROM b JOIN {MEMBER_TABLE} m ON m.group_id = b.principal_id "
+        f"AND {in_force_sql('m', at)} JOIN {USER_TABLE} u ON u.id = m.user_id AND {_IS_ACTIVE} LEFT JOIN {MEMBER_TABLE} d "
+        f"ON d.user_id = m.user_id AND d.group_id = b.group_id AND {in_force_sql('d', at)} GROUP BY b.id"
+    )
+
+
 def _live_admin_grants(rules: PreparationRules) -> str:
     """Return the part of a query after FROM for the grants `g` of ADMIN to groups and roles that count, on live entities."""
     return (
@@ -668,7 +680,11 @@ class MembershipEvidence:
             # the groups with the roles that they are in
             "given": f"SELECT DISTINCT b.group_id AS member_of, b.group_id FROM b UNION ALL SELECT DISTINCT r.group_id, r.role_id "
             f"FROM {ROLE_GROUP_TABLE} r JOIN b ON b.group_id = r.group_id WHERE {in_force_sql('r', self.rules.at)}",
-            **(_ended_memberships(self.rules.at) if self.is_user else _members_left(self.rules)),
+            **(
+                _ended_memberships(self.rules.at)
+                if self.is_user
+                else _members_left(self.rules) | {"in_group": _members_of_group(self.rules.at)}
+            ),
             "pairs": f"SELECT DISTINCT c.id, c.group_id, g.content_object_id AS entity_id FROM {_live_admin_grants(self.rules)} "
             f"JOIN changed c ON c.group_id = g.group_id",
             "sources": _admin_sources(self.rules, "SELECT entity_id FROM pairs"),
@@ -685,13 +701,20 @@ class MembershipEvidence:
         }
 
     def joins(self) -> str:
-        return "LEFT JOIN losses l ON l.id = b.id LEFT JOIN grant_counts gc ON gc.group_id = b.group_id"
+        of_group = "" if self.is_user else " LEFT JOIN in_group ig ON ig.id = b.id"
+        return f"LEFT JOIN losses l ON l.id = b.id LEFT JOIN grant_counts gc ON gc.group_id = b.group_id{of_group}"
 
     def values(self) -> dict[str, str]:
+        of_group = {
+            "peers": "coalesce(ig.size, 0)",
+            "peer_holders": "coalesce(ig.direct, 0)",
+            "peer_group": "b.name",
+        }
         return {
             "group_name": "b.group_name",
             "granted_by": "coalesce(b.actor, '')",
             "reason": "coalesce(b.reason, '')",
             "admins_left": "l.admins_left",
             "reach": "coalesce(gc.size, 0)",
+            **({} if self.is_user else of_group),
         }

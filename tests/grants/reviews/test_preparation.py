@@ -74,7 +74,10 @@ class Reference:
             holders = [group_text(group), *(role for role, of in self.now.role_groups.items() if group in of)]
             inside = {address for principal, address, _ in self.all.grants if principal in holders}
             last_used = self.last_used(self.members(member) if is_group else [member], inside)
-            return "", self.admins_left((Exclude if is_group else Leave)(*key)), 0, 0, "", last_used
+            peers = self.active.intersection(self.now.groups[member]) if is_group else set()
+            direct = peers.intersection(self.now.own_members(group)) if is_group else ()
+            admins_left = self.admins_left((Exclude if is_group else Leave)(*key))
+            return "", admins_left, len(peers), len(direct), member if is_group else "", last_used
         principal, address, privilege = key
         kind, name = type_and_name(principal)
         admins_left = self.admins_left(Revoke(*key))

@@ -53,6 +53,17 @@ def test_an_item_shows_since_when_by_whom_and_why_the_group_is_in_the_role_and_w
     assert (levels.memberships, levels.groups, levels.other) == (1, 1, 0)
 
 
+def test_an_item_says_how_many_active_members_of_the_group_it_concerns(cast):
+    for name in ("out", "dee", "ina"):
+        add_member(name, "operators")
+    add_member("dee", "role:readers")
+    item = reviewed(open_campaign())
+    assert (item.peers, item.peer_holders, item.peer_group) == (3, 1, "operators")
+    texts = [line.text for line in evidence_lines(item, knows_use=True)]
+    assert "3 members, 1 of them directly in the role too" in texts
+    assert not any("others in" in text for text in texts)
+
+
 def test_a_scope_contains_the_members_of_a_role_and_the_memberships_of_a_group():
     def memberships(**scope) -> set[str]:
         items = open_campaign(scope=scope).items.all()
