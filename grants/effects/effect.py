@@ -61,7 +61,9 @@ class Tally(NamedTuple):
 
 
 class Cell(NamedTuple):
-    """The users with a changed decision about one operation on one entity, in the order of `Tally`."""
+    """The users with a changed decision about one operation on one entity, in the order of `Tally`. needs_no_grant: see
+    `OperationEffect`.
+    """
 
     address: Address
     operation: str
@@ -69,10 +71,11 @@ class Cell(NamedTuple):
     lost_for: int
     gained_beyond: int
     lost_beyond: int
+    needs_no_grant: bool = False
 
     @property
     def masks(self) -> tuple[int, int, int, int]:
-        return self[2:]
+        return self[2:6]
 
 
 class EffectRow(NamedTuple):
@@ -132,7 +135,8 @@ class Figures(NamedTuple):
 
     levels: by access level, the number of (user, entity) with a changed decision about one of its operations.
     An entity with intended changes at a level is not counted beyond the purpose too. levels_by_person: the
-    same for the first MAX_PEOPLE_WITH_LEVELS of `people`.
+    same for the first MAX_PEOPLE_WITH_LEVELS of `people`. grantless: how many of the decisions are about operations that need
+    no grant; no level counts them.
     people, entities: most changes beyond the purpose first, then most changes, then by name. There can be
     fewer than `people_count` and `entity_count`. operations: by kind and operation, most changes first.
     """
@@ -145,6 +149,7 @@ class Figures(NamedTuple):
     operations: Sequence[tuple[str, str, Tally]]
     levels: Levels
     levels_by_person: Mapping[str, Levels]
+    grantless: int = 0
 
 
 def figures_of(
@@ -158,10 +163,10 @@ def figures_of(
     counters = _four_counters()
     by_level: dict[Level, list[BitCounter]] = defaultdict(_four_counters)
     level_cells = LevelCells(generation)
-    entity_count = 0
+    entity_count = grantless = 0
 
     def tally_by_entity() -> Iterator[tuple[Address, Tally]]:
-        nonlocal entity_count
+        nonlocal entity_count, grantless
         for address, of_entity in groupby(cells, key=attrgetter("address")):
             entity_count += 1
             tally = [0, 0, 0, 0]
@@ -171,6 +176,7 @@ def figures_of(
                     counter.add(mask)
             for cell in cells_of_entity:
                 total = operations.setdefault((address.kind, cell.operation), [0, 0, 0, 0])
+                grantless += cell.needs_no_grant * sum(mask.bit_count() for mask in cell.masks)
                 for position, mask in enumerate(cell.masks):
                     if mask:
                         counters[position].add(mask)
@@ -210,6 +216,7 @@ def figures_of(
             }
             for name, _ in people[:MAX_PEOPLE_WITH_LEVELS]
         },
+        grantless,
     )
 
 
@@ -231,10 +238,13 @@ class LevelCells:
     def masks_by_level(self, cells: Iterable[Cell]) -> dict[Level, tuple[int, int, int, int]]:
         """Return the users with a change of at least one operation of each level, in the order of `Tally`.
 
-        A user with an intended change at a level does not count beyond the purpose too.
+        A user with an intended change at a level does not count beyond the purpose too. Operations that need no grant do not
+        count.
         """
         grouped: dict[Level, list[int]] = {}
         for cell in cells:
+            if cell.needs_no_grant:
+                continue
             masks = grouped.setdefault(self.level(cell), [0, 0, 0, 0])
             for position, mask in enumerate(cell.masks):
                 masks[position] |= mask
@@ -566,7 +576,7 @@ class Effect(KnownEffect):
     def filtered_effect(self, where: RowFilter) -> "Effect":
         users = sum(1 << bit for bit, name in enumerate(self.names) if where.user.lower() in name.lower())
         cells = (
-            Cell(cell.address, cell.operation, *(mask & users for mask in masks))
+            Cell(cell.address, cell.operation, *(mask & users for mask in masks), cell.needs_no_grant)
             for cell, masks in self._selected_cells(where)
         )
         return replace(self, cells=[cell for cell in cells if any(cell.masks)], times=())
@@ -676,6 +686,7 @@ def cells_of(evaluation: EffectEvaluation, purpose: Purpose) -> Iterator[Cell]:
                     of_rule.lost & intended,
                     of_rule.gained & ~intended,
                     of_rule.lost & ~intended,
+                    of_rule.needs_no_grant,
                 )
 
 

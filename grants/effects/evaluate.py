@@ -47,6 +47,8 @@ class OperationEffect:
 
     personal: the users for whom memberships and activations alone have this effect.
     reference: the users to whom the reference generation permits the operations before the changes.
+    needs_no_grant: whether the operations are permitted without any grant where they are permitted, because nothing is there
+    that they act on.
     """
 
     operations: tuple[str, ...]
@@ -54,6 +56,7 @@ class OperationEffect:
     lost: int
     personal: int
     reference: int = 0
+    needs_no_grant: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +164,8 @@ class _Evaluator:
         limit: SizeLimit,
     ):
         self.affected, self.rules, self.reference, self.rules_after = affected, rules, reference, rules_after
+        # the bit of a user without grants, after those of all users
+        self.nobody = 1 << len(affected.names)
         self.rule_pairs = {
             kind: rule_pairs(of_kind, rules_after[kind] if rules_after else of_kind)
             for kind, of_kind in rules.items()
@@ -330,17 +335,19 @@ class _Evaluator:
         sources = [_Source(self, node, position, of_situation) for position, of_situation in enumerate(held)]
         for before, after, operations in self.rule_pairs[node.kind]:
             requirements = (before, after, after)
+            met = [
+                users_meeting(requirement, source) if is_in_situation else 0
+                for requirement, source, is_in_situation in zip(requirements, sources, live, strict=False)
+            ]
             masks = [
-                users_meeting(requirement, source) & situation.known if is_in_situation else 0
-                for requirement, source, situation, is_in_situation in zip(
-                    requirements, sources, self.affected.situations, live, strict=False
-                )
+                mask & situation.known for mask, situation in zip(met, self.affected.situations, strict=False)
             ]
             gained, lost = masks[1] & ~masks[0], masks[0] & ~masks[1]
             if gained or lost:
                 personal = (gained & masks[2] | lost & ~masks[2]) if len(masks) > 2 else 0
+                permitting = (met[1] if gained else self.nobody) & (met[0] if lost else self.nobody)
                 results += [
-                    OperationEffect(names, gained, lost, personal, reference)
+                    OperationEffect(names, gained, lost, personal, reference, bool(permitting & self.nobody))
                     for reference, names in self._by_reference(node, operations, sources[0])
                 ]
         return tuple(results)
@@ -374,7 +381,11 @@ class _Source(UserMasks):
     everyone: int = field(init=False)
 
     def __post_init__(self) -> None:
-        self.everyone = self.evaluator.affected.everyone
+        self.everyone = self.evaluator.affected.everyone | self.evaluator.nobody
+
+    def always(self) -> int:
+        # what is always permitted is no exception
+        return self.evaluator.affected.everyone
 
     def has(self, privileges: tuple[Privilege, ...], scope: Scope) -> int:
         held = self.own

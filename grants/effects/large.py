@@ -207,6 +207,7 @@ def _effect_at_time(job: Job, values: Mapping[str, Any], digest: str) -> LargeEf
             # version 1.1 stored no levels
             _stored_levels(values.get("levels", {})),
             {name: _stored_levels(levels) for name, levels in values.get("levels_by_person", {}).items()},
+            values.get("grantless", 0),
         ),
         Strandings(
             stranded["without_admin"],

@@ -10,7 +10,7 @@ from grants.effects.effect import KnownEffect, Tally
 
 def effect_sentence(effect: KnownEffect) -> str:
     """Return a sentence such as `Gives 8 permissions (3 come with the grants, 1 side effect) and removes 1 permission, on 2
-    entities.`
+    entities.`, and how many of them need no grant.
     """
     if not effect.has_effect:
         return "Changes no permission."
@@ -20,7 +20,23 @@ def effect_sentence(effect: KnownEffect) -> str:
         _change_phrase("removes", "go", tally.lost_for, tally.lost_beyond, side_effects.lost_beyond),
     ]
     entities = quantity(effect.entity_count, "entity", "entities")
-    return f"{' and '.join(filter(None, parts)).capitalize()}, on {entities}."
+    sentence = f"{' and '.join(filter(None, parts)).capitalize()}, on {entities}."
+    return f"{sentence} {_grantless_sentence(effect)}".rstrip()
+
+
+def _grantless_sentence(effect: KnownEffect) -> str:
+    """Return a sentence about operations such as `delete-all-streams` of a namespace without streams; empty if there are
+    none.
+    """
+    count = effect.figures.grantless
+    if not count:
+        return ""
+    subject = (
+        "All of them need"
+        if count == effect.tally.total
+        else f"{quantity(count, 'of them needs', 'of them need')}"
+    )
+    return f"{subject} no grant, because there is nothing that they act on."
 
 
 def filtered_sentence(effect: KnownEffect, selected: KnownEffect | None) -> str:

@@ -172,7 +172,8 @@ def effect_sentences(effect: KnownEffect) -> list[dict]:
     """
     effect = effect.with_attached_intended
     tallies = dict(sorted(effect.people, key=lambda row: -row[1].lost)[:MAX_PEOPLE])
-    changes = effect.level_changes(list(tallies))
+    # without those with no other changes than about operations that need no grant
+    changes = {name: of_user for name, of_user in effect.level_changes(list(tallies)).items() if any(of_user)}
     return [
         {
             "user": name,

@@ -1,12 +1,16 @@
 """Test the effect of changes: totals, people, entities, rows, filters and the digest."""
 
 from entities.address import parse_address
+from entities.models import State
+from entities.services import ensure_entities
 from entities.vocabulary import ADMIN, READ, WRITE
 from grants.change_set import Activate, Deactivate, Grant, Join, Revoke
+from grants.effects.changes import StateChange
 from grants.effects.effect import EffectRow, RowFilter, effect_of
 from grants.effects.masks import BitCounter, bits_of
 from grants.effects.purposes import AnswerQuestion, AnswerQuestions, DeleteNamespace, KeepPermissions
 from grants.policies.catalogue import GENERATIONS
+from grants.policies.levels import Level
 from tests.support.changes import add_grant
 
 FINAL, EXISTING = GENERATIONS["final"], GENERATIONS["existing"]
@@ -33,6 +37,29 @@ def test_a_grant_on_a_namespace_changes_what_is_inside_where_the_rules_say_so(ca
     rows = list(effect_of([change], EXISTING).rows())
     assert EffectRow("grp", "dataset:sales.orders", "read", False, True, False) in rows
     assert not [row for row in effect_of([change], FINAL).rows() if row.entity != "namespace:sales"]
+
+
+def test_operations_that_need_no_grant_count_at_no_access_level(cast):
+    fresh, clicks = parse_address("namespace:fresh"), parse_address("stream:hr.clicks")
+    add_grant("user:dee", fresh, ADMIN)
+    effect = effect_of([StateChange(fresh, State.LIVE)], FINAL)
+    assert {row.operation for row in effect.rows() if row.user == "out"} == {
+        "delete-all-streams",
+        "delete-all-dataset-modules",
+    }
+    # of the four users of the tenant, dee included
+    assert effect.figures.grantless == 8 and effect.levels[Level.ADMINISTERS].gained_for == 1
+    administered = [
+        count for count in effect.level_changes(["dee"])["dee"].gained_for if count.level == "administers"
+    ]
+    assert [count.is_partial for count in administered] == [False]
+    assert not any(effect.level_changes(["out"])["out"])
+    # the first stream of a namespace takes from everybody what needed no grant, and ADMIN on it gives it again
+    lost = effect_of([StateChange(clicks, State.LIVE)], FINAL)
+    assert (lost.tally.lost, lost.figures.grantless, lost.levels) == (4, 4, {})
+    ensure_entities(states={clicks: State.LIVE})
+    given = effect_of([Grant("user:out", clicks, ADMIN)], FINAL)
+    assert "delete-all-streams" in given.operation_names and given.figures.grantless == 0
 
 
 def test_a_revocation_and_a_grant_that_change_nothing_have_no_effect(cast):

@@ -153,6 +153,7 @@ def check_agreement(effect, expected):
     )
     assert effect.operations == expected.operations
     assert list(effect.levels.items()) == list(expected.levels.items())
+    assert effect.figures.grantless == expected.figures.grantless
     assert effect.figures.levels_by_person == {
         name: expected.figures.levels_by_person[name] for name, _ in effect.people
     }
@@ -171,7 +172,10 @@ def check_levels(effect):
     """Compare the counts by access level with those of the rows of the effect."""
     generation = GENERATIONS[effect.generation]
     changes = defaultdict(set)
-    for row in effect.rows():
+    needing_none = {(str(cell.address), cell.operation) for cell in effect.cells if cell.needs_no_grant}
+    rows = [row for row in effect.rows() if (row.entity, row.operation) not in needing_none]
+    assert effect.figures.grantless == effect.row_count() - len(rows)
+    for row in rows:
         level = level_of(generation, parse_address(row.entity).kind, row.operation)
         changes[row.user, row.entity, level, row.after].add(row.intended)
     totals, people = defaultdict(Counter), defaultdict(lambda: defaultdict(Counter))

@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.authors import database_state
 from tests.support.changes import change_grants
-from tests.support.pages import page_html, shown_effect, with_effect
+from tests.support.pages import page_html, shown_effect, text_of, with_effect
 
 pytestmark = pytest.mark.django_db
 
@@ -134,3 +134,12 @@ def test_the_number_of_queries_is_limited(browse, django_assert_max_num_queries,
     for headers in ({}, htmx("change-effect")):
         with django_assert_max_num_queries(max_queries):
             client.get(url, headers=headers)
+
+
+def test_a_new_namespace_gives_nobody_a_level_by_operations_that_need_no_grant(browse):
+    text = text_of(browse("ada").get(with_effect("/lifecycle/register/namespace:fresh")))
+    assert (
+        "Gives 8 permissions, on 1 entity. All of them need no grant, because there is nothing that they act on."
+        in text
+    )
+    assert "administer" not in text.split("All of them")[1].split("Entities and operations")[0]
