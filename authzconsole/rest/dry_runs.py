@@ -23,6 +23,7 @@ from grants.effects.consequences import Consequences
 from grants.effects.effect import KnownEffect, summary_of
 from grants.effects.strandings import strandings_of
 from grants.errors import EffectChanged
+from grants.guardrails.check import MAX_NAMED, AddedViolations
 from grants.journal import current_revision, lock_journal
 from grants.plans.counts import VERB_COUNTS
 from grants.policies.levels import LEVELS
@@ -42,6 +43,7 @@ NO_EFFECT = {
     "levels": [],
     "times": [],
     "other_beginnings": 0,
+    "guardrails": [],
 }
 
 
@@ -122,6 +124,11 @@ class PermissionEffectSerializer(EffectPartsSerializer):
     other_beginnings = serializers.IntegerField(
         help_text="The number of later beginnings that are not in `times`."
     )
+    guardrails = serializers.ListField(
+        child=serializers.CharField(),
+        help_text="One sentence for each violation of a guardrail that the changes add, at most "
+        f"{MAX_NAMED} that refuse them and {MAX_NAMED} that do not, and one with the number of further violations.",
+    )
     leftover_created = serializers.IntegerField(
         help_text="Grants on deleted addresses that exist only afterwards."
     )
@@ -143,8 +150,10 @@ def effect_digest_field() -> Text:
     )
 
 
-def effect_as_json(effect: KnownEffect, consequences: Consequences | None = None) -> dict:
-    """Return the members of PermissionEffectSerializer. consequences: by default, none."""
+def effect_as_json(
+    effect: KnownEffect, consequences: Consequences | None = None, added: AddedViolations | None = None
+) -> dict:
+    """Return the members of PermissionEffectSerializer. consequences, added: by default, none."""
     return {
         **effect.summary,
         "generation": effect.generation,
@@ -160,6 +169,7 @@ def effect_as_json(effect: KnownEffect, consequences: Consequences | None = None
         "levels": [{"level": level.value, **summary_of(tally)} for level, tally in effect.levels.items()],
         "times": [{"at": format_time(one.at), **one.summary} for one in effect.times],
         "other_beginnings": effect.other_beginnings,
+        "guardrails": list(added.sentences) if added else [],
         **(consequences or Consequences())._asdict(),
     }
 
@@ -167,7 +177,7 @@ def effect_as_json(effect: KnownEffect, consequences: Consequences | None = None
 def preview_as_json(preview: Preview) -> dict:
     """Return the members of PermissionEffectSerializer for changes that are not made yet."""
     if preview.effect is not None:
-        return effect_as_json(preview.effect, preview.consequences)
+        return effect_as_json(preview.effect, preview.consequences, preview.added)
     known = {"generation": preview.generation, "digest": preview.digest}
     return NO_EFFECT | known | preview.consequences._asdict()
 

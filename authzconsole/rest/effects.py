@@ -27,6 +27,7 @@ from grants.effects.effect import SIDE_EFFECTS, KnownEffect, RowFilter
 from grants.effects.large import Computed
 from grants.errors import EffectTooLarge, PlanError
 from grants.models import Job, JobState, Plan, PlanState
+from grants.plans.apply import plan_violations
 from grants.plans.create import PlanOrigin
 from grants.plans.permission_effect import (
     computed_plan_effect,
@@ -110,7 +111,7 @@ class PlanEffect(Endpoint):
         known = computed_plan_effect(plan, self.query.get("generation") or generation_of_plan(plan).name, at)
         if known.job is not None and not known.job.is_finished:
             return computing_response(known.job)
-        return Response(effect_as_json(_effect_at(known, at), consequences))
+        return Response(effect_as_json(_effect_at(known, at), consequences, plan_violations(plan)))
 
     @operation(
         "plans_effect_compute",
@@ -154,7 +155,7 @@ def _applied_as_json(plan: Plan, generation: str | None, at: datetime | None) ->
             raise
         content = NO_EFFECT
     totals = {name: stored[name] for name in ("for", "beyond", "generation")} if is_stored else {}
-    return content | totals | {"digest": ""}
+    return content | totals | {"digest": "", "guardrails": plan.effect.get("violations", [])}
 
 
 def computing_response(run: Job) -> Response:

@@ -22,6 +22,7 @@ from grants.changes.period_lines import EXPIRE_ACTION, write_period_lines
 from grants.changes.services import (
     Preview,
     Shown,
+    added_violations,
     apply,
     can_make,
     capability_to_make,
@@ -44,6 +45,7 @@ __all__ = [
     "Preview",
     "Shown",
     "StoredRow",
+    "added_violations",
     "apply",
     "can_make",
     "capability_to_make",

@@ -6,6 +6,7 @@ from getpass import getpass
 from authzconsole.connections import services
 from authzconsole.connections.platform import ConnectionFault
 from entities.vocabulary import quantity
+from grants.changes import added_violations
 from grants.journal import Author
 from grants.management.console_command import ConsoleCommand
 from grants.management.second_person import add_second_person_argument, reason_with_second_person
@@ -80,7 +81,10 @@ class Command(ConsoleCommand):
         if not dry_run:
             reason = reason_with_second_person(reason, second_person)
         result = services.computed_sync(connection, accepts_shrunken=accept_shrunken)
-        if not dry_run:
+        if dry_run:
+            for sentence in added_violations(result.change_set).sentences:
+                self.stderr.write(f"{sentence}.")
+        else:
             services.sync(connection, result, author=Author("connection", reason))
         self.write_json(**result.counts, unsupported=[row._asdict() for row in result.unsupported])
 

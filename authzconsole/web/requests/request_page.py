@@ -13,7 +13,7 @@ from django.urls import reverse
 from django.utils.functional import cached_property
 from django.views.decorators.http import require_safe
 
-from authzconsole.web.effects.forms import is_effect_requested
+from authzconsole.web.effects.forms import guardrail_sentences, is_effect_requested
 from authzconsole.web.effects.wording import button_numbers, effect_sentence
 from authzconsole.web.forms import (
     ConsoleForm,
@@ -35,8 +35,9 @@ from grants.access import PeopleFilter, PeopleWithAccess
 from grants.active_generation import active_generation
 from grants.authority.rights import can_see_holders
 from grants.authority.stewards import sees_everything_in, stewarded_namespaces, stewards_of
-from grants.changes import Shown
+from grants.changes import ChangeSet, Shown, added_violations
 from grants.effects.effect import TOO_LARGE, Effect
+from grants.guardrails.check import AddedViolations
 from grants.journal import Author
 from grants.models import (
     PRINCIPAL_TYPES,
@@ -53,8 +54,8 @@ from grants.requests.background import PartBackground, can_see_effect, part_back
 from grants.requests.decide import Approval, approve_request, ask_back, deny_request
 from grants.requests.disclosure import RequestView, view_of
 from grants.requests.own_steps import answer_question, withdraw_request
-from grants.requests.proposals import Proposal, effect_of_proposals
-from grants.validity import in_force_condition
+from grants.requests.proposals import Proposal, changes_of, effect_of_proposals
+from grants.validity import Validity, in_force_condition
 
 SECTION = "decide"
 # the part that asks whether the request changed since the page was shown
@@ -201,12 +202,12 @@ def _title(row: AccessRequest, view: RequestView) -> str:
 def _decide_section(request: HttpRequest, view: RequestView, choice: ApprovalForm) -> dict:
     """Return the context of `requests/_decide.html`. What was sent is shown again at once, so that nothing is lost."""
     if request.method == "POST" or is_effect_requested(request, SECTION):
-        return _decide_context(view, choice, request.user.can_see_all)
+        return _decide_context(request, view, choice)
     return {"is_loading": True, "preview_url": f"{url_with(request, preview='yes')}#{SECTION}"}
 
 
-def _decide_context(view: RequestView, choice: ApprovalForm, can_see_all: bool) -> dict:
-    row = view.request
+def _decide_context(request: HttpRequest, view: RequestView, choice: ApprovalForm) -> dict:
+    row, can_see_all = view.request, request.user.can_see_all
     assert row.subject is not None
     backgrounds = [part_background(row, part, view.scope) for part in view.decidable]
     chosen = list(_chosen_proposals(backgrounds, choice))
@@ -217,13 +218,16 @@ def _decide_context(view: RequestView, choice: ApprovalForm, can_see_all: bool) 
         else None
     )
     end = row.requested_until
+    added = _added_violations(row, chosen) if is_visible else AddedViolations()
     context = {
         "parts": [_background_row(background, choice, view.scope.account) for background in backgrounds],
         "max_day": last_day(end),
         "until": choice["until"].value() or last_day(end),
         "comment": choice["comment"].value() or "",
         "digest": effect.digest if effect else TOO_LARGE,
-        "can_approve": bool(chosen) and is_visible,
+        "guardrails": guardrail_sentences(request, added),
+        "is_blocked": bool(added.blocked),
+        "can_approve": bool(chosen) and is_visible and not added.blocked,
         "numbers": "",
         "rows": [],
         "sentence": "The effect is too large to be computed." if is_visible else HIDDEN_EFFECT,
@@ -254,6 +258,14 @@ def _decide_context(view: RequestView, choice: ApprovalForm, can_see_all: bool) 
         "more": max(0, len(visible) - MAX_EFFECT_ROWS),
         "hidden": effect.entity_count - len(visible),
     }
+
+
+def _added_violations(row: AccessRequest, chosen: list[tuple[PartBackground, Proposal]]) -> AddedViolations:
+    """Return the violations of guardrails that an approval of these proposals would add."""
+    assert row.subject is not None
+    validity = Validity(None, row.requested_until)
+    changes = changes_of(row.subject, [proposal for _, proposal in chosen], validity)
+    return added_violations(ChangeSet.of(*changes))
 
 
 def _extensions(chosen: list[tuple[PartBackground, Proposal]]) -> list[tuple[str, datetime]]:

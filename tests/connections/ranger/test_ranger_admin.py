@@ -26,6 +26,7 @@ from grants.validity import Validity
 from tests.connections.ranger.policy_files import NOTHING_BELOW, item, policy
 from tests.support.authors import COMMAND, all_grants
 from tests.support.changes import apply_plan, register_entity, revoke_grant, set_user_active
+from tests.support.guardrails import add_guardrail
 from tests.support.ranger_server import API, PASSWORD, example
 from tests.support.stand_in import Answer, certificate, running
 
@@ -110,6 +111,19 @@ def test_a_sync_takes_over_grants_patterns_and_roles(connected):
     assert {entity.state for entity in Entity.objects.exclude(kind="instance")} == {"planned"}
     assert output("drift", "policies") == []
     assert output("sync", "policies")[0]["grants"] == {"granted": 0, "revoked": 0}
+
+
+def test_a_dry_run_names_the_guardrails_that_the_sync_would_violate(connected):
+    register_entity("namespace:bookings")
+    readers = {"forbid": {"privileges": ["READ"], "within": "dataset:bookings.orders"}}
+    register_entity("dataset:bookings.orders")
+    add_guardrail("no-readers", readers)
+    stderr = StringIO()
+    call_command("connection", "sync", "policies", "--dry-run", stdout=StringIO(), stderr=stderr)
+    assert "guardrail no-readers forbids this change: user:alice would hold READ on" in stderr.getvalue()
+    assert not all_grants() and not User.objects.filter(username="alice").exists()
+    with pytest.raises(CommandError, match="guardrail no-readers forbids this change"):
+        output("sync", "policies")
 
 
 def test_the_plan_of_a_sync_makes_the_same_changes(connected):

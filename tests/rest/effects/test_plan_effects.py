@@ -10,8 +10,9 @@ import pytest
 
 from entities.address import parse_address
 from grants.models import Plan
-from tests.rest.conftest import apply_plan, problem
+from tests.rest.conftest import apply_plan, grant_item, problem
 from tests.support.changes import add_user, change_grants, create_plan_from_changes
+from tests.support.guardrails import add_guardrail
 
 pytestmark = pytest.mark.django_db
 
@@ -143,6 +144,21 @@ def test_the_effect_counts_leftover_grants_and_the_access_that_ends(ada, by_toke
         "leftover_removed": 1,
         "tokens_ended": 1,
     }
+
+
+def test_the_effect_names_the_guardrails_that_the_plan_violates_before_and_after_it_is_applied(ada, cast):
+    warning = {"forbid": {"privileges": ["WRITE"], "within": SALES}, "level": "warn"}
+    add_guardrail("no-writers", warning)
+    plan = create_plan_from_changes(grant=[("user:out", ORDERS, "WRITE")])
+    violation = f"guardrail no-writers is violated: user:out would hold WRITE on {ORDERS}"
+    assert ada.get(f"/plans/{plan.pk}/effect").json()["guardrails"] == [violation]
+    changes = {"changes": [["grant", "user:out", ORDERS, "WRITE"]]}
+    assert ada.post("/effects", changes).json()["guardrails"] == [violation]
+    item = {"grant": [grant_item("user:out", ORDERS, "WRITE")], "dry_run": True, "reason": "x"}
+    assert ada.post("/grants", item).json()["effect"]["guardrails"] == [violation]
+    apply_plan(ada, plan.pk)
+    assert ada.get(f"/plans/{plan.pk}/effect").json()["guardrails"] == [violation]
+    assert ada.post("/effects", changes).json()["guardrails"] == []
 
 
 def test_an_effect_that_changed_since_it_was_read_is_not_applied(ada, plan):

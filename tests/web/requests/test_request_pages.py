@@ -15,6 +15,7 @@ from grants.stewards import add_steward
 from grants.validity import Validity
 from tests.support.authors import COMMAND, author_named
 from tests.support.changes import add_grant, remove_member
+from tests.support.guardrails import add_guardrail
 from tests.support.pages import page_html, text_of, with_effect
 
 pytestmark = pytest.mark.django_db
@@ -116,6 +117,28 @@ def test_an_approval_confirms_side_effects_but_not_what_comes_with_the_grant(bro
     assert refused.status_code == 409 and "permissions as side effects" in page_html(refused)
     assert not UserGrant.objects.filter(user__username="out").exists()
     assert browse("ada").post(f"{url}approve", fields).status_code == 303
+
+
+@pytest.mark.parametrize("level", ["block", "warn"])
+def test_an_approver_reads_which_guardrail_an_approval_would_violate(browse, level):
+    add_guardrail(
+        "no-readers", {"forbid": {"privileges": ["READ"], "within": "namespace:sales"}, "level": level}
+    )
+    url = new_request(browse("out"))
+    page = browse("ada").get(with_effect(url))
+    assert "user:out would hold READ on dataset:sales.orders" in text_of(page)
+    is_refused = level == "block"
+    assert ("The change will be refused" in text_of(page)) == is_refused
+    assert page.context["decide"]["can_approve"] != is_refused
+    answer = browse("ada").post(f"{url}approve", approval_fields(page))
+    assert answer.status_code == (400 if is_refused else 303)
+
+
+def test_an_approver_who_does_not_see_all_grants_reads_only_the_name_of_the_guardrail(browse):
+    add_guardrail("no-readers", {"forbid": {"privileges": ["READ"], "within": "namespace:sales"}})
+    set_namespace_approvers(author=COMMAND, namespace=parse_address("namespace:sales"), group="operators")
+    text = text_of(browse("grp").get(with_effect(new_request(browse("out")))))
+    assert "guardrail no-readers forbids this change" in text.lower() and "would hold" not in text
 
 
 @pytest.mark.parametrize(
