@@ -14,7 +14,7 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, datetime
 from types import SimpleNamespace
 from typing import Any
 
@@ -277,6 +277,10 @@ class _SnapshotFacts:
             if batch.num_rows
         ]
         return date.fromisoformat(min(days)) if days else None
+
+    def days_of_history(self) -> int:
+        begin = pc.min(self._table(JOURNAL).to_table(columns=["at"])["at"]).as_py()
+        return max(0, (self._snapshot.at - datetime.fromisoformat(f"{begin}+00:00")).days) if begin else 0
 
     def newest_revision(self) -> int:
         revisions = self._table(JOURNAL).to_table(columns=["revision"])["revision"]

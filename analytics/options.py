@@ -42,6 +42,9 @@ class Facts(Protocol):
     def first_day_of_use(self) -> date | None:
         """Return the first day with a recorded use; None if there is none."""
 
+    def days_of_history(self) -> int:
+        """Return the number of whole days since the first journal line; 0 without one."""
+
     def newest_revision(self) -> int:
         """Return the number of the newest journal line; 0 without one."""
 
@@ -202,13 +205,19 @@ def _prefer(text: str, facts: Facts) -> str:
 
 
 def _stable_days(text: str, facts: Facts) -> str:
-    """Return the number of days; empty for the default."""
+    """Return the number of days; empty for the default.
+
+    Raise AnalysisError for more days than the journal covers: before its first line, nothing is known to be held.
+    """
     if not text or text == "0":
         return ""
-    if not (text.isascii() and text.isdigit() and len(text) < 6):
+    covered = facts.days_of_history()
+    if not (text.isascii() and text.isdigit()) or not 1 <= int(text[:9]) <= covered:
         raise AnalysisError(
-            f"`{clip(text)}` is not a number of days (stable_days, on the command line --stable-days): enter one from 1 to "
-            "99,999",
+            f"`{clip(text)}` is not a number of days that the journal covers (stable_days, on the command line "
+            f"--stable-days): enter one from 1 to {covered:,}, or leave it out"
+            if covered
+            else "the journal is less than a day old, so it does not know what was held before: leave stable_days out",
             field="stable_days",
         )
     return str(int(text))

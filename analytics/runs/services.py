@@ -15,8 +15,10 @@ from grants.active_generation import active_generation
 from grants.authority.transactions import administrator_transaction
 from grants.jobs import cancel_job, request_job
 from grants.journal import Author, JournalEntry, append_to_journal, current_revision
+from grants.models import JournalLine
 from grants.roles.capabilities import Capability
 from grants.usage import first_day_of_use
+from grants.validity import question_time
 
 
 def request_run(
@@ -89,6 +91,10 @@ class _ConsoleFacts:
 
     def first_day_of_use(self) -> date | None:
         return first_day_of_use()
+
+    def days_of_history(self) -> int:
+        begin = JournalLine.objects.order_by("revision").values_list("at", flat=True).first()
+        return max(0, (question_time() - begin).days) if begin else 0
 
     def newest_revision(self) -> int:
         return current_revision()

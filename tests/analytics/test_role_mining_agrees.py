@@ -248,7 +248,8 @@ def test_roles_of_teams_are_made_of_what_users_held_at_both_dates(spark, seed):
             ).select_related("user", "content_object")
         }
         tables = tables_of("role-mining", prefer="teams", stable_days="5")
-        assert tables_of("role-mining", prefer="teams", stable_days="6")["detail"] == []
+        with pytest.raises(AnalysisError, match="enter one from 1 to 5, or leave it out"):
+            tables_of("role-mining", prefer="teams", stable_days="6")
     expected = {(user, address, "READ") for user in ("ann", "bo", "eve") for address in [*early, *moved]}
     assert expected <= {row[1:] for row in tables["detail"]} <= now & then
     # of all direct grants that were held then, also those that no role gives
@@ -260,12 +261,24 @@ def test_roles_of_teams_are_made_of_what_users_held_at_both_dates(spark, seed):
     [
         ({"prefer": "few"}, "enter fewest or teams"),
         ({"surplus": "0.1"}, "set prefer to teams"),
-        ({"prefer": "fewest", "stable_days": "3"}, "set prefer to teams"),
         ({"prefer": "teams", "surplus": "0.6"}, "from 0 to 0.5"),
         ({"prefer": "teams", "surplus": "x"}, "is not a share"),
-        ({"prefer": "teams", "stable_days": "-1"}, "is not a number of days"),
+        ({"prefer": "teams", "stable_days": "1"}, "the journal is less than a day old"),
     ],
 )
 def test_options_of_roles_are_checked(options, message):
     with pytest.raises(AnalysisError, match=message):
         validated_options(ANALYSES["role-mining"], options)
+
+
+@pytest.mark.parametrize(
+    ("prefer", "days", "message"),
+    [
+        *(("teams", days, "enter one from 1 to 3, or leave") for days in ("-1", "x", "4", "99999", "9" * 30)),
+        ("fewest", "3", "set prefer to teams"),
+    ],
+)
+def test_only_days_that_the_journal_covers_can_be_asked_about(prefer, days, message):
+    add_group("crew")
+    with at_time(timezone.now() + timedelta(days=3, hours=1)), pytest.raises(AnalysisError, match=message):
+        validated_options(ANALYSES["role-mining"], {"prefer": prefer, "stable_days": days})
