@@ -34,6 +34,7 @@ from grants.guardrails.storage import (
     exception_entry,
     fill_exception,
     guardrail_entry,
+    present_conflicts,
     rule_faults,
     store_rule,
     stored_rules,
@@ -96,11 +97,11 @@ def _write_guardrail(
             count,
         )
     revision = append_to_journal(head, [entry], author=author)
-    found = f"; {quantity(count, 'violation exists', 'violations exist')}" if count else ""
+    found = [quantity(count, "violation exists", "violations exist")] if count else []
     verb = "changed" if before else "added"
     return Outcome(
         True,
-        f"guardrail {name} was {verb}{found}",
+        "; ".join([f"guardrail {name} was {verb}", *found, *present_conflicts(name, rule, stored)]),
         revision,
         (change,),
         previous=SetGuardrail(name, before.text) if before else None,

@@ -18,6 +18,8 @@ from entities.text import storage_fault
 from entities.vocabulary import KINDS, Privilege, VocabularyError, clip, privilege_by_name
 from grants.errors import GuardrailError, PrincipalError
 from grants.models import GROUP, USER, Enforcement, Form, Guardrail, GuardrailException, privilege_of
+from grants.policies.catalogue import GENERATIONS
+from grants.policies.decide import EntitiesWithoutPrivilege, Facts, is_permitted
 from grants.policies.principals import is_group_text, principal_text, written_subject
 from grants.policies.question import Question, QuestionError, question_from_json
 from grants.policies.times import format_time
@@ -199,8 +201,10 @@ def contradiction(name: str, rule: Rule, others: Iterable[tuple[str, Rule]]) -> 
             continue
         if _same_question(rule, other) and rule.decision != other.decision:
             return f"it contradicts guardrail {other_name}, which expects the opposite decision"
-        for requires, forbids in ((rule, other), (other, rule)):
-            if _is_impossible_pair(requires, forbids):
+        for demands, forbids in ((rule, other), (other, rule)):
+            if _is_impossible_pair(demands, forbids) or (
+                not forbids.principal and is_unreachable(demands, forbids, GENERATIONS)
+            ):
                 return (
                     f"it contradicts guardrail {other_name}, which {other.sentence}: no grant can meet both"
                 )
@@ -223,6 +227,51 @@ def _is_impossible_pair(requires: Rule, forbids: Rule) -> bool:
     return required.privileges[0] in forbidden.privileges and (
         forbidden.kind == required.kind or forbidden.kind in ancestor_kinds(required.kind)
     )
+
+
+def is_unreachable(expects: Rule, forbids: Rule, generations: Iterable[str]) -> bool:
+    """Return whether one rule expects that a user is permitted something, and the other one forbids all that would permit
+    it, in each of these generations. Whether the other one is about this user does not matter.
+    """
+    if expects.form != Form.EXPECT or not expects.decision or forbids.form != Form.FORBID:
+        return False
+    target, place = (Address(rule.clauses[0].kind, rule.clauses[0].key) for rule in (expects, forbids))
+    if not expects.principal.startswith(f"{USER.name}:") or place not in (target, *target.ancestors):
+        return False
+    questions = list(map(expects.question, generations))
+
+    def is_permitted_with(facts: Facts) -> bool:
+        return any(is_permitted(question, facts) for question in questions)
+
+    return is_permitted_with(_AllHeld()) and not is_permitted_with(_AllHeld(forbids.clauses[0]))
+
+
+class _AllHeld:
+    """The facts about a subject who holds every privilege except those of a clause; see `grants.policies.decide.Facts`.
+
+    No live entity is inside a container, because none may exist.
+    """
+
+    is_subject_known = True
+
+    def __init__(self, forbidden: Clause | None = None):
+        self._forbidden = forbidden.privileges if forbidden else ()
+        self._place = Address(forbidden.kind, forbidden.key) if forbidden else None
+
+    def privileges_on(self, address: Address) -> dict[Privilege, str]:
+        is_inside = self._place in (address, *address.ancestors)
+        return {privilege: "" for privilege in Privilege if not (is_inside and privilege in self._forbidden)}
+
+    def has_grant_at_or_below(self, address: Address) -> bool:
+        return bool(self.privileges_on(address))
+
+    def grant_at_or_below(self, address: Address) -> None:
+        return None
+
+    def entities_without_privilege(
+        self, address: Address, privilege: Privilege, kind: str | None
+    ) -> EntitiesWithoutPrivilege:
+        return EntitiesWithoutPrivilege(is_empty=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,21 @@ from django.utils import timezone
 
 from entities.address import Address
 from entities.selectors import entities_at
+from grants.active_generation import active_generation
 from grants.errors import GuardrailError
-from grants.guardrails.rules import Rule, contradiction, exception_text, rule_of, with_rules
+from grants.guardrails.rules import (
+    Rule,
+    contradiction,
+    exception_text,
+    is_unreachable,
+    rule_of,
+    with_rules,
+)
 from grants.journal import JournalEntry
 from grants.models import Form, Guardrail, GuardrailClause, GuardrailException, User, permission_ids
+from grants.policies.principals import group_text, type_and_name
 from grants.principal_names import principals_by_name
+from grants.querysets import memberships_in_force
 
 
 def stored_rules() -> dict[str, Rule]:
@@ -53,6 +63,27 @@ def rule_faults(rules: dict[str, Rule], stored: dict[str, Rule]) -> dict[str, Gu
         elif fault := contradiction(name, rule, all_rules.items()):
             faults[name] = GuardrailError(fault)
     return faults
+
+
+def present_conflicts(name: str, rule: Rule, stored: dict[str, Rule]) -> list[str]:
+    """Return which stored rules cannot hold together with the rule now: in the active generation, with the present members of
+    groups. Runs at most two queries.
+    """
+    generation = [active_generation().name]
+    pairs = [
+        (other_name, expects.principal, forbids.principal)
+        for other_name, other in stored.items()
+        for expects, forbids in ((rule, other), (other, rule))
+        if other_name != name and is_unreachable(expects, forbids, generation)
+    ]
+    users = {type_and_name(user)[1] for _, user, group in pairs if group}
+    rows = memberships_in_force().filter(user__username__in=users) if users else ()
+    members = {(str(row.user), group_text(row.group.name)) for row in rows}
+    return [
+        f"it cannot hold together with guardrail {other_name} now"
+        for other_name, user, group in pairs
+        if not group or (user, group) in members
+    ]
 
 
 def guardrail_entry(name: str, rule: Rule) -> JournalEntry:

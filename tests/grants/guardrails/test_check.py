@@ -376,6 +376,56 @@ def test_a_guardrail_names_what_exists_and_contradicts_no_other(cast):
         add_guardrail("a b", FORBID)
 
 
+@pytest.mark.parametrize(
+    ("action", "privileges", "within", "is_contradiction"),
+    [
+        ("READ", ["READ"], "namespace:sales", True),
+        ("READ", ["READ", "WRITE"], ORDERS, True),
+        ("get", list(Privilege), "instance:cdap", True),
+        # another privilege or another place permits it
+        ("get", ["READ"], "namespace:sales", False),
+        ("READ", ["WRITE"], "namespace:sales", False),
+        ("READ", ["READ"], "namespace:hr", False),
+    ],
+)
+def test_a_decision_that_a_guardrail_makes_impossible_contradicts_it(
+    cast, action, privileges, within, is_contradiction
+):
+    permitted, denied = (expect("user:dee", action, ORDERS, decision) for decision in (True, False))
+    forbid = {"forbid": {"privileges": list(map(str, privileges)), "within": within}}
+    for first, second in ((permitted, forbid), (forbid, permitted)):
+        add_guardrail("first", first)
+        if is_contradiction:
+            with pytest.raises(GuardrailError, match="it contradicts guardrail first"):
+                add_guardrail("second", second)
+        else:
+            assert "together" not in add_guardrail("second", second).sentence
+        Guardrail.objects.all().delete()
+    add_guardrail("first", denied)
+    assert "together" not in add_guardrail("second", forbid).sentence
+
+
+def test_what_a_group_or_the_active_generation_makes_impossible_is_named_when_it_is_written(cast):
+    add_group("contractors")
+    forbid = FORBID["forbid"] | {"privileges": ["READ"], "members_of": "group:contractors"}
+    add_guardrail("no-readers", {"forbid": forbid, "level": "warn"})
+    reads, holds = (
+        expect("user:dee", action, ORDERS, True) | {"level": "warn"} for action in ("read", "READ")
+    )
+    assert "together" not in add_guardrail("a", reads).sentence
+    add_member("dee", "contractors")
+    outcome = add_guardrail("b", holds)
+    assert outcome.sentence == "guardrail b was added; it cannot hold together with guardrail no-readers now"
+    outcome = add_guardrail("no-readers", {"forbid": forbid})
+    assert {name for name in "ab" if f"together with guardrail {name} now" in outcome.sentence} == {"a", "b"}
+    # `existing` permits it by READ on the namespace
+    nobody = {"forbid": {"privileges": ["READ"], "within": CUSTOMERS}}
+    add_guardrail("c", expect("user:ned", "read", CUSTOMERS, True))
+    assert "together with guardrail c now" in add_guardrail("nobody", nobody).sentence
+    activate_generation("existing")
+    assert "together" not in add_guardrail("nobody", nobody | {"level": "warn"}).sentence
+
+
 def test_an_expected_decision_on_an_address_that_is_not_registered_is_decided_from_the_address(cast):
     for namespace in ("nowhere", "sales"):
         for name, decision in (("denied", False), ("permitted", True)):
