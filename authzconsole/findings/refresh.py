@@ -209,9 +209,11 @@ def finding_sentence(row: Finding) -> str:
 
 def request_guardrail_check() -> None:
     """Request the check of the guardrails of a large tenant, if none waits or runs."""
-    jobs = Job.objects.filter(type=GUARDRAIL_JOB, state__in=UNFINISHED_STATES)
-    if Guardrail.objects.exists() and not jobs.exists():
-        with transaction.atomic():
+    with transaction.atomic():
+        # requests at the same time wait for each other at the first row
+        if Guardrail.objects.select_for_update().order_by("pk").first() is None:
+            return
+        if not Job.objects.filter(type=GUARDRAIL_JOB, state__in=UNFINISHED_STATES).exists():
             request_job(Job(type=GUARDRAIL_JOB, is_scheduled=True))
 
 

@@ -3,9 +3,10 @@
 import time
 from datetime import timedelta
 from functools import partial
+from threading import Thread
 
 import pytest
-from django.db import connection
+from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
@@ -14,6 +15,7 @@ from authzconsole.findings.refresh import (
     GUARDRAIL_JOB,
     announce_errors,
     refresh_findings,
+    request_guardrail_check,
     store_findings,
     sweep_findings,
 )
@@ -200,6 +202,23 @@ def test_a_large_tenant_counts_violations_in_a_job_once_a_day(cast, monkeypatch)
     assert job.state == JobState.DONE and job.summary["violations"] > 0
     assert finding("guardrail-violations", "guardrail:writers").figure == job.summary["violations"]
     assert "guardrail:writers" in found("guardrail-violations"), "a page does not resolve it"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_two_requests_at_the_same_time_start_one_check_of_guardrails(cast, sent_tasks):
+    add_guardrail("writers", FORBID)
+
+    def request() -> None:
+        request_guardrail_check()
+        connection.close()
+
+    other = Thread(target=request)
+    with transaction.atomic():
+        request_guardrail_check()
+        other.start()
+        other.join(1)
+    other.join()
+    assert Job.objects.filter(type=GUARDRAIL_JOB).count() == 1
 
 
 def test_failed_jobs_of_the_last_week_are_findings(cast):
