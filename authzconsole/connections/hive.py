@@ -20,6 +20,7 @@ from thrift.Thrift import TException
 from thrift.transport.TSocket import TSocket
 from thrift.transport.TTransport import TBufferedTransport, TTransportException
 
+from authzconsole.connections.peers import check_peer
 from authzconsole.connections.platform import ConnectionFault, PlatformChange, Unsupported
 from entities.address import Address, AddressError, parse_address
 from entities.vocabulary import Privilege, clip
@@ -79,6 +80,7 @@ class HiveMetastore:
         try:
             with self._faults():
                 self._transport.open()
+                check_peer(self.host, socket.handle)
                 self._client.set_ugi(self.user, [])
         except ConnectionFault:
             self._transport.close()

@@ -4,8 +4,10 @@ check.
 
 import json
 import re
+import socket
 import time
 from collections.abc import Mapping
+from io import BytesIO
 from typing import Any, ClassVar, Self
 from urllib.parse import urlsplit
 
@@ -13,7 +15,9 @@ import requests
 import urllib3
 from requests.adapters import HTTPAdapter
 from requests.auth import HTTPBasicAuth
+from urllib3.connection import HTTPConnection, HTTPSConnection
 
+from authzconsole.connections.peers import check_peer
 from authzconsole.connections.platform import ConnectionFault
 from entities.vocabulary import clip
 
@@ -22,10 +26,47 @@ CONNECT_SECONDS, READ_SECONDS = 10, 60
 # before each repetition of a read that failed for a moment
 PAUSES_SECONDS = (0.5, 1, 2, 4)
 MOMENTARY_STATUSES = (429, 502, 503, 504)
+# of one answer, after its compression
+MAX_ANSWER_BYTES, MAX_ANSWER_SECONDS = 256 * 1024 * 1024, 600
+BYTES_PER_READ = 1024 * 1024
 
 
 class Forbidden(ConnectionFault):
     """The account may not do this."""
+
+
+class _CheckedHttp(HTTPConnection):
+    def _new_conn(self) -> socket.socket:
+        return _checked(self.host, super()._new_conn())
+
+
+class _CheckedHttps(HTTPSConnection):
+    def _new_conn(self) -> socket.socket:
+        return _checked(self.host, super()._new_conn())
+
+
+def _checked(host: str, connected: socket.socket) -> socket.socket:
+    """Return a connection to a platform, before anything is sent. Raise ConnectionFault, and end it, if it is none."""
+    try:
+        check_peer(host, connected)
+    except ConnectionFault:
+        connected.close()
+        raise
+    return connected
+
+
+class _HttpPool(urllib3.HTTPConnectionPool):
+    ConnectionCls = _CheckedHttp
+
+
+class _HttpsPool(urllib3.HTTPSConnectionPool):
+    ConnectionCls = _CheckedHttps
+
+
+class _PlatformAdapter(HTTPAdapter):
+    def init_poolmanager(self, *args, **kwargs) -> None:
+        super().init_poolmanager(*args, **kwargs)
+        self.poolmanager.pool_classes_by_scheme = {"http": _HttpPool, "https": _HttpsPool}
 
 
 class HttpPlatform:
@@ -54,7 +95,7 @@ class HttpPlatform:
         if not self.verify:
             # the option says so, and each request would repeat it
             urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
-        self._session.mount(self.url, HTTPAdapter(pool_maxsize=MAX_CONNECTIONS))
+        self._session.mount(self.url, _PlatformAdapter(pool_maxsize=MAX_CONNECTIONS))
         return self
 
     def __exit__(self, *error) -> None:
@@ -76,8 +117,14 @@ class HttpPlatform:
         for pause in (*pauses, None):
             try:
                 response = self._session.request(
-                    method, url, json=body, timeout=(CONNECT_SECONDS, READ_SECONDS), allow_redirects=False
+                    method,
+                    url,
+                    json=body,
+                    timeout=(CONNECT_SECONDS, READ_SECONDS),
+                    allow_redirects=False,
+                    stream=True,
                 )
+                _read(response)
                 if response.status_code not in MOMENTARY_STATUSES or pause is None:
                     return response
             except requests.exceptions.SSLError as error:
@@ -94,6 +141,7 @@ class HttpPlatform:
                 requests.ConnectionError,
                 requests.Timeout,
                 requests.exceptions.ChunkedEncodingError,
+                urllib3.exceptions.HTTPError,
             ) as error:
                 if pause is None:
                     raise ConnectionFault(f"{url} does not answer: {clip(error, 300)}") from error
@@ -107,7 +155,7 @@ class HttpPlatform:
         self.check(response)
         try:
             return json.loads(response.content)
-        except ValueError:
+        except (ValueError, RecursionError):
             raise self.unknown_answer(response.url, self.text(response)) from None
 
     def check(self, response: requests.Response) -> None:
@@ -141,6 +189,23 @@ class HttpPlatform:
     def text(self, response: requests.Response) -> str:
         """Return the text of an error."""
         return clip(" ".join(response.text.split()), 200) or response.reason or "without a reason"
+
+
+def _read(response: requests.Response) -> None:
+    """Read the content of an answer. Raise ConnectionFault above the limits: the other end may send without an end."""
+    content, end = bytearray(), time.monotonic() + MAX_ANSWER_SECONDS
+    # unlike `iter_content`, this returns what has arrived, so that the time is checked
+    while part := response.raw.read1(BYTES_PER_READ, decode_content=True):
+        content += part
+        if len(content) > MAX_ANSWER_BYTES or time.monotonic() > end:
+            response.close()
+            raise ConnectionFault(
+                f"{response.url} answers with more than {MAX_ANSWER_BYTES // 2**20:,} MB, or for more than "
+                f"{MAX_ANSWER_SECONDS:,} seconds: check whether it is the platform"
+            )
+    response.raw = BytesIO(content)
+    # otherwise, `text` compares the content with all encodings
+    response.encoding = response.encoding or "utf-8"
 
 
 def base_url(url: str, product: str) -> str:

@@ -225,7 +225,7 @@ class RangerAdmin(HttpPlatform):
         """Return the message of an error, which is JSON (`VXResponse`) or text."""
         try:
             message = response.json()["msgDesc"]
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             return super().text(response)
         return clip(" ".join(str(message).split()), 400)
 

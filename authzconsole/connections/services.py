@@ -6,10 +6,8 @@ revision, at which the changes are made.
 """
 
 import hashlib
-import ipaddress
 import itertools
 import os
-import socket
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -25,6 +23,7 @@ from django.utils import timezone
 from django.utils.module_loading import import_string
 
 from authzconsole.common.encryption import UnknownKey, decrypt, encrypt
+from authzconsole.connections.peers import check_host
 from authzconsole.connections.platform import (
     ChangedSinceShown,
     ConnectionFault,
@@ -72,8 +71,6 @@ from grants.validity import VALIDITY_COLUMNS, Validity, in_force, not_over_condi
 MAX_NAME_CHARACTERS = 60
 JOB_PREFIX = "connection-"
 SECRET_PURPOSE = b"secrets of connections\n"
-# of the metadata service of a cloud, besides link-local addresses
-METADATA_NETWORK = ipaddress.ip_network("fd00:ec2::/32")
 _ORDER = attrgetter("sort_key")
 # of the plan of a sync
 MAX_SYNC_ITEMS = 1_000_000
@@ -515,29 +512,12 @@ def open_platform(connection: Connection) -> Platform:
                 f"key: store it again with `connection token {connection.name}`"
             ) from None
     platform = type_(connection.url, connection.options, secret)
-    _check_address(connection.url)
+    check_host(urlsplit(connection.url).hostname or "")
     return platform
 
 
 def _variable(connection: Connection, name: str) -> str:
     return os.environ.get(f"CONNECTION_{connection.name}_{name}".upper(), "")
-
-
-def _check_address(url: str) -> None:
-    """Raise ConnectionFault if the host is one that no platform has, such as the metadata service of a cloud.
-
-    Platforms are in private networks, so other internal addresses are allowed.
-    """
-    host = urlsplit(url).hostname or ""
-    try:
-        found = {row[4][0] for row in socket.getaddrinfo(host, None)}
-    except OSError:
-        # the connection fails with its own message
-        return
-    for text in found:
-        ip = ipaddress.ip_address(str(text).partition("%")[0])
-        if ip.is_link_local or ip.is_multicast or ip.is_unspecified or ip in METADATA_NETWORK:
-            raise ConnectionFault(f"{host} is not the address of a platform: enter another one", field="url")
 
 
 def _open_platform_with_grants(connection: Connection) -> Platform:

@@ -14,13 +14,16 @@ from typing import Protocol, TypeVar
 
 @dataclass
 class Answer:
-    """A status, a body and headers. cut: the bytes that the server sends before it closes the connection."""
+    """A status, a body and headers. cut: the bytes that the server sends before it closes the connection. bytes_per_second:
+    of a body that it sends byte by byte.
+    """
 
     status: int = 200
-    body: str = ""
+    body: str | bytes = ""
     headers: dict[str, str] = field(default_factory=dict)
     cut: int | None = None
     pause: float = 0
+    bytes_per_second: float = 0
 
 
 class StandIn(Protocol):
@@ -64,13 +67,17 @@ def running(stand_in: Server, tls: tuple[str, str] | None = None, port: int = 0)
             sent = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             answer = stand_in.answer(self.command, self.path, dict(self.headers), sent)
             time.sleep(answer.pause)
-            body = answer.body.encode()
+            body = answer.body.encode() if isinstance(answer.body, str) else answer.body
             self.send_response(answer.status)
             for name, value in answer.headers.items():
                 self.send_header(name, value)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
-            self.wfile.write(body[: answer.cut])
+            for byte in body if answer.bytes_per_second else ():
+                self.wfile.write(bytes([byte]))
+                time.sleep(1 / answer.bytes_per_second)
+            if not answer.bytes_per_second:
+                self.wfile.write(body[: answer.cut])
             self.close_connection = self.close_connection or answer.cut is not None
 
         do_GET = do_POST = do_PUT = do_DELETE = answer

@@ -1,5 +1,7 @@
 """Take over the entities of CDAP from a stand-in with the shapes of its versions, and with faults."""
 
+import gzip
+import ipaddress
 import json
 from io import StringIO
 
@@ -7,7 +9,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from authzconsole.connections import cdap as cdap_connection
-from authzconsole.connections import http
+from authzconsole.connections import http, peers, services
 from authzconsole.models import Connection
 from entities.models import Entity
 from grants.models import JournalLine
@@ -376,6 +378,36 @@ def test_a_fault_says_what_to_check_and_changes_nothing(connected, monkeypatch, 
     with pytest.raises(CommandError, match=message):
         output("sync", "prod")
     assert live() == before and JournalLine.objects.count() == journal
+
+
+def test_a_name_that_gets_another_address_after_the_check_is_not_connected(connected, monkeypatch):
+    """`127.0.0.1` stands for the metadata service, of which the first answer of the DNS server did not speak."""
+    monkeypatch.setattr(peers, "_METADATA", [ipaddress.ip_network("127.0.0.1")])
+    monkeypatch.setattr(services, "check_host", lambda host: None)
+    connected.token = TOKEN
+    with pytest.raises(CommandError, match=r"127\.0\.0\.1 is not the address of a platform"):
+        output("sync", "prod")
+    assert not connected.requests
+
+
+def test_an_answer_without_an_end_is_refused(connected, monkeypatch):
+    """A small answer may be compressed from one of any size."""
+    monkeypatch.setattr(http, "MAX_ANSWER_BYTES", 2**20)
+    monkeypatch.setattr(http, "BYTES_PER_READ", 2**16)
+    large = gzip.compress(b" " * 2**26)
+    connected.faults["namespaces"] = Answer(200, large, {"Content-Encoding": "gzip"})
+    with pytest.raises(CommandError, match="answers with more than 1 MB"):
+        output("sync", "prod")
+    connected.faults["namespaces"] = Answer(200, "[" * 2**17)
+    with pytest.raises(CommandError, match="does not answer as CDAP does"):
+        output("sync", "prod")
+
+
+def test_an_answer_that_is_sent_byte_by_byte_is_refused(connected, monkeypatch):
+    monkeypatch.setattr(http, "MAX_ANSWER_SECONDS", 0.2)
+    connected.faults["namespaces"] = Answer(200, "[" + " " * 100, bytes_per_second=20)
+    with pytest.raises(CommandError, match="for more than"):
+        output("sync", "prod")
 
 
 def test_a_fault_that_ends_is_repeated(connected):

@@ -155,7 +155,20 @@ def test_a_test_says_why_it_failed(ada):
     assert connection.secret
 
 
-@pytest.mark.parametrize("url", ["http://169.254.169.254", "http://[fe80::1]:80", "http://0.0.0.0"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://169.254.169.254",
+        "http://[fe80::1]:80",
+        "http://0.0.0.0",
+        "http://[::ffff:169.254.169.254]",
+        "http://[64:ff9b::a9fe:a9fe]",
+        "http://[2002:a9fe:a9fe::1]",
+        "http://[::ffff:0.0.0.0]:8001",
+        "http://100.100.100.200",
+        "http://192.0.0.192",
+    ],
+)
 def test_no_connection_reaches_the_metadata_of_a_cloud(ada, url):
     connection = Connection.objects.get()
     connection.url = url
