@@ -422,6 +422,8 @@ class Connection(models.Model):
     otherwise they only make a plan.
     plan: the plan of the newest sync, until the next sync takes over what the plan did. plan_creations: `creations`
     after it.
+    maker_ids: the keys of the accounts of the persons who configured it (grants.authority.persons): they choose which
+    grants it has.
     """
 
     name = models.CharField(max_length=60, unique=True)
@@ -437,6 +439,7 @@ class Connection(models.Model):
     applies_syncs = models.BooleanField(default=False)
     plan = models.ForeignKey(Plan, models.SET_NULL, null=True, related_name="+")
     plan_creations = models.JSONField(default=dict)
+    maker_ids = models.JSONField(default=list)
 
     class Meta:
         default_permissions = ()

@@ -36,6 +36,7 @@ from entities.address import Address
 from entities.models import Entity, State
 from entities.selectors import entities_at
 from entities.vocabulary import clip, quantity
+from grants.authority.persons import accounts_of
 from grants.authority.transactions import administrator_transaction, check_administrator
 from grants.bulk_rows import chunks, insert_rows
 from grants.change_set import (
@@ -161,7 +162,13 @@ def add_connection(
     with administrator_transaction(author, capability=Capability.MANAGE_SETTINGS) as head:
         if Connection.objects.filter(name=name).exists():
             raise ConnectionFault(f"the connection {name} exists already: choose another name", field="name")
-        connection = Connection.objects.create(type=type_name, name=name, url=url, options=dict(options))
+        connection = Connection.objects.create(
+            type=type_name,
+            name=name,
+            url=url,
+            options=dict(options),
+            maker_ids=sorted(accounts_of(author)),
+        )
         detail = f"{type_name} {name}: {url}"
         append_to_journal(head, [JournalEntry("connection-add", detail=detail)], author=author)
     return connection
@@ -192,7 +199,10 @@ def change_connection(
             connection.secret = ""
         connection.url, connection.options = url, dict(options)
         connection.interval_hours, connection.applies_syncs = interval_hours, applies_syncs
-        connection.save(update_fields=["secret", "url", "options", "interval_hours", "applies_syncs"])
+        connection.maker_ids = _makers_with(connection, author)
+        connection.save(
+            update_fields=["secret", "url", "options", "interval_hours", "applies_syncs", "maker_ids"]
+        )
         syncs = (
             f"every {interval_hours} h{', applied' if applies_syncs else ''}"
             if interval_hours
@@ -222,10 +232,17 @@ def store_token(connection: Connection, token: str, *, author: Author) -> str:
     type_(connection.url, connection.options, token)
     with administrator_transaction(author, capability=Capability.MANAGE_SETTINGS) as head:
         secret = encrypt(token, SECRET_PURPOSE) if token else ""
-        Connection.objects.filter(pk=connection.pk).update(secret=secret)
+        connection.refresh_from_db(fields=["maker_ids"])
+        connection.maker_ids, connection.secret = _makers_with(connection, author), secret
+        connection.save(update_fields=["secret", "maker_ids"])
         detail = f"{connection.name}: {word} {'stored' if token else 'removed'}"
         append_to_journal(head, [JournalEntry("connection-change", detail=detail)], author=author)
     return word
+
+
+def _makers_with(connection: Connection, author: Author) -> list[int]:
+    """Return the makers of a connection after the author changed it."""
+    return sorted({*connection.maker_ids, *accounts_of(author)})
 
 
 def connection_by_name(name: str) -> Connection:
@@ -321,6 +338,8 @@ def prepare_sync(
 ) -> Plan | None:
     """Store the changes of a sync as a plan, in place of the plan of an earlier one. Return None if there are none.
 
+    Whoever configured the connection is a maker of the plan, so that another person must apply it with four eyes.
+
     confirm: called in the transaction. Raise NotAdministrator.
     """
     check_administrator(author)
@@ -337,6 +356,7 @@ def prepare_sync(
                 changes=result.change_set,
                 recipe={"connection": connection.name},
                 base_revision=result.revision,
+                maker_ids=connection.maker_ids,
                 max_items=MAX_SYNC_ITEMS,
             )
             connection.plan = store_plan(author, PlanOrigin.SYNC, draft)

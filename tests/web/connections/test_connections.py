@@ -10,11 +10,13 @@ from authzconsole.connections import services
 from authzconsole.connections.jobs import request_due_syncs
 from authzconsole.models import Connection
 from entities.models import Entity
+from grants.errors import SecondPersonRequired
 from grants.jobs import run_job
-from grants.models import Job, JournalLine, Plan
-from tests.support.authors import COMMAND
+from grants.models import Job, JournalLine, Plan, User
+from tests.support import changes as plans
+from tests.support.authors import COMMAND, author_named
 from tests.support.cdap_server import TOKEN, Cdap, Namespace
-from tests.support.changes import register_entity
+from tests.support.changes import add_user, register_entity
 from tests.support.pages import shown_effect_of_plan
 from tests.support.ranger_server import PASSWORD, example
 from tests.support.stand_in import running
@@ -132,6 +134,27 @@ def test_four_eyes_does_not_let_a_schedule_change_grants(ada, form, settings):
     settings.FOUR_EYES = True
     answer = ada.post(f"{URL}edit", form | {"applies_syncs": "yes"})
     assertContains(answer, "FOUR_EYES is on", status_code=400)
+
+
+def test_with_four_eyes_who_configures_a_connection_does_not_apply_what_its_schedule_finds(
+    browse, settings, monkeypatch
+):
+    """The schedule makes the plan, but this person chose the server that gives the grants."""
+    settings.FOUR_EYES, settings.FOUR_EYES_MAX_ITEMS = True, 0
+    add_user("eve", role="administrator")
+    User.objects.filter(username="eve").update(is_active=True)
+    with running(example()) as ranger:
+        fields = {"name": "policies", "url": ranger.url, "token": PASSWORD, "interval_hours": "1"}
+        fields |= {"option_service": "cdapdev", "option_user": "console", "reason": "mine"}
+        assert browse("ada").post("/connections/new?type=ranger", fields).status_code == 303
+        request_due_syncs()
+        for job in Job.objects.filter(type="connection-sync"):
+            run_job(job.pk)
+    plan = Plan.objects.get(origin="sync")
+    assert plan.made_by == "connection"
+    with pytest.raises(SecondPersonRequired, match="another person must apply"):
+        plans.apply_plan(plan, author=author_named("ada"))
+    assert plans.apply_plan(plan, author=author_named("eve")).state == "applied"
 
 
 def test_a_test_shows_what_the_account_can_read(ada, cdap):
