@@ -17,6 +17,7 @@ from authzconsole.lists.grants import Grants
 from authzconsole.lists.people import Roles
 from entities.address import Address, named_kinds, parse_grantable
 from entities.vocabulary import KINDS, Privilege, VocabularyError, clip, privilege_by_name
+from grants.authority.rights import can_change_some_grants
 from grants.change_set import Change, ChangeSet, Exclude, Grant, Include, Join, Leave, RemovePrincipal, Revoke
 from grants.changes import apply
 from grants.models import RoleGroup, User, all_grants
@@ -41,7 +42,8 @@ _TYPES = {"USER": "user:", "GROUP": "group:", "ROLE": ROLE_PREFIX}
 def grant(request: TokenRequest) -> None:
     """Give a principal privileges on an entity."""
     body = read_json_object(request)
-    address, principal = _address_of(body), _principal_of(body)
+    address = _changeable_address_of(request, body)
+    principal = _principal_of(body)
     _apply(
         request, *(Grant(principal, address, privilege) for privilege in _privileges_of(body, address.kind))
     )
@@ -50,7 +52,7 @@ def grant(request: TokenRequest) -> None:
 def revoke(request: TokenRequest) -> None:
     """Take privileges from a principal; without a principal and privileges, all grants on the entity."""
     body = read_json_object(request)
-    address = _address_of(body)
+    address = _changeable_address_of(request, body)
     if all(body.get(name) is None for name in ("principal", "actions", "permissions")):
         rows = all_grants(content_object__kind=address.kind, content_object__key=address.key)
         changes = [Revoke(*key) for grants in rows for key in grants.grant_keys()]
@@ -64,10 +66,7 @@ def list_privileges(request: TokenRequest, type: str, name: str) -> list[dict]:
     """List the grants of a principal that are in force: one item for each permission that a privilege gives. Clients before
     6.5 read `action`, and later ones `permission`.
     """
-    principal = _principal(type, name)
-    rows = Grants(request.user, {"principal": principal, "through_groups": False, "valid": "now"})
-    if not rows.is_readable:
-        raise Problem(403, "your account can only read its own grants and those of its groups")
+    rows = _readable_grants(request, _principal(type, name))
     return [
         {
             "authorizable": _authorizable(row.content_object.address),
@@ -102,12 +101,16 @@ def list_roles(request: TokenRequest) -> list[dict]:
 def list_roles_of(request: TokenRequest, type: str, name: str) -> list[dict]:
     """List the roles of which a user or a group is a member."""
     principal = _principal(type, name)
+    _readable_grants(request, principal)
     visible = Roles(request.user).select()
     if principal.startswith("group:"):
         roles = visible.filter(role_groups__in=RoleGroup.objects.filter(group__name=name, **in_force()))
-    else:
+    elif principal.startswith("user:"):
         found = memberships_in_force().filter(user__username=name).values("group_id")
         roles = visible.filter(pk__in=found)
+    else:
+        # a role is in no role
+        roles = visible.none()
     return [_role_json(stored) for stored in roles.order_by("name").values_list("name", flat=True)]
 
 
@@ -140,6 +143,24 @@ CALLS: list[tuple[str, str, Callable[..., Any]]] = [
 
 def _apply(request: TokenRequest, *changes: Change) -> None:
     apply(ChangeSet(tuple(changes)), author=author_of(request))
+
+
+def _changeable_address_of(request: TokenRequest, body: dict) -> Address:
+    """Return the address of a body. Raise Problem (403) if the account may change no grants on it: before anything is looked
+    up, so that errors do not reveal what exists.
+    """
+    address = _address_of(body)
+    if not can_change_some_grants(request.user, address):
+        raise Problem(403, f"your account cannot change grants on {address}: ask an administrator")
+    return address
+
+
+def _readable_grants(request: TokenRequest, principal: str) -> Grants:
+    """Return the grants of a principal. Raise Problem (403) if the account may not read what the principal has."""
+    rows = Grants(request.user, {"principal": principal, "through_groups": False, "valid": "now"})
+    if not rows.is_readable:
+        raise Problem(403, "your account can only read the grants and roles of its own and of its groups")
+    return rows
 
 
 def _principal(type_name: str, name: str) -> str:
@@ -231,6 +252,9 @@ def _address_of(body: dict) -> Address:
     path = named_kinds(kind) or [kind]
     if missing := [name.upper() for name in path if not isinstance(parts.get(name.upper()), str)]:
         raise Problem(400, f"`entityParts` of {kind.upper()} lacks {', '.join(missing)}")
+    # joined with a dot, they would be other parts
+    if dotted := [name.upper() for name in path[:-1] if "." in parts[name.upper()]]:
+        raise Problem(400, f"{', '.join(dotted)} of `entityParts` has a dot, which no such name has")
     return parse_grantable(f"{kind}:{'.'.join(parts[name.upper()] for name in path)}")
 
 

@@ -7,7 +7,7 @@ import json
 import pytest
 from django.test import Client
 
-from grants.models import JournalLine, all_grants
+from grants.models import JournalLine, User, all_grants
 from tests.support.cast import create_sample_tenant
 from tests.support.changes import bearer
 
@@ -135,6 +135,16 @@ def test_the_permissions_of_later_clients_become_the_privilege_that_allows_the_l
             400,
             "lacks DATASET",
         ),
+        (
+            {
+                "authorizable": {
+                    "entityType": "DATASET",
+                    "entityParts": {"NAMESPACE": "sales.secret", "DATASET": "orders"},
+                }
+            },
+            400,
+            "NAMESPACE of `entityParts` has a dot",
+        ),
         ({"authorizable": ORDERS, "principal": {"name": "out", "type": "ROBOT"}}, 400, "`ROBOT`"),
         (
             {"authorizable": ORDERS, "principal": {"name": "nobody", "type": "USER"}},
@@ -180,6 +190,39 @@ def test_an_ordinary_account_lists_its_own_privileges_only(cast):
     assert ned.privileges("USER/ned")
     for hidden in ("USER/dee", "GROUP/operators", "ROLE/none"):
         assert ned.send("GET", f"/{hidden}/privileges").status_code == 403
+
+
+def test_an_ordinary_account_does_not_learn_who_shares_its_roles(cdap, cast):
+    cdap.send("PUT", "/roles/analysts")
+    for name in ("ned", "dee"):
+        assert cdap.send("PUT", f"/USER/{name}/roles/analysts").status_code == 200
+    cdap.send("PUT", "/GROUP/operators/roles/analysts")
+    ned = CdapClient("ned", "read")
+    assert ned.send("GET", "/USER/ned/roles").json() == [{"name": "analysts", "type": "ROLE"}]
+    for hidden in ("USER/dee", "USER/nobody", "GROUP/operators", "ROLE/none"):
+        answer = ned.send("GET", f"/{hidden}/roles")
+        assert answer.status_code == 403 and b"analysts" not in answer.content, hidden
+    assert cdap.send("GET", "/ROLE/analysts/roles").json() == []
+
+
+def test_a_refusal_does_not_depend_on_what_exists(cast, settings):
+    """An operator has a token that can change what the operator may change, which are no grants."""
+    settings.DELEGATION = True
+    User.objects.filter(username="ned").update(role="operator")
+    ned = CdapClient("ned", "administer")
+    nowhere = {"entityType": "DATASET", "entityParts": {"NAMESPACE": "none", "DATASET": "orders"}}
+    salaries = {"entityType": "DATASET", "entityParts": {"NAMESPACE": "hr", "DATASET": "salaries"}}
+    answers = []
+    for place in (nowhere, salaries):
+        for name in ("dee", "nobody"):
+            answers.append(ned.change("grant", place, name, "READ"))
+            answers.append(ned.change("revoke", place, name, "READ"))
+        answers.append(ned.send("POST", "//privileges/revoke", {"authorizable": place}))
+    texts = {
+        answer.content.decode().replace("dataset:none.orders", "IT").replace("dataset:hr.salaries", "IT")
+        for answer in answers
+    }
+    assert {answer.status_code for answer in answers} == {403} and len(texts) == 1, texts
 
 
 def test_a_session_is_not_enough(cast, client):
