@@ -26,7 +26,7 @@ from django.contrib.auth.models import Group
 from django.db.models import Count, Q, QuerySet
 from django.utils import timezone
 
-from entities.address import Address
+from entities.address import Address, parse_grantable
 from entities.patterns import matches, reveals
 from entities.vocabulary import Privilege, clip, join_words
 from grants.authority.break_glass import has_break_glass_access
@@ -55,6 +55,7 @@ from grants.change_set import (
 from grants.derived import matched_count
 from grants.errors import ReasonMissing, SecondPersonRequired
 from grants.journal import Author
+from grants.journal_details import parse_detail
 from grants.models import (
     ACTIVATION_VERBS,
     USER,
@@ -340,17 +341,15 @@ class _Content:
             return ""
         if names := protected.intersection(self.namespaces):
             return min(names)
-        where = Q(content_object__namespace__key__in=protected) | Q(
-            content_object__kind="namespace", content_object__key__in=protected
-        )
+        # a namespace is in itself, and a grant on a pattern in each one where it can match
+        where = Q(namespace__key__in=protected)
         for rows in (
             GroupGrant.held.filter(where, group__name__in=self.changed_groups),
             UserGrant.held.filter(where, user__username__in=self.receiving_users),
             GroupGrant.held.filter(where, group__belongings__user__username__in=self.receiving_users),
         ):
-            if grant := rows.select_related("content_object").first():
-                namespace = grant.content_object.address.namespace
-                return namespace.key if namespace else ""
+            if name := rows.values_list("namespace__key", flat=True).first():
+                return name
         return ""
 
     def _appoints(self) -> bool:
@@ -413,32 +412,51 @@ def _name(item: Grant | Revoke, kind: str) -> str:
 
 
 def recent_change_count(accounts: Collection[int]) -> int:
-    """Return the number of changes of the last hour by the person with these accounts.
+    """Return the number of changes of the last hour by the person with these accounts. A grant on a pattern also counts once
+    for each registered address that the pattern matches.
 
-    Plans that the person applied count only if the same person made them. Runs three queries, and four for
-    each other person who made such a plan.
+    Plans that the person applied count only if the same person made them. Runs four queries, four for
+    each other person who made such a plan, and one for each pattern.
     """
     since = timezone.now() - PERIOD
     names = names_of(accounts)
     by_person = Q(actor__in=written_names(names)) | Q(issuer__in=names)
     lines = JournalLine.objects.filter(by_person, at__gte=since, action__in=ACTIONS)
     totals = dict(lines.order_by().values_list("actor").annotate(total=Count("*")))
-    return max(0, sum(totals.values()) - _changes_for_others(accounts, set(totals), since)) if totals else 0
+    if not totals:
+        return 0
+    of_others = _plans_of_others(accounts, set(totals), since)
+    own = max(0, sum(totals.values()) - sum(of_others.values()))
+    # more lines than the limit exceed it without what they match
+    if own > settings.FOUR_EYES_MAX_ITEMS:
+        return own
+    return own + _matched_count(_grants_on_patterns(lines, of_others))
 
 
-def _changes_for_others(accounts: Collection[int], actors: set[str], since: datetime) -> int:
-    """Return the number of changes in the plans of others that the person applied. Two people were involved
-    in these changes."""
+def _grants_on_patterns(lines: QuerySet[JournalLine], plans: Collection[str]) -> list[Grant]:
+    """Return the grants on patterns of these lines, without those that the plans made. plans: as lines name them."""
+    rows = lines.filter(Q(entity__contains="*") | Q(entity__contains="?"), action="grant").order_by()
+    return [
+        Grant(principal, parse_grantable(entity), Privilege(privilege))
+        for principal, entity, privilege, detail in rows.values_list(
+            "principal", "entity", "privilege", "detail"
+        )
+        if parse_detail(detail).rest not in plans
+    ]
+
+
+def _plans_of_others(accounts: Collection[int], actors: set[str], since: datetime) -> dict[str, int]:
+    """Return the number of changes in each plan of others that the person applied, by the text of the plan. Two people were
+    involved in these changes.
+    """
     plans = Plan.objects.filter(state=PlanState.APPLIED, decided_at__gte=since, decided_by__in=actors)
     is_own: dict[tuple, bool] = {}
-    total = 0
-    for made_by, maker_ids, effect in plans.values_list("made_by", "maker_ids", "effect").iterator(
-        chunk_size=500
-    ):
-        maker = made_by, tuple(maker_ids)
+    counts = {}
+    for plan in plans.only("made_by", "maker_ids", "effect").iterator(chunk_size=500):
+        maker = plan.made_by, tuple(plan.maker_ids)
         if maker not in is_own:
-            makers = makers_of_plan(maker_ids, made_by)
+            makers = makers_of_plan(plan.maker_ids, plan.made_by)
             is_own[maker] = bool(makers) and are_one_person(accounts, makers)
         if not is_own[maker]:
-            total += sum(effect.get(name, 0) for name in _PLAN_COUNTS)
-    return total
+            counts[str(plan)] = sum(plan.effect.get(name, 0) for name in _PLAN_COUNTS)
+    return counts
