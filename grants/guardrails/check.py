@@ -369,8 +369,7 @@ class _Evaluation:
             else (frozenset(), frozenset()),
             expected=_expectations_at_risk(affected, clauses) if Form.EXPECT in forms else frozenset(),
             times=_times(changes),
-            is_ending=any(isinstance(change, _ENDINGS) for change in changes)
-            and all(isinstance(change, _ENDINGS | Revoke | Leave | Exclude) for change in changes),
+            is_ending=_only_ends_access(changes),
         )
 
     @property
@@ -653,6 +652,31 @@ def _expectations_at_risk(affected: _Affected, clauses: Iterable[PlacedClause]) 
 
 def _is_related(one: Address, other: Address) -> bool:
     return one == other or one in other.ancestors or other in one.ancestors
+
+
+def _only_ends_access(changes: Collection[Change]) -> bool:
+    """Return whether principals or entities go, and nothing else changes than the access of these principals and to these
+    entities.
+    """
+    gone: set[str | Address] = set()
+    for change in changes:
+        match change:
+            case Deactivate(user):
+                gone.add(f"user:{user}")
+            case RemovePrincipal(principal):
+                gone.add(principal)
+            case Delete(address):
+                gone.add(address)
+
+    def is_of_gone(change: Change) -> bool:
+        match change:
+            case Revoke(principal, address):
+                return not gone.isdisjoint((principal, address, *address.ancestors))
+            case Leave() | Exclude():
+                return not gone.isdisjoint(change.key)
+        return isinstance(change, _ENDINGS)
+
+    return bool(gone) and all(map(is_of_gone, changes))
 
 
 def _times(changes: Iterable[Change]) -> tuple[datetime, ...]:

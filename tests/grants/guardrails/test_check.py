@@ -11,10 +11,13 @@ from entities.address import parse_address
 from entities.vocabulary import KINDS, Privilege
 from grants.change_set import (
     ChangeSet,
+    Deactivate,
+    Delete,
     DeleteGuardrail,
     EndException,
     Grant,
     Join,
+    RemovePrincipal,
     Revoke,
     SetGuardrail,
     change_from_text,
@@ -196,6 +199,19 @@ def test_a_required_holder_cannot_be_taken_away_but_access_can_always_be_ended(c
     change_grants(
         grant=[("user:out", "dataset:sales.new", "READ"), ("user:out", "dataset:sales.new", "ADMIN")]
     )
+
+
+def test_the_end_of_the_access_of_one_person_does_not_let_another_one_lose_a_required_grant(cast):
+    add_guardrail("admins", ADMINS)
+    orders = parse_address(ORDERS)
+    revoke = Revoke("user:ned", orders, Privilege.ADMIN)
+
+    def make(*changes):
+        return apply(ChangeSet.of(*changes), author=COMMAND)
+
+    for other in (Deactivate("out"), RemovePrincipal("user:ina", True), Delete(parse_address(CUSTOMERS))):
+        refused(lambda other=other: make(revoke, other), "too few users hold ADMIN on dataset:sales.orders")
+    assert make(revoke, Deactivate("ned")).has_changed
 
 
 def test_only_a_limit_of_an_existing_grant_takes_a_required_holder_away(cast):
