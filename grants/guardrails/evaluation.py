@@ -23,7 +23,7 @@ from django.db.models import DateTimeField, F, Q, QuerySet, Value
 from django.db.models.functions import Cast, Collate
 
 from entities.address import Address
-from entities.models import Entity, State
+from entities.models import PATTERN, Entity, State
 from entities.selectors import entities_at
 from grants.active_generation import active_generation
 from grants.bulk_rows import ROWS_PER_FETCH, chunks, database_time
@@ -58,7 +58,7 @@ _USER, _MEMBERSHIP, _PERMISSION = (model._meta.db_table for model in (User, Belo
 _COLUMNS = ("e", "in_namespace", "in_application", "")
 _ANY_PLACE = (
     "place.id IN (held.e, held.in_namespace, held.in_application, "
-    f"(SELECT root.id FROM {_ENTITY} root WHERE root.kind = 'instance'))"
+    f"(SELECT root.id FROM {_ENTITY} root WHERE root.kind = 'instance' AND root.state <> '{PATTERN}'))"
 )
 # the columns of the periods of a held grant, of the membership through which it counts, and of the membership in
 # the group of a guardrail

@@ -10,7 +10,7 @@ from grants.guardrails.evaluation import violations
 from grants.policies.question import Question
 from tests.support.authors import author_named, database_state
 from tests.support.cast import create_sample_tenant
-from tests.support.changes import add_grant, register_entity, revoke_grant
+from tests.support.changes import add_grant, add_group, add_member, register_entity, revoke_grant
 from tests.support.guardrails import FORBID, add_guardrail
 
 pytestmark = pytest.mark.django_db
@@ -58,6 +58,15 @@ def test_a_guardrail_refuses_a_registration_that_a_pattern_turns_into_a_violatio
         add_grant("user:dee", "stream:sales.clicks", "READ")
 
 
+def test_a_guardrail_about_the_instance_holds_beside_a_pattern_of_instances(cast):
+    add_grant("user:out", "instance:*", "READ")
+    add_group("writers")
+    add_grant("group:writers", "dataset:hr.salaries", "WRITE")
+    add_guardrail("no-writers", {"forbid": {"privileges": ["WRITE"], "within": "instance:cdap"}})
+    with pytest.raises(GuardrailHolds):
+        add_member("dee", "writers")
+
+
 def test_a_guardrail_requires_no_holders_of_a_pattern(cast):
     add_guardrail("readers", {"require": {"privilege": "READ", "on": "kind:dataset", "at_least": 5}})
     add_grant("user:dee", PATTERN, "READ")
@@ -72,6 +81,26 @@ def test_four_eyes_count_what_a_pattern_matches(cast, settings):
         with pytest.raises(SecondPersonRequired):
             add_grant("user:out", pattern, "READ", author=ada)
     revoke_grant("user:out", "dataset:sales.o*", "READ", author=ada)
+
+
+def test_a_new_member_of_a_group_with_a_pattern_about_a_protected_namespace_needs_a_second_person(
+    cast, settings
+):
+    # nothing has this name yet
+    add_grant("group:operators", "dataset:hr.later*", "READ")
+    settings.FOUR_EYES, settings.PROTECTED_NAMESPACES = True, ["hr"]
+    with pytest.raises(SecondPersonRequired, match="protected namespace hr"):
+        add_member("dee", "operators", author=author_named("ada"))
+
+
+def test_grants_on_patterns_one_after_the_other_count_what_they_match(cast, settings):
+    settings.FOUR_EYES, settings.FOUR_EYES_MAX_ITEMS = True, 5
+    ada = author_named("ada")
+    add_grant("user:out", "dataset:sales.o*", "READ", author=ada)
+    add_grant("user:dee", "dataset:sales.o*", "READ", author=ada)
+    # each of the three matches one address
+    with pytest.raises(SecondPersonRequired, match="in the last hour, more than 5 items"):
+        add_grant("user:grp", "dataset:sales.o*", "READ", author=ada)
 
 
 def test_an_inactive_user_holds_nothing_by_a_pattern(cast):
