@@ -70,7 +70,10 @@ class Summary:
 
 
 def report_summary(run: AnalysisRun, chart: dict | None) -> Summary | None:
-    """Return the summary of a finished run; None if its analysis has none. chart: that of the page."""
+    """Return the summary of a finished run; None if its analysis has none, or if it needs a chart that the page does not have.
+
+    chart: that of the page.
+    """
     make = SUMMARIES.get(run.type)
     return make(run, run.summary, chart or {}) if make else None
 
@@ -91,7 +94,9 @@ def _unused_access(run: AnalysisRun, figures: Figures, chart: dict) -> Summary:
     )
 
 
-def _blast_radius(run: AnalysisRun, figures: Figures, chart: dict) -> Summary:
+def _blast_radius(run: AnalysisRun, figures: Figures, chart: dict) -> Summary | None:
+    if not figures.get("users_with_privileges"):
+        return Summary("No active user holds a privilege on a live entity.")
     if user := chart.get("user"):
         row = chart["total"]
         found = (
@@ -105,7 +110,7 @@ def _blast_radius(run: AnalysisRun, figures: Figures, chart: dict) -> Summary:
         )
         return Summary(found, meaning, (f"Open {user}", principal_url("person", f"user:{user}")))
     if not chart.get("bars"):
-        return Summary("No active user holds a privilege on a live entity.")
+        return None
     row = chart["bars"][0]["row"]
     return Summary(
         f"{row['user']} could damage the most: {row['changeable']:,} of {quantity(row['entities'], 'live entity', 'live entities')} "
@@ -203,7 +208,7 @@ def _guardrails(run: AnalysisRun, figures: Figures, chart: dict) -> Summary:
     )
 
 
-SUMMARIES: Mapping[str, Callable[[AnalysisRun, Figures, dict], Summary]] = {
+SUMMARIES: Mapping[str, Callable[[AnalysisRun, Figures, dict], Summary | None]] = {
     AnalysisName.UNUSED: _unused_access,
     AnalysisName.BLAST_RADIUS: _blast_radius,
     AnalysisName.OUTLIERS: _outliers,

@@ -284,7 +284,7 @@ def test_a_report_on_blast_radius_names_who_could_damage_most_and_leads_to_the_r
         analysis="blast-radius",
         revision=1,
         finished_at=timezone.now(),
-        summary={"at": "2026-11-01T08:00:00Z"},
+        summary={"at": "2026-11-01T08:00:00Z", "users_with_privileges": 1},
     )
     client = browse("aud")
     page = client.get(f"/analyses/{run.pk}/")
@@ -294,3 +294,10 @@ def test_a_report_on_blast_radius_names_who_could_damage_most_and_leads_to_the_r
     assert "dee can change 3 of 4 live entities that the user reaches." in text_of(page)
     assert "counts the entities on which an operation is permitted instead" in text_of(page)
     assert page.context["summary"].next_step == ("Open dee", "/people/user:dee")
+    # without the chart, nothing is said about everybody
+    assert client.get(f"/analyses/{run.pk}/?user=%22ned%22").context["summary"] is None
+    AnalysisRun.objects.filter(pk=run.pk).update(result_removed_at=timezone.now())
+    page = client.get(f"/analyses/{run.pk}/")
+    assert page.context["summary"] is None and "was removed" in text_of(page)
+    AnalysisRun.objects.filter(pk=run.pk).update(summary={"users_with_privileges": 0})
+    assert "No active user holds a privilege" in text_of(client.get(f"/analyses/{run.pk}/"))
