@@ -94,22 +94,31 @@ def evaluable_changes(changes: Iterable[Change], *, is_limited: bool = True) -> 
 
     A removed user is inactive afterwards and a removed group has no members, so it does not matter that their
     grants are revoked. A renamed group changes no decision about a user. A deletion runs two queries, and four more if the generation removes grants; the
-    removal of a group and a registration with a creator run one. Raise EffectTooLarge for a deletion above the
-    limits of the settings, if `is_limited`; only jobs evaluate without limits. A plan runs two queries; raise PlanError
+    removal of a group and a registration with a creator run one, and all registrations with creators one more. Raise
+    EffectTooLarge for a deletion above the limits of the settings, if `is_limited`; only jobs evaluate without limits. A plan runs two queries; raise PlanError
     unless it is proposed.
     """
     changes = list(with_plan_changes(changes))
     deleted = [change.address for change in changes if isinstance(change, Delete)]
     # first, because what is deleted may be recreated
     parts = list(_deletion_parts(deleted, is_limited)) if deleted else []
-    return parts + [part for change in changes for part in _parts(change)]
+    created = {
+        change.address for change in changes if isinstance(change, Register | Recreate) and change.creator
+    }
+    # they stay as they are, so their creators receive nothing
+    live = {
+        address
+        for address, row in entities_at(created).items()
+        if row.is_live and {address, *address.ancestors}.isdisjoint(deleted)
+    }
+    return parts + [part for change in changes for part in _parts(change, live)]
 
 
-def _parts(change: Change) -> Iterator[EffectChange]:
+def _parts(change: Change, live: Collection[Address]) -> Iterator[EffectChange]:
     match change:
         case Register(address, creator) | Recreate(address, creator):
             yield StateChange(address, State.LIVE)
-            for privilege in active_generation().creator_receives if creator else ():
+            for privilege in active_generation().creator_receives if creator and address not in live else ():
                 yield Grant(creator, address, privilege)
         case RemovePrincipal(principal):
             yield from _removal_parts(*parse_principal(principal))

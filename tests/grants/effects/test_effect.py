@@ -4,14 +4,14 @@ from entities.address import parse_address
 from entities.models import State
 from entities.services import ensure_entities
 from entities.vocabulary import ADMIN, READ, WRITE
-from grants.change_set import Activate, Deactivate, Grant, Join, Revoke
-from grants.effects.changes import StateChange
+from grants.change_set import Activate, Deactivate, Delete, Grant, Join, Recreate, Register, Revoke
+from grants.effects.changes import StateChange, evaluable_changes
 from grants.effects.effect import EffectRow, RowFilter, effect_of
 from grants.effects.masks import BitCounter, bits_of
 from grants.effects.purposes import AnswerQuestion, AnswerQuestions, DeleteNamespace, KeepPermissions
 from grants.policies.catalogue import GENERATIONS
 from grants.policies.levels import Level
-from tests.support.changes import add_grant
+from tests.support.changes import activate_generation, add_grant
 
 FINAL, EXISTING = GENERATIONS["final"], GENERATIONS["existing"]
 CUSTOMERS = parse_address("dataset:sales.customers")
@@ -71,6 +71,18 @@ def test_a_revocation_and_a_grant_that_change_nothing_have_no_effect(cast):
     ]
     effect = effect_of(changes, FINAL)
     assert not effect.has_effect and list(effect.rows()) == [] and effect.people == []
+
+
+def test_the_creator_of_what_is_live_already_gains_nothing(cast):
+    activate_generation("existing")
+    legacy = parse_address("dataset:sales.legacy")
+
+    def changed(*changes):
+        return {row.user for row in effect_of(evaluable_changes(changes), EXISTING).rows()}
+
+    assert changed(Register(ORDERS, "user:out")) == changed(Recreate(ORDERS, "user:out")) == set()
+    assert "out" in changed(Recreate(legacy, "user:out"))
+    assert "out" in changed(Delete(ORDERS), Recreate(ORDERS, "user:out"))
 
 
 def test_a_membership_and_an_activation_intend_all_they_change(cast):
