@@ -19,7 +19,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from authzconsole.demo.nights import Nights
-from entities.address import parse_address
+from entities.address import parse_address, parse_grantable
 from entities.vocabulary import Privilege
 from grants.change_set import (
     ActivateGeneration,
@@ -27,6 +27,7 @@ from grants.change_set import (
     Deactivate,
     Delete,
     Grant,
+    Include,
     Recreate,
     Register,
     RemovePrincipal,
@@ -39,8 +40,8 @@ from grants.models import AccessRequest, User
 from grants.plans.apply import apply_plan, discard_plan
 from grants.plans.sources.changes import change_set_plan
 from grants.policies.catalogue import generation_by_name
-from grants.policies.principals import group_text
-from grants.principals.services import add_group, add_user
+from grants.policies.principals import ROLE_PREFIX, group_text
+from grants.principals.services import add_group, add_role, add_user
 from grants.requests.create import RequestDraft, WantedAccess, create_request
 from grants.tenant import import_tenant
 
@@ -129,7 +130,7 @@ def _grants(line: dict) -> ChangeSet:
     """Return the grants to make and to revoke."""
     return ChangeSet.of(
         *(
-            verb(principal, parse_address(entity), Privilege[privilege])
+            verb(principal, parse_grantable(entity), Privilege[privilege])
             for verb in (Grant, Revoke)
             for principal, entity, *privileges in map(str.split, line.get(verb.verb, []))
             for privilege in privileges
@@ -168,6 +169,8 @@ CHANGES: dict[str, Callable[[Author, dict], object]] = {
     "add_user": lambda author, line: add_user(author=author, name=line["name"], email=line.get("email", "")),
     "deactivate_user": _makes(lambda line: Deactivate(line["name"])),
     "add_group": lambda author, line: add_group(author=author, name=line["name"]),
+    "add_role": lambda author, line: add_role(author=author, name=line["name"]),
+    "include": _makes(lambda line: Include(line["group"], f"{ROLE_PREFIX}{line['role']}")),
     "remove_group": _makes(lambda line: RemovePrincipal(group_text(line["name"]))),
     "change_members": _change_members,
     "register": _makes(lambda line: Register(**_entity(line))),

@@ -36,11 +36,12 @@ LastUses = dict[tuple[int, int], date]
 
 
 class _HeldGrant(NamedTuple):
-    """A grant in force. users: the active users who hold it."""
+    """A grant in force on an entity. users: the active users who hold it. is_derived: from a grant on a pattern."""
 
     users: frozenset[int]
     entity: int
     privilege: str
+    is_derived: bool
 
 
 class _State(NamedTuple):
@@ -145,21 +146,28 @@ def _load_state() -> _State:
     columns = ("pk", "kind", "key", "state", "namespace_id")
     entities = {row.pk: row for row in Entity.objects.only(*columns)}
     users = User.objects.principals().filter(is_active=True).only("username").in_bulk()
-    grants = list(_held_grants(users))
+    grants = list(_held_grants(entities, users))
     return _State(entities, users, grants, dict(_figures(entities, grants)))
 
 
-def _held_grants(active: Collection[int]) -> Iterator[_HeldGrant]:
-    """Yield the grants in force of active users and of groups."""
+def _held_grants(entities: Collection[int], active: Collection[int]) -> Iterator[_HeldGrant]:
+    """Yield the grants in force of active users and of groups on these entities; of a derived grant and another one that
+    give the same, the other one.
+    """
     members = defaultdict(set)
     for user, group in effective_memberships().values_list("user_id", "group_id"):
         members[group].add(user)
     for principal_type in (PRINCIPAL_TYPES[USER.name], PRINCIPAL_TYPES[GROUP.name]):
         columns = (principal_type.id_column, "content_object_id", "permission_id")
-        for principal, pk, permission in principal_type.grants.filter(**in_force()).values_list(*columns):
+        rows = principal_type.held_grants.filter(**in_force()).values_list(*columns, "pattern_id")
+        is_derived: dict[tuple[int, int, int], bool] = {}
+        for *key, pattern in rows:
+            is_derived[tuple(key)] = is_derived.get(tuple(key), True) and pattern is not None
+        for (principal, pk, permission), derived in is_derived.items():
             users = {principal} if principal_type is PRINCIPAL_TYPES[USER.name] else members[principal]
-            if principal_type is not PRINCIPAL_TYPES[USER.name] or principal in active:
-                yield _HeldGrant(frozenset(users.intersection(active)), pk, privilege_of(permission))
+            is_held = principal_type is not PRINCIPAL_TYPES[USER.name] or principal in active
+            if is_held and pk in entities:
+                yield _HeldGrant(frozenset(users.intersection(active)), pk, privilege_of(permission), derived)
 
 
 def _figures(
@@ -168,10 +176,10 @@ def _figures(
     """Yield the figures that do not depend on uses. Runs one query."""
     live = {row.pk for row in entities.values() if row.state == State.LIVE}
     names = {row.pk: row.key for row in entities.values() if row.kind == "namespace"}
-    ghosts = Counter(entities[grant.entity].state for grant in grants)
+    ghosts = Counter(entities[grant.entity].state for grant in grants if not grant.is_derived)
     holders = defaultdict(set)
     changeable: dict[int, set[int]] = defaultdict(set)
-    for users, pk, privilege in grants:
+    for users, pk, privilege, _ in grants:
         if pk in live:
             if privilege == Privilege.ADMIN:
                 holders[pk].update(users)

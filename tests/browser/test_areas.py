@@ -73,7 +73,7 @@ class Filters:
 
 @area("Overview")
 def overview(page, filters):
-    expect(page.locator(".stats").first).to_contain_text("301")
+    expect(page.locator(".stats").first).to_contain_text("303")
     expect(page.locator(".treemap:visible .tile")).to_have_count(6)
     expect(page.locator("#namespaces")).to_contain_text("no user; sofia.lindqvist is missing 3 of 54")
     filters.fill(page.locator("#namespaces"), "Find by name or description", "warehouses")
