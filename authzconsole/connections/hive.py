@@ -10,6 +10,8 @@ import time
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import UTC, datetime
+from operator import attrgetter
 from typing import Any, Self
 from urllib.parse import urlsplit
 
@@ -21,10 +23,10 @@ from thrift.transport.TSocket import TSocket
 from thrift.transport.TTransport import TBufferedTransport, TTransportException
 
 from authzconsole.connections.peers import check_peer
-from authzconsole.connections.platform import ConnectionFault, PlatformChange, Unsupported
+from authzconsole.connections.platform import ConnectionFault, MadeBy, PlatformChange, Unsupported
 from entities.address import Address, AddressError, parse_address
 from entities.vocabulary import Privilege, clip
-from grants.change_set import Grant, Include, Join
+from grants.change_set import Grant, Include, Join, Key
 from grants.errors import PrincipalError
 from grants.models import USER
 from grants.policies.principals import ROLE_PREFIX
@@ -70,6 +72,7 @@ class HiveMetastore:
         self.user = options.get("user", "console")
         # by principal and entity, the privileges in the words of Hive
         self._privileges: dict[tuple[str, Address], set[str]] = {}
+        self.made_by: dict[Key, MadeBy] = {}
         self._roles: list[str] = []
 
     def __enter__(self) -> Self:
@@ -127,7 +130,7 @@ class HiveMetastore:
     def read_grants(self) -> Iterator[Grant | Unsupported]:
         with self._faults():
             rows = self._client.list_privileges(None, None, ttypes.HiveObjectRef())
-        by_key: dict[tuple[str, Address], set[str]] = defaultdict(set)
+        by_key: dict[tuple[str, Address], dict[str, MadeBy]] = defaultdict(dict)
         for row in rows:
             if (
                 row.hiveObject.objectType == ttypes.HiveObjectType.GLOBAL
@@ -141,11 +144,17 @@ class HiveMetastore:
                 continue
             if row.grantInfo.grantOption:
                 yield Unsupported(_text(privilege, *key), "the console has no grant option")
-            by_key[key].add(privilege)
-        self._privileges = dict(by_key)
+            at = datetime.fromtimestamp(max(row.grantInfo.createTime or 0, 0), UTC)
+            by_key[key][privilege] = MadeBy(row.grantInfo.grantor or "", at)
+        self._privileges = {key: set(privileges) for key, privileges in by_key.items()}
+        self.made_by = {}
         for (principal, entity), privileges in by_key.items():
             held, others = _console_privileges(privileges)
-            yield from (Grant(principal, entity, privilege) for privilege in held)
+            for privilege in held:
+                parts = [ALL] if ALL in privileges else PARTS[privilege]
+                newest = max((privileges[part] for part in parts), key=attrgetter("at"))
+                self.made_by[principal, entity, privilege] = newest
+                yield Grant(principal, entity, privilege)
             for other, reason in others:
                 yield Unsupported(_text(other, principal, entity), reason)
 
@@ -224,7 +233,7 @@ class HiveMetastore:
             else:
                 message = f"failed: {clip(str(getattr(error, 'message', '') or type(error).__name__))}"
             raise ConnectionFault(
-                f"{place} {message}; check its address, that it runs, and that it accepts connections without SASL"
+                f"{place} {message}; check its address, that it runs, and that it accepts connections without TLS and SASL"
             ) from error
         except (OSError, EOFError) as error:
             raise ConnectionFault(f"{place} cannot be reached: {error}") from error

@@ -18,8 +18,9 @@ from requests.auth import HTTPBasicAuth
 from urllib3.connection import HTTPConnection, HTTPSConnection
 
 from authzconsole.connections.peers import check_peer
-from authzconsole.connections.platform import ConnectionFault
+from authzconsole.connections.platform import ConnectionFault, MadeBy
 from entities.vocabulary import clip
+from grants.change_set import Key
 
 MAX_CONNECTIONS = 8
 CONNECT_SECONDS, READ_SECONDS = 10, 60
@@ -77,6 +78,8 @@ class HttpPlatform:
 
     product: ClassVar[str]
     secret_name: ClassVar[str]
+    # neither CDAP nor Ranger says who made a grant
+    made_by: Mapping[Key, MadeBy] = {}
 
     def __init__(self, url: str, options: Mapping[str, str]):
         self.url = url

@@ -1,9 +1,10 @@
 """The jobs of connections. Only a worker connects to platforms, so that no request waits for one."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from datetime import timedelta
 from functools import wraps
+from typing import Any
 
 from django.conf import settings
 from django.db.models import Max
@@ -18,12 +19,15 @@ from grants.errors import GrantError
 from grants.jobs import JobContext, JobFailed, JobRefused, JobResult, request_job
 from grants.journal import Author, JournalEntry, append_to_journal
 from grants.models import Job, JobState, PlanState, User
+from grants.policies.times import format_time
 
 TEST_JOB, SYNC_JOB, COMPARE_JOB, PUSH_JOB = (
     f"{services.JOB_PREFIX}{name}" for name in ("test", "sync", "compare", "push")
 )
 # of each list of a comparison; the commands have all rows
 MAX_ROWS = 10_000
+# the columns of the drift in the result of a comparison; granted_by, granted_at: on the platform, empty if it does not say
+DRIFT_COLUMNS = ("principal", "entity", "privilege", "console", "platform", "granted_by", "granted_at")
 # of syncs without a request; the command has this name too
 AUTHOR = "connection"
 PUSH_WITH_SECOND_PERSON = "FOUR_EYES is on, so a push needs a second person: use `connection push NAME --apply --second-person NAME`"
@@ -147,6 +151,11 @@ def push_grants(context: JobContext, connection: Connection, author: Author) -> 
     return JobResult({"changes": len(comparison.changes)})
 
 
+def drift_row(row: Sequence) -> dict[str, Any]:
+    """Return a row of the drift by column. Results of older versions lack the last two columns."""
+    return dict.fromkeys(DRIFT_COLUMNS, "") | dict(zip(DRIFT_COLUMNS, row, strict=False))
+
+
 def drifting_connections() -> Iterator[tuple[str, int]]:
     """Yield each connection with drift in its newest comparison, and the number of privileges. Runs two queries."""
     compared = Job.objects.filter(type=COMPARE_JOB, state=JobState.DONE).order_by()
@@ -156,10 +165,11 @@ def drifting_connections() -> Iterator[tuple[str, int]]:
 
 
 def _comparison_result(comparison: services.Comparison) -> JobResult:
-    rows = [
-        [grant.principal, str(grant.address), str(grant.privilege), console, platform]
-        for grant, console, platform in comparison.drift
-    ]
+    rows = []
+    for grant, console, platform in comparison.drift:
+        made = comparison.state.made_by.get(grant.key)
+        origin = [made.grantor, format_time(made.at)] if made else ["", ""]
+        rows.append([grant.principal, str(grant.address), str(grant.privilege), console, platform, *origin])
     changes = [change._asdict() | {"entity": str(change.entity or "")} for change in comparison.changes]
     return JobResult(
         {

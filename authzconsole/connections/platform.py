@@ -5,11 +5,12 @@ A platform is read as a whole before anything is compared or written, so a fault
 
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import AbstractContextManager
+from datetime import datetime
 from typing import NamedTuple, Protocol
 
 from entities.address import Address
 from entities.vocabulary import Privilege
-from grants.change_set import Grant, Include, Join
+from grants.change_set import Grant, Include, Join, Key
 from grants.errors import GrantError
 from grants.models import Remark
 
@@ -48,6 +49,13 @@ class PlatformChange(NamedTuple):
     policy: str = ""
 
 
+class MadeBy(NamedTuple):
+    """Who made a grant on a platform, and when."""
+
+    grantor: str
+    at: datetime
+
+
 class Platform(AbstractContextManager, Protocol):
     """A connection to a platform. Entering it connects, and raises ConnectionFault if that fails.
 
@@ -57,7 +65,7 @@ class Platform(AbstractContextManager, Protocol):
     until when the last sync knows what was created. recreated: what was created again since then, if the platform says so;
     maybe also what was created for the first time. grants_version: what changes with every change of its
     grants, if the platform says so. `read_entities` fills all three. remarks: what its policies have and grants cannot
-    express, filled by `read_grants`. version: of the platform, once it is entered;
+    express; made_by: who made which grant, if the platform says so; both are filled by `read_grants`. version: of the platform, once it is entered;
     empty if it does not say. secret_name: the word for its secret, such as `token`; empty if it has none.
     """
 
@@ -68,6 +76,7 @@ class Platform(AbstractContextManager, Protocol):
     version: str
     grants_version: str
     remarks: Collection[Remark]
+    made_by: Mapping[Key, MadeBy]
     secret_name: str
 
     def read_entities(self) -> Iterator[Address | Unsupported]:

@@ -27,6 +27,7 @@ from authzconsole.connections.peers import check_host
 from authzconsole.connections.platform import (
     ChangedSinceShown,
     ConnectionFault,
+    MadeBy,
     Platform,
     PlatformChange,
     Unsupported,
@@ -49,6 +50,7 @@ from grants.change_set import (
     Grant,
     Include,
     Join,
+    Key,
     Leave,
     Recreate,
     Register,
@@ -91,7 +93,7 @@ MIN_LIST_ROWS = 20
 class PlatformState:
     """What was read from a platform.
 
-    unsupported: what the console cannot express. remarks: what it may change in answers. digest: of all grants, also those
+    unsupported: what the console cannot express. remarks: what it may change in answers. made_by: see `Platform`. digest: of all grants, also those
     in `unsupported`, to find out whether they changed in the meantime.
     """
 
@@ -101,6 +103,7 @@ class PlatformState:
     grants: set[Grant] = field(default_factory=set)
     unsupported: list[Unsupported] = field(default_factory=list)
     remarks: Collection[Remark] = ()
+    made_by: Mapping[Key, MadeBy] = field(default_factory=dict)
     digest: str = ""
 
     @property
@@ -583,7 +586,7 @@ def read_state(platform: Platform, progress: Callable[[int], None] = lambda coun
             state.grants.add(grant)
         else:
             state.unsupported.append(Unsupported(str(grant), "the platform does not list this entity"))
-    state.remarks = platform.remarks
+    state.remarks, state.made_by = platform.remarks, platform.made_by
     state.digest = hashlib.sha256("\n".join([platform.grants_version, *sorted(lines)]).encode()).hexdigest()
     return state
 

@@ -11,6 +11,7 @@ from authzconsole.connections.jobs import (
     COMPARE_JOB,
     PUSH_JOB,
     SYNC_JOB,
+    drift_row,
     newest_job,
     request_connection_job,
     request_push,
@@ -72,6 +73,12 @@ class DriftedPrivilegeSerializer(output.Output):
     privilege = output.Text()
     console = output.Boolean(example=True, help_text="Whether the console grants it.")
     platform = output.Boolean(example=False, help_text="Whether the platform grants it.")
+    granted_by = output.Text(
+        example="hive", help_text="Who granted it on the platform; empty if the platform does not say."
+    )
+    granted_at = output.Text(
+        example="2026-11-30T12:00:00Z", help_text="When; empty if the platform does not say."
+    )
 
 
 class PlatformChangeSerializer(output.Output):
@@ -86,10 +93,7 @@ class DriftSerializer(_JobSerializer):
     count = output.Integer(get=_result("count", 0), example=1, help_text="The number of all differences.")
     items = DriftedPrivilegeSerializer(
         many=True,
-        get=lambda job: [
-            dict(zip(("principal", "entity", "privilege", "console", "platform"), row, strict=True))
-            for row in job.summary.get("rows", ())
-        ],
+        get=lambda job: [drift_row(row) for row in job.summary.get("rows", ())],
         help_text="The first 10,000 differences, sorted. `manage.py connection drift NAME` lists all.",
     )
     change_count = output.Integer(

@@ -18,6 +18,7 @@ from authzconsole.connections.jobs import (
     PUSH_JOB,
     SYNC_JOB,
     TEST_JOB,
+    drift_row,
     newest_job,
     request_connection_job,
     request_push,
@@ -41,6 +42,7 @@ from authzconsole.web.shared.paging import Page, paginate_sequence
 from authzconsole.web.shared.rendering import render_page, requested_section, see_other
 from grants.jobs import redis_problem
 from grants.models import Job, JobState
+from grants.policies.times import parse_time
 from grants.principal_names import principals_by_name
 from grants.roles.capabilities import Capability
 
@@ -378,8 +380,11 @@ class DriftPage(JobsPage):
         context = super().get_context_data(**context)
         names = ("rows", "changes", "unsupported")
         pages = {name: self.page_of(context["comparison"], name) for name in names}
-        known = set(principals_by_name({principal for principal, *_ in pages["rows"].rows}))
-        return context | pages | {"known_principals": known}
+        drift = [drift_row(row) for row in pages["rows"].rows]
+        for row in drift:
+            row["granted_at"] = parse_time(row["granted_at"]) if row["granted_at"] else None
+        known = set(principals_by_name({row["principal"] for row in drift}))
+        return context | pages | {"drift": drift, "known_principals": known}
 
 
 class PushConnection(DriftPage):

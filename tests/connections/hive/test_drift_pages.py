@@ -1,5 +1,7 @@
 """Compare the console with a real metastore on the pages, and remove the drift on either side."""
 
+from datetime import UTC, datetime, timedelta
+
 import pytest
 from django.test import Client
 from pytest_django.asserts import assertContains, assertNotContains
@@ -54,6 +56,7 @@ def test_what_was_granted_by_hand_is_drift_until_a_plan_changes_the_console(ada,
     answer = ada.get(DRIFT)
     assertContains(answer, "dataset:sales.customers")
     assertContains(answer, "user:bob")
+    assertContains(answer, "by hive</span>")
     # the console does not know the user yet, so there is no page
     assertContains(answer, "only on the platform")
     assertNotContains(answer, 'href="/people/user:bob"')
@@ -109,6 +112,9 @@ def test_a_push_over_rest_names_the_comparison_and_a_reason(ada, connected):
     run_job(Job.objects.latest("pk").pk)
     drift = rest.get("/connections/lake/drift").json()
     change = {"verb": "revoke", "principal": "user:alice", "entity": "dataset:sales.orders", "policy": ""}
+    (item,) = drift["items"]
+    assert (item["principal"], item["granted_by"]) == ("user:alice", "hive")
+    assert datetime.now(UTC) - datetime.fromisoformat(item["granted_at"]) < timedelta(minutes=10)
     assert drift["changes"] == [change | {"privileges": ["SELECT"]}] and drift["change_count"] == 1
     for body, message in (
         ({"digest": "0", "reason": "left the team"}, "not the newest ones"),
