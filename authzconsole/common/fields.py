@@ -11,6 +11,7 @@ from entities.text import storage_fault
 from entities.vocabulary import KINDS, Privilege, clip
 from grants.errors import PrincipalError
 from grants.policies.catalogue import GENERATIONS
+from grants.policies.times import TimeError, is_time, parse_time
 from grants.principal_names import MAX_NAME_CHARACTERS, MAX_REASON_CHARACTERS, name_fault, parse_principal
 
 MAX_INTEGER = 2**63 - 1
@@ -230,14 +231,19 @@ class List(ErrorMessages, serializers.ListField):
 
 
 class Time(ErrorMessages, serializers.DateTimeField):
-    default_error_messages = dict.fromkeys(
-        ("invalid", "date", "make_aware", "overflow"), "this must be a time such as 2026-02-01T08:00:00Z"
-    )
+    """An RFC 3339 time with a zone."""
+
+    default_error_messages = {"invalid": "this must be a time such as 2026-02-01T08:00:00Z"}
 
     def to_internal_value(self, value):
         if not isinstance(value, str):
             raise serializers.ValidationError("this must be a string")
-        return super().to_internal_value(value)
+        if not is_time(value.strip()):
+            self.fail("invalid")
+        try:
+            return parse_time(value)
+        except TimeError as error:
+            raise serializers.ValidationError(str(error)) from None
 
 
 class TimeOrRevision(ParsedText):

@@ -174,12 +174,26 @@ def test_type_errors_use_the_messages_of_the_console(ada):
     assert (
         problem(ada.post("/plans/many", many), 400)["detail"] == "principals: this must have at least 1 items"
     )
-    assert (
-        problem(ada.get("/journal", since="x"), 400)["detail"]
-        == "since: this must be a time such as 2026-02-01T08:00:00Z"
-    )
     assert problem(ada.get("/journal", limit="0"), 400)["detail"] == "limit: this must be 1 or more"
     assert problem(ada.get("/members", limit="1001"), 400)["detail"] == "limit: this must be 1000 or less"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("x", "this must be a time such as 2026-02-01T08:00:00Z"),
+        ("2026-02-01", "this must be a time such as 2026-02-01T08:00:00Z"),
+        (
+            "2026-02-01T08:00:00",
+            "`2026-02-01T08:00:00` has no time zone: add Z for UTC, or an offset such as +01:00",
+        ),
+        ("2026-02-30T08:00:00Z", "`2026-02-30T08:00:00Z` is not a time: there is no such day or hour"),
+    ],
+)
+def test_a_time_has_a_zone(ada, text, message):
+    assert problem(ada.get("/journal", since=text), 400)["detail"] == f"since: {message}"
+    rule = {"kind": "one-admin-holder", "pattern": "*", "until": text, "reason": "x"}
+    assert problem(ada.post("/finding-rules", rule), 400)["detail"] == f"until: {message}"
 
 
 def strict_serializers(base=StrictSerializer):
