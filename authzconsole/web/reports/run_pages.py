@@ -4,11 +4,12 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import time
+from typing import Any
 
 from django import forms
 from django.contrib import messages
 from django.core.exceptions import ValidationError
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.template.defaultfilters import filesizeformat
 from django.urls import reverse
 from django.utils import timezone
@@ -107,6 +108,11 @@ class OptionsForm(ConsoleForm):
         super().__init__(*args, **kwargs)
         for name in OPTIONS:
             self.fields[name] = TextField()
+
+    @classmethod
+    def initial_from(cls, parameters: QueryDict) -> dict[str, Any]:
+        options = {name: parameters[name] for name in OPTIONS if name in parameters}
+        return super().initial_from(parameters) | options
 
     @property
     def option_fields(self) -> list[tuple[Option, forms.BoundField]]:

@@ -181,12 +181,17 @@ def _role_mining(run: AnalysisRun, figures: Figures, chart: dict) -> Summary:
         return Summary(
             "No active user holds a direct grant on a live entity, so there is nothing to replace."
         )
+    found = f"{quantity(roles, 'role', 'roles')} would give exactly what the direct grants give; "
+    if not shared:
+        return Summary(
+            f"{found}none of them has several users.",
+            "A user who alone has a direct grant needs a role of their own. What several users share is found by roles that people "
+            "would define.",
+            ("Prefer such roles", f"{reverse('analyses')}?analysis={run.type}&prefer={ROLES_OF_TEAMS}"),
+        )
     return Summary(
-        f"{quantity(roles, 'role', 'roles')} would give exactly what the direct grants give; "
-        f"{shared or 'none'} of them {'has' if shared in (0, 1) else 'have'} several users.",
-        "Roles with several users are worth a group."
-        if shared
-        else "Each direct grant belongs to one person, so groups would not make this tenant simpler.",
+        f"{found}{shared:,} of them {'has' if shared == 1 else 'have'} several users.",
+        "Roles with several users are worth a group.",
     )
 
 

@@ -236,7 +236,7 @@ def test_a_report_of_unused_access_says_how_much_history_the_records_cover(brows
             "3 roles would give exactly what the direct grants give; 1 of them has",
             "",
         ),
-        ("role-mining", {"roles": 3}, {}, "none of them has several users", ""),
+        ("role-mining", {"roles": 3}, {}, "none of them has several users", "prefer=teams"),
         ("guardrails", {"guardrails": 0}, {}, "No guardrail is defined", "/policies/guardrails"),
         ("guardrails", {"guardrails": 2}, {}, "The grants violate none of 2 guardrails.", ""),
         (
@@ -271,6 +271,13 @@ def test_a_report_says_in_a_sentence_what_it_found_before_its_rows(
     summary = page.context["summary"]
     assert (summary.next_step[1] if summary.next_step else "").endswith(step) or step in summary.next_step[1]
     assert not step or browse("aud").get(summary.next_step[1]).status_code == 200
+
+
+def test_the_form_that_starts_a_run_has_the_options_of_the_url(browse):
+    fields = "analysis=role-mining&prefer=teams&surplus=0.1"
+    page = browse("ada").get(f"/analyses/?{fields}").content.decode()
+    assert re.search(r'<option value="teams"[^>]* selected', page)
+    assert re.search(r'name="surplus"[^>]* value="0.1"', page)
 
 
 def test_a_report_on_blast_radius_names_who_could_damage_most_and_leads_to_the_reason(browse, tmp_path):
