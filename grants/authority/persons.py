@@ -148,9 +148,9 @@ def foreign_control(account: int) -> JournalLine | None:
 
 def appointing_line(approver: int, requesters: Collection[int]) -> JournalLine | None:
     """Return a journal line of the last FOUR_EYES_ACCOUNT_HOURS with which one of the requesters gave an account
-    the right to decide: as data steward, as member of a group of stewards or approvers, or with ADMIN.
+    the right to decide: as data steward, as member of a group or role of stewards or approvers, or with ADMIN.
 
-    Runs at most seven queries.
+    Runs at most eight queries.
     """
     if not settings.FOUR_EYES_ACCOUNT_HOURS:
         return None
@@ -165,21 +165,25 @@ def appointing_line(approver: int, requesters: Collection[int]) -> JournalLine |
     appoints = Q(action__in=APPOINTMENT_ACTIONS) | Q(action="grant", privilege=Privilege.ADMIN)
     if line := theirs.filter(appoints, principal__in=own | groups).first():
         return line
-    joins = theirs.filter(action="member-add", principal__in=own)
+    # also the memberships of a group in a role
+    joins = theirs.filter(action="member-add", principal__in=own | groups)
     return next((line for line in joins if parse_detail(line.detail).rest in groups), None)
 
 
 def _deciding_groups(account: int, lines: QuerySet[JournalLine]) -> set[str]:
-    """Return the groups of an account that make it a steward, an approver or a holder of ADMIN, by their written
-    names now and before the renames in these lines.
+    """Return the groups and roles of an account that make it a steward, an approver or a holder of ADMIN, also through a
+    role, by their written names now and before the renames in these lines.
     """
     decides = (
         Q(pk__in=NamespaceApprovers.objects.values("group"))
         | Q(pk__in=NamespaceSteward.objects.exclude(group=None).values("group"))
         | Q(pk__in=GroupGrant.objects.filter(permission_id=permission_ids()[Privilege.ADMIN]).values("group"))
     )
-    rows = Group.objects.filter(decides, user=account).values_list("name", flat=True)
-    names = {group_text(name) for name in rows}
+    deciding = Group.objects.filter(decides, belongings__user=account)
+    in_roles = Group.objects.filter(user=account, roles__role__in=deciding.values("pk"))
+    names = {
+        group_text(name) for rows in (deciding, in_roles) for name in rows.values_list("name", flat=True)
+    }
     for old, new in _renames(lines, "group-rename"):
         if new in names:
             names.add(old)

@@ -10,7 +10,8 @@ from django.utils import timezone
 
 from entities.address import parse_address
 from grants.authority.break_glass import start_break_glass
-from grants.change_set import Join
+from grants.change_set import ChangeSet, Include, Join
+from grants.changes import apply
 from grants.errors import NotApprover, SecondPersonRequired
 from grants.models import (
     JournalLine,
@@ -21,6 +22,7 @@ from grants.models import (
     User,
     UserGrant,
 )
+from grants.principals.services import add_role
 from grants.requests.approvers import set_namespace_approvers
 from grants.stewards import add_steward, remove_steward
 from tests.grants.requests.test_requests import approve, request_access
@@ -187,6 +189,24 @@ def test_a_member_whom_the_requester_added_is_not_independent(has_new_name, sett
     # for others it is, and so is a member whom somebody else added
     assert approve(request_access("dee", ("write", ORDERS)), "out").state == RequestState.APPROVED
     assert approve(request, "grp").state == RequestState.APPROVED
+
+
+def test_who_appoints_through_a_role_or_puts_a_group_into_it_chooses_no_second_person():
+    add_role(author=COMMAND, name="deciders")
+    add_member("dee", "operators")
+    include = ChangeSet.of(Include("operators", "role:deciders"))
+    assert apply(include, author=COMMAND).has_changed
+    for by in ("ada", "bob"):
+        approvers(by, "role:deciders")
+    assert NamespaceApprovers.objects.exists()
+    request = request_access("ada", ("read", ORDERS))
+    with pytest.raises(SecondPersonRequired, match="gave you the right to approve"):
+        approve(request, "dee")
+    JournalLine.objects.filter(action__startswith="approvers").update(at=timezone.now() - timedelta(hours=25))
+    assert approve(request, "dee").state == RequestState.APPROVED
+    JournalLine.objects.filter(action="member-add", principal="group:operators").update(actor="ada")
+    with pytest.raises(SecondPersonRequired, match="gave you the right to approve"):
+        approve(request_access("ada", ("write", ORDERS)), "dee")
 
 
 def test_the_group_of_the_namespace_approves_what_stewards_may_not(settings):
