@@ -337,7 +337,10 @@ class ExceptionForm(_RuleForm):
 
 
 class GuardrailPage(FormPage):
-    """Show a guardrail with its violations and exceptions; add or end an exception, or delete the guardrail."""
+    """Show a guardrail with its violations and exceptions; add or end an exception, or delete the guardrail.
+
+    With `delete` in the URL, the page asks whether to delete it.
+    """
 
     capabilities = (Capability.READ_ALL,)
     change_capabilities = (Capability.MANAGE_SETTINGS,)
@@ -368,8 +371,10 @@ class GuardrailPage(FormPage):
         return apply(ChangeSet.of(changes[values["verb"]]), author=author)
 
     def get_template_names(self) -> list[str]:
-        is_part = requested_section(self.request) == "violations"
-        return ["policies/guardrails/_violations.html"] if is_part else super().get_template_names()
+        if requested_section(self.request) == "violations":
+            return ["policies/guardrails/_violations.html"]
+        is_deletion = "delete" in self.request.GET and self.request.user.can(Capability.MANAGE_SETTINGS)
+        return ["policies/guardrails/delete.html"] if is_deletion else super().get_template_names()
 
     def get_context_data(self, **context) -> dict:
         is_evaluated = requested_section(self.request) == "violations" or "violations" in self.request.GET

@@ -6,9 +6,9 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from grants.models import Guardrail, GuardrailException, UserGrant
+from grants.models import Guardrail, GuardrailException, JournalLine, UserGrant
 from tests.support.changes import add_grant, set_user_active
-from tests.support.guardrails import FORBID, add_guardrail
+from tests.support.guardrails import FORBID, add_exception, add_guardrail
 
 pytestmark = pytest.mark.django_db
 
@@ -111,6 +111,20 @@ def test_the_page_lists_violations_and_exceptions_and_ends_them(cast, browse):
     assert ada.post(url, {"verb": "end", "principal": "user:dee"}).status_code == 303
     assert ada.post(url, {"verb": "delete"}).headers["Location"] == "/policies/guardrails/"
     assert not Guardrail.objects.exists()
+
+
+def test_a_click_on_delete_asks_first_and_the_journal_has_the_reason(cast, browse):
+    add_guardrail("no-writers", FORBID)
+    add_exception("no-writers", until=timezone.now() + timedelta(days=9))
+    ada, url, button = browse("ada"), "/policies/guardrails/no-writers/", 'value="delete"'
+    page = ada.html(url)
+    assert button not in page and 'href="?delete=yes"' in page
+    question = ada.html(f"{url}?delete=yes")
+    assert button in question and "1 exception ends" in question and "Add an exception" not in question
+    assert button not in browse("aud").html(f"{url}?delete=yes")
+    ada.post(url, {"verb": "delete", "reason": "replaced by policy 5"})
+    assert not Guardrail.objects.exists()
+    assert JournalLine.objects.get(action="guardrail-delete").reason == "replaced by policy 5"
 
 
 def test_the_page_counts_dormant_violations_apart(cast, browse):
