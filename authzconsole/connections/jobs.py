@@ -11,7 +11,7 @@ from django.db.models import Max
 from django.utils import timezone
 
 from authzconsole.connections import services
-from authzconsole.connections.platform import ChangedSinceShown, ConnectionFault
+from authzconsole.connections.platform import ChangedSinceShown, ConnectionFault, Unsupported
 from authzconsole.models import Connection
 from entities.vocabulary import Privilege
 from grants.authority.transactions import administrator_transaction
@@ -24,7 +24,7 @@ from grants.policies.times import format_time
 TEST_JOB, SYNC_JOB, COMPARE_JOB, PUSH_JOB = (
     f"{services.JOB_PREFIX}{name}" for name in ("test", "sync", "compare", "push")
 )
-# of each list of a comparison; the commands have all rows
+# of each list of a sync or a comparison; the commands have all rows
 MAX_ROWS = 10_000
 # the columns of the drift in the result of a comparison; granted_by, granted_at: on the platform, empty if it does not say
 DRIFT_COLUMNS = ("principal", "entity", "privilege", "console", "platform", "granted_by", "granted_at")
@@ -103,7 +103,7 @@ def test_connection(context: JobContext, connection: Connection, author: Author)
         ):
             context.check()
             found = next(iter(read()), "")
-            summary[name] = found.subject if isinstance(found, services.Unsupported) else str(found)
+            summary[name] = found.subject if isinstance(found, Unsupported) else str(found)
     return JobResult(summary)
 
 
@@ -129,9 +129,13 @@ def sync_connection(context: JobContext, connection: Connection, author: Author)
         services.sync(connection, result, author=author)
     else:
         plan = services.prepare_sync(connection, result, author=author, confirm=context.confirm_claim)
-    unsupported = [list(row) for row in result.unsupported]
-    summary = result.counts | {"plan": plan and plan.pk, "unsupported": unsupported}
+    summary = result.counts | {"plan": plan and plan.pk} | _unsupported(result.unsupported)
     return JobResult(summary, result.revision)
+
+
+def _unsupported(rows: Sequence[Unsupported]) -> dict[str, Any]:
+    """Return what one side cannot express, for the summary of a job, which each look at the connection reads."""
+    return {"unsupported_count": len(rows), "unsupported": [list(row) for row in rows[:MAX_ROWS]]}
 
 
 @job_of_connection
@@ -177,8 +181,7 @@ def _comparison_result(comparison: services.Comparison) -> JobResult:
             "rows": rows[:MAX_ROWS],
             "change_count": len(changes),
             "changes": changes[:MAX_ROWS],
-            "unsupported_count": len(comparison.unsupported),
-            "unsupported": [list(row) for row in comparison.unsupported[:MAX_ROWS]],
+            **_unsupported(comparison.unsupported),
             "digest": comparison.digest,
         }
     )

@@ -63,7 +63,11 @@ class SyncSerializer(_JobSerializer):
         get=lambda job: [
             {"subject": subject, "reason": reason} for subject, reason in job.summary.get("unsupported", ())
         ],
-        help_text="What the platform has and the console cannot express.",
+        help_text="The first 10,000 of what the platform has and the console cannot express. "
+        "`manage.py connection sync NAME --dry-run` lists all.",
+    )
+    unsupported_count = output.Integer(
+        get=_result("unsupported_count", 0), example=1, help_text="The number of all of it."
     )
 
 

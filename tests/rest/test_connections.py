@@ -55,6 +55,7 @@ def test_a_dry_run_ends_in_a_plan_with_its_items(ada, cdap):
     assert (result["state"], result["applied"], result["error"]) == ("done", False, "")
     assert result["requested_by"] == "ada" and result["items_read"] > 0
     assert [row["subject"] for row in result["unsupported"]] == ["dataset:pay.two words"]
+    assert result["unsupported_count"] == 1
     assert not Entity.objects.filter(key="pay.orders").exists()
     assert ada.get("/connections/prod").json()["plan"] == result["plan"] == Plan.objects.get().pk
     items = ada.get(f"/plans/{result['plan']}/items").json()["items"]

@@ -307,9 +307,14 @@ def test_a_platform_that_lost_most_of_its_entities_needs_a_confirmation(ada, cda
     assert sync(ada, accepts_shrunken="yes").summary["entities"]["deleted"] == 29
 
 
-def test_what_the_console_cannot_express_is_on_the_page(ada, cdap):
-    cdap.namespaces["pay"] = Namespace(datasets=["two words"])
-    sync(ada)
+def test_the_first_of_what_the_console_cannot_express_is_on_the_page(ada, cdap, monkeypatch):
+    monkeypatch.setattr("authzconsole.connections.jobs.MAX_ROWS", 1)
+    cdap.namespaces["pay"] = Namespace(datasets=["two words", "two words more"])
+    assert sync(ada).summary["unsupported_count"] == 2
+    assertContains(
+        ada.get(URL),
+        "These are the first of 2. <code>manage.py connection sync prod --dry-run</code> lists all.",
+    )
     assertContains(ada.get(URL), "Not taken over")
     assertContains(ada.get(URL), "dataset:pay.two words")
 
