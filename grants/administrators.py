@@ -29,18 +29,26 @@ class AdminSource(NamedTuple):
 
 
 class Stranded(NamedTuple):
-    """A live entity with fewer than two active ADMIN holders afterwards. admin_count: 0 or 1."""
+    """A live entity with fewer than two active ADMIN holders afterwards. admin_count: 0 or 1. remaining_admin: the name of the
+    one holder; empty if it is not known.
+    """
 
     address: Address
     admin_count: int
+    remaining_admin: str = ""
 
 
 class Strandings(NamedTuple):
-    """The entities that changes strand; those without an ADMIN holder come first, then by kind and key."""
+    """The entities that changes strand.
+
+    entities: all, or the first of them; those without an ADMIN holder come first, then by kind and key. max_checked: how many
+    grants of ADMIN were read, if more would end; 0 if all were read.
+    """
 
     without_admin_count: int = 0
     one_admin_count: int = 0
     entities: Sequence[Stranded] = ()
+    max_checked: int = 0
 
     @property
     def total(self) -> int:

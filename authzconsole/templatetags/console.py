@@ -47,7 +47,6 @@ from grants.administrators import Strandings
 from grants.models import Membership, RoleGroup
 from grants.policies.explain import Attempt, Decision
 from grants.policies.principals import group_text
-from grants.principals.administrator_loss import AdministratorLoss
 from grants.validity import Validity
 
 register = template.Library()
@@ -144,7 +143,7 @@ def principal_tag(subject, *, plain: bool | str = False) -> dict:
 
 
 @register.inclusion_tag("entities/grants/_stranding.html", name="stranding")
-def stranding_tag(loss: AdministratorLoss | Strandings, max_rows: int = 5, more_url: str = "") -> dict:
+def stranding_tag(loss: Strandings, max_rows: int = 5, more_url: str = "") -> dict:
     """Show the first entities that lose their administrators. more_url: the page with all of them."""
     first = loss.entities[:max_rows]
     return {"stranding": loss, "rows": first, "more": loss.total - len(first), "more_url": more_url}

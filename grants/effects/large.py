@@ -288,11 +288,11 @@ def _computed_effect(
                     )
                 )
                 if counts_strandings:
-                    without_admin, one_admin, entities = strandings_of(changes, MAX_TOP, evaluation.affected)
+                    stranded = strandings_of(changes, MAX_TOP, evaluation.affected)
                     values["strandings"] = {
-                        "without_admin": without_admin,
-                        "one_admin": one_admin,
-                        "entities": [[str(row.address), row.admin_count] for row in entities],
+                        "without_admin": stranded.without_admin_count,
+                        "one_admin": stranded.one_admin_count,
+                        "entities": [[str(row.address), row.admin_count] for row in stranded.entities],
                     }
             effects.append(values)
             values["rows_number"] = number if rows.is_complete else None

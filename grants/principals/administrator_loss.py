@@ -7,16 +7,15 @@ make no administrator.
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from typing import Any
 
 from django.contrib.auth.models import Group
 from django.db.models import OuterRef, QuerySet
 
-from entities.address import Address
 from entities.models import Entity, State
 from entities.selectors import sorted_by_address
 from entities.vocabulary import MIN_ADMINISTRATORS, Privilege
-from grants.administrators import AdminSource, admin_sources, too_few_administrators
+from grants.administrators import AdminSource, Stranded, Strandings, admin_sources, too_few_administrators
 from grants.models import GroupGrant, RoleMembership, User, UserGrant, permission_ids, type_of
 from grants.principals.principal_lists import capped_count_subquery
 from grants.querysets import effective_memberships, memberships, memberships_in_force
@@ -26,48 +25,11 @@ MAX_ADMIN_GRANTS_READ = 2_000
 MAX_STRANDED_ROWS = 50
 
 
-@dataclass(frozen=True, slots=True)
-class StrandedEntity:
-    """An entity that would be stranded.
-
-    admin_count: number of active users who would remain administrators: 0 or 1. remaining_admin: the name of
-    that user.
-    """
-
-    entity: Entity
-    admin_count: int
-    remaining_admin: str = ""
-
-    @property
-    def address(self) -> Address:
-        return self.entity.address
-
-
-@dataclass(frozen=True, slots=True)
-class AdministratorLoss:
-    """The entities that would be stranded.
-
-    without_admin_count, one_admin_count: number of entities with no remaining administrator, and with exactly
-    one.
-    entities: the first of them, at most MAX_STRANDED_ROWS; entities without an ADMIN holder come first.
-    max_checked: how many grants of ADMIN were read, if more would end; 0 if all were read.
-    """
-
-    without_admin_count: int
-    one_admin_count: int
-    entities: list[StrandedEntity]
-    max_checked: int = 0
-
-    @property
-    def total(self) -> int:
-        return self.without_admin_count + self.one_admin_count
-
-
-def loss_if_removed(principal: User | Group) -> AdministratorLoss:
+def loss_if_removed(principal: User | Group) -> Strandings:
     """Return the loss if the user left, or the group were removed. Runs at most 13 queries."""
     entity_ids = list(_admin_entity_ids(principal)[: MAX_ADMIN_GRANTS_READ + 1])
     remaining = too_few_administrators(set(entity_ids[:MAX_ADMIN_GRANTS_READ]), _sources_of(principal))
-    return _administrator_loss(remaining, len(entity_ids) > MAX_ADMIN_GRANTS_READ)
+    return _strandings(remaining, len(entity_ids) > MAX_ADMIN_GRANTS_READ)
 
 
 def stranded_if_removed(principal: User | Group, max_grants: int) -> dict[int, int]:
@@ -81,7 +43,7 @@ def stranded_if_removed(principal: User | Group, max_grants: int) -> dict[int, i
     return {pk: len(admins) for pk, admins in remaining.items()}
 
 
-def loss_if_revoked(holder: User | Group, entity: Entity) -> AdministratorLoss:
+def loss_if_revoked(holder: User | Group, entity: Entity) -> Strandings:
     """Return the loss if this direct grant of ADMIN were revoked: the entity or nothing.
 
     Runs at most ten queries.
@@ -92,36 +54,31 @@ def loss_if_revoked(holder: User | Group, entity: Entity) -> AdministratorLoss:
         .filter(**in_force(), permission_id=permission_ids()[Privilege.ADMIN], content_object=entity)
     )
     if not entity.is_live or not grants.exists():
-        return _administrator_loss({})
+        return _strandings({})
     revoked = _sources_of(holder) if isinstance(holder, Group) else AdminSource(holder.pk).__eq__
-    return _administrator_loss(too_few_administrators([entity.pk], revoked, if_one_leaves=True))
+    return _strandings(too_few_administrators([entity.pk], revoked, if_one_leaves=True))
 
 
-def loss_if_member_removed(user: User, group: Group) -> AdministratorLoss:
+def loss_if_member_removed(user: User, group: Group) -> Strandings:
     """Return the loss if the user were removed from the group. Runs at most ten queries."""
     ended = _ends_in_roles(group, user=user)
     if not RoleMembership.objects.filter(user=user, role=group, **in_force()).exists():
         ended.add((user.pk, group.pk))
     if {pk for _, pk in ended}.isdisjoint(_decisive_groups(user)):
-        return _administrator_loss({})
+        return _strandings({})
     return _loss_of_members(ended)
 
 
-def loss_if_group_excluded(group: Group, role: Group) -> AdministratorLoss:
+def loss_if_group_excluded(group: Group, role: Group) -> Strandings:
     """Return the loss if the group were removed from the role. Runs at most ten queries."""
     return _loss_of_members({(user, pk) for user, pk in _ends_in_roles(group) if pk == role.pk})
 
 
-def _loss_of_members(ended: set[tuple[int, int]]) -> AdministratorLoss:
+def _loss_of_members(ended: set[tuple[int, int]]) -> Strandings:
     """Return the loss if these users did not belong to these groups and roles any more."""
     groups = {pk for _, pk in ended}
-    live = {
-        "permission_id": permission_ids()[Privilege.ADMIN],
-        "content_object__state": State.LIVE,
-        **in_force(),
-    }
     entity_ids = list(
-        GroupGrant.held.filter(group__in=groups, **live)
+        GroupGrant.held.filter(group__in=groups, **_live_admin())
         .order_by()
         .values_list("content_object_id", flat=True)[: MAX_ADMIN_GRANTS_READ + 1]
     )
@@ -130,7 +87,7 @@ def _loss_of_members(ended: set[tuple[int, int]]) -> AdministratorLoss:
         lambda source: (source.user, source.group) in ended,
         if_one_leaves=True,
     )
-    return _administrator_loss(remaining, len(entity_ids) > MAX_ADMIN_GRANTS_READ)
+    return _strandings(remaining, len(entity_ids) > MAX_ADMIN_GRANTS_READ)
 
 
 def _ends_in_roles(group: Group, **of_users: User) -> set[tuple[int, int]]:
@@ -169,36 +126,39 @@ def _sources_of(principal: User | Group) -> Callable[[AdminSource], bool]:
     return lambda source: source.user == principal.pk
 
 
-def _administrator_loss(remaining: dict[int, set[int]], is_truncated: bool = False) -> AdministratorLoss:
+def _strandings(remaining: dict[int, set[int]], is_truncated: bool = False) -> Strandings:
     max_checked = MAX_ADMIN_GRANTS_READ if is_truncated else 0
     if not remaining:
-        return AdministratorLoss(0, 0, [], max_checked)
+        return Strandings(max_checked=max_checked)
     without_admin = [pk for pk, admins in remaining.items() if not admins]
     only_admin = {pk: next(iter(admins)) for pk, admins in remaining.items() if len(admins) == 1}
     first_without = _first_entities(without_admin, MAX_STRANDED_ROWS)
     first_with_one = _first_entities(only_admin, MAX_STRANDED_ROWS - len(first_without))
     user_ids = {only_admin[entity.pk] for entity in first_with_one}
     names = dict(User.objects.filter(pk__in=user_ids).values_list("pk", "username"))
-    rows = [StrandedEntity(entity, 0) for entity in first_without]
-    rows += [StrandedEntity(entity, 1, names[only_admin[entity.pk]]) for entity in first_with_one]
-    return AdministratorLoss(len(without_admin), len(only_admin), rows, max_checked)
+    rows = [Stranded(entity.address, 0) for entity in first_without]
+    rows += [Stranded(entity.address, 1, names[only_admin[entity.pk]]) for entity in first_with_one]
+    return Strandings(len(without_admin), len(only_admin), rows, max_checked)
 
 
 def _admin_entity_ids(principal: User | Group) -> QuerySet:
     """Return the primary keys of live entities that would lose an administrator, once for each grant."""
-    live = {
-        "permission_id": permission_ids()[Privilege.ADMIN],
-        "content_object__state": State.LIVE,
-        **in_force(),
-    }
-    through_groups = GroupGrant.held.filter(group__in=_decisive_groups(principal), **live).order_by()
+    through_groups = GroupGrant.held.filter(group__in=_decisive_groups(principal), **_live_admin()).order_by()
     through_groups = through_groups.values_list("content_object_id", flat=True)
     if isinstance(principal, Group):
         return through_groups
     direct = (
-        UserGrant.held.filter(user=principal, **live).order_by().values_list("content_object_id", flat=True)
+        UserGrant.held.filter(user=principal, **_live_admin())
+        .order_by()
+        .values_list("content_object_id", flat=True)
     )
     return direct.union(through_groups, all=True)
+
+
+def _live_admin() -> dict[str, Any]:
+    """Return the condition on grants of ADMIN on live entities that are in force."""
+    admin = permission_ids()[Privilege.ADMIN]
+    return {"permission_id": admin, "content_object__state": State.LIVE, **in_force()}
 
 
 def _decisive_groups(principal: User | Group) -> list[int]:

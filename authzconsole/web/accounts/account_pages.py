@@ -35,11 +35,12 @@ from authzconsole.web.shared.paging import url_with_query
 from authzconsole.web.shared.parameters import text_parameter
 from authzconsole.web.shared.principal_input import principal_or_404
 from authzconsole.web.shared.rendering import render_page, requested_section, see_other, show_outcome
+from grants.administrators import Strandings
 from grants.change_set import Activate, Deactivate
 from grants.changes import ChangeSet, Outcome
 from grants.journal import Author
 from grants.models import Role, User
-from grants.principals.administrator_loss import AdministratorLoss, loss_if_removed
+from grants.principals.administrator_loss import loss_if_removed
 from grants.principals.principal_lists import MAX_COUNTED, capped_count
 from grants.principals.services import renew_user_password, set_full_name, set_user_email, set_user_role
 from grants.roles.capabilities import Capability, capabilities_of, role_includes
@@ -314,7 +315,7 @@ class SetActivity(AccountChange):
         super().prepare()
         self.stranding_url = principal_url("person-off-board", str(self.user))
 
-    def stranding(self, form: ConsoleForm) -> AdministratorLoss | None:
+    def stranding(self, form: ConsoleForm) -> Strandings | None:
         return None if form.cleaned_data["active"] == "yes" else loss_if_removed(self.user)
 
     def change_set(self, form: ConsoleForm) -> ChangeSet:

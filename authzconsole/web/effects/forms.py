@@ -45,7 +45,6 @@ from grants.grant_attributes import GrantAttributes
 from grants.guardrails.check import AddedViolations
 from grants.models import Job
 from grants.principal_names import principals_by_name
-from grants.principals.administrator_loss import AdministratorLoss
 from grants.roles.capabilities import Capability
 
 # longer lists of changes have no URL, because servers refuse long URLs
@@ -139,7 +138,7 @@ MAX_OPEN = 3
 def effect_context(
     request: HttpRequest,
     changes: ChangeSet | Preview,
-    stranding: AdministratorLoss | Strandings | None = None,
+    stranding: Strandings | None = None,
     *,
     has_forecast: bool = False,
 ) -> dict:
@@ -274,7 +273,7 @@ class EffectPage(FormPage):
         """Return the response after the change was made."""
         raise NotImplementedError
 
-    def stranding(self, form: ConsoleForm) -> AdministratorLoss | Strandings | None:
+    def stranding(self, form: ConsoleForm) -> Strandings | None:
         """Return the entities that lose administrators; None if none can."""
         return None
 

@@ -30,6 +30,7 @@ from authzconsole.web.shared.times import fields_of_period, period_words
 from entities.address import Address
 from entities.selectors import entity_at
 from entities.vocabulary import Privilege, VocabularyError, privilege_by_name
+from grants.administrators import Strandings
 from grants.authority.four_eyes import check_direct_change
 from grants.authority.rights import grantable_privileges
 from grants.change_set import Grant, Revoke
@@ -41,7 +42,7 @@ from grants.plans.application import large_change_count, request_application
 from grants.plans.sources.changes import change_set_plan
 from grants.policies.principals import type_and_name
 from grants.principal_names import format_principal, principals_by_name
-from grants.principals.administrator_loss import AdministratorLoss, loss_if_revoked
+from grants.principals.administrator_loss import loss_if_revoked
 from grants.validity import Validity
 
 # id of the form on a separate page. It is sent without htmx, because that page has no sections to refresh.
@@ -244,7 +245,7 @@ class RevokePage(GrantPage):
     def get_context_data(self, **context) -> dict:
         return super().get_context_data(**context) | {"is_danger": True}
 
-    def stranding(self, form: ConsoleForm) -> AdministratorLoss | None:
+    def stranding(self, form: ConsoleForm) -> Strandings | None:
         values, entity = form.cleaned_data, entity_at(self.target)
         holder = principals_by_name([values["principal"]]).get(values["principal"])
         is_loss = Privilege.ADMIN in values["privilege"] and entity is not None and holder is not None

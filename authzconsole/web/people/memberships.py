@@ -16,6 +16,7 @@ from authzconsole.web.shared.links import principal_link_from_text, principal_ur
 from authzconsole.web.shared.principal_input import name_from_input
 from authzconsole.web.shared.rendering import requested_section, see_other, show_outcome
 from authzconsole.web.shared.times import fields_of_period
+from grants.administrators import Strandings
 from grants.change_set import Exclude, Include, Join, Leave
 from grants.changes import ChangeSet, Outcome
 from grants.models import GROUP, USER, GroupGrant, RoleGroup
@@ -28,7 +29,6 @@ from grants.policies.principals import (
 )
 from grants.principal_names import principals_by_name
 from grants.principals.administrator_loss import (
-    AdministratorLoss,
     loss_if_group_excluded,
     loss_if_member_removed,
 )
@@ -96,7 +96,7 @@ class ChangeMembership(ForAdministrators, EffectPage):
         is_join = values["verb"] == "add"
         return ChangeSet.of(add(name, group, values["validity"]) if is_join else remove(name, group))
 
-    def stranding(self, form: MembershipForm) -> AdministratorLoss | None:  # type: ignore[override]
+    def stranding(self, form: MembershipForm) -> Strandings | None:  # type: ignore[override]
         type_, name, group = form.member()
         names = principal_text(type_, name), group_text(group)
         found = principals_by_name(names) if form.cleaned_data["verb"] == "remove" else {}

@@ -22,11 +22,12 @@ from authzconsole.web.shared.links import principal_link, principal_url
 from authzconsole.web.shared.principal_input import principal_or_404
 from authzconsole.web.shared.rendering import see_other, show_outcome
 from entities.models import PATTERN, State
+from grants.administrators import Strandings
 from grants.change_set import RemovePrincipal, Rename
 from grants.changes import ChangeSet, Outcome, Preview
 from grants.models import PlanItem, PlanState, User
 from grants.principal_names import parse_principal
-from grants.principals.administrator_loss import AdministratorLoss, loss_if_removed
+from grants.principals.administrator_loss import loss_if_removed
 from grants.principals.hooks import name_guard_fault
 from grants.principals.principal_lists import MAX_COUNTED, capped_count
 
@@ -101,7 +102,7 @@ class RemovalPage(ForAdministrators, EffectPage):
     def change_set(self, form: ConsoleForm) -> ChangeSet:
         return ChangeSet.of(RemovePrincipal(self.kwargs["principal"], form.cleaned_data["revoke_grants"]))
 
-    def stranding(self, form: ConsoleForm) -> AdministratorLoss:
+    def stranding(self, form: ConsoleForm) -> Strandings:
         return loss_if_removed(self.subject)
 
     def effect_context(self, form: ConsoleForm, changes: ChangeSet | Preview) -> dict:

@@ -11,11 +11,11 @@ from entities.address import parse_address
 from entities.models import Entity, State
 from entities.selectors import entity_at
 from entities.vocabulary import ADMIN, MIN_ADMINISTRATORS
+from grants.administrators import Strandings
 from grants.change_set import Leave, Revoke
 from grants.models import User
 from grants.policies.principals import group_text, type_and_name
 from grants.principals.administrator_loss import (
-    AdministratorLoss,
     capped_admin_count,
     loss_if_member_removed,
     loss_if_removed,
@@ -37,7 +37,7 @@ pytestmark = pytest.mark.django_db
 ORDERS, SALARIES = "dataset:sales.orders", "dataset:hr.salaries"
 
 
-def rows(loss: AdministratorLoss) -> dict:
+def rows(loss: Strandings) -> dict:
     counts = {row.address: row.admin_count for row in loss.entities}
     assert (loss.without_admin_count, loss.one_admin_count) == (
         list(counts.values()).count(0),
@@ -146,7 +146,7 @@ def test_a_single_remaining_administrator_is_named_and_two_are_enough():
     )
     loss = loss_if_removed(cast["ned"])
     assert (loss.without_admin_count, loss.one_admin_count, loss.max_checked) == (4, 1, 0)
-    assert {str(row.entity): row.remaining_admin for row in loss.entities}[ORDERS] == "dee"
+    assert {str(row.address): row.remaining_admin for row in loss.entities}[ORDERS] == "dee"
 
 
 def test_the_number_of_queries_does_not_grow_with_the_administered_entities(django_assert_max_num_queries):
