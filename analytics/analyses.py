@@ -101,10 +101,6 @@ class AnalysisError(Refusal, ValueError):
     field: the invalid option, if there is exactly one.
     """
 
-    def __init__(self, message: str, *, field: str = ""):
-        self.field = field
-        super().__init__(message)
-
 
 @dataclass(frozen=True, slots=True)
 class Option:

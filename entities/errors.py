@@ -19,6 +19,11 @@ class Refusal(Exception):
     retry_after = 0
     members: Mapping[str, object] = {}
 
+    def __init__(self, message: str = "", *, field: str = ""):
+        if field:
+            self.field = field
+        super().__init__(message)
+
     @property
     def detail(self) -> str:
         """The sentence of the response."""

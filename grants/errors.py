@@ -87,17 +87,13 @@ class PrincipalError(GrantError):
 
     status = 409
 
-    def __init__(self, message: str, *, field: str = ""):
-        self.field = field
-        super().__init__(message)
-
 
 class GuardrailError(GrantError):
     """A guardrail, or an exception from one, is invalid. field: the member at fault, such as `forbid.within`."""
 
     def __init__(self, message: str, *, field: str = ""):
-        self.field, self.reason = field, message
-        super().__init__(f"`{field}`: {message}" if field else message)
+        self.reason = message
+        super().__init__(f"`{field}`: {message}" if field else message, field=field)
 
 
 class GuardrailHolds(GrantError):
@@ -242,7 +238,3 @@ class EffectUnconfirmed(GrantError):
 
 class DelegationError(GrantError):
     """The limits of delegation are invalid. field: `privileges`, `kinds` or `max_days`."""
-
-    def __init__(self, message: str, *, field: str):
-        self.field = field
-        super().__init__(message)

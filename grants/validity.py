@@ -39,10 +39,6 @@ _current = local()
 class ValidityError(GrantError):
     """A period is invalid. field: `valid_from` or `valid_until`."""
 
-    def __init__(self, message: str, *, field: str):
-        self.field = field
-        super().__init__(message)
-
 
 class Validity(NamedTuple):
     """A period in which a grant or a membership counts.

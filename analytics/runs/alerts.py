@@ -34,10 +34,6 @@ MAX_VALUE = 10**15
 class AlertError(GrantError):
     """An alert cannot be written; the message says why. field: the invalid member."""
 
-    def __init__(self, message: str, *, field: str = ""):
-        self.field = field
-        super().__init__(message)
-
 
 class UnknownAlert(AlertError):
     """There is no alert with this number."""

@@ -21,10 +21,6 @@ class ConnectionFault(GrantError):
     field: of the connection that is at fault, such as `url` or `option_verify`; empty if it is none.
     """
 
-    def __init__(self, message: str, *, field: str = ""):
-        self.field = field
-        super().__init__(message)
-
 
 class ChangedSinceShown(ConnectionFault):
     """The platform or the console changed since the changes of a push were shown. Nothing was changed."""

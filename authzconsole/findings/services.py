@@ -34,10 +34,6 @@ READER = Capability.READ_JOURNAL
 class FindingError(GrantError):
     """A decision about findings is refused. field: at fault, if there is exactly one."""
 
-    def __init__(self, message: str, *, field: str = ""):
-        self.field = field
-        super().__init__(message)
-
 
 class UnknownFinding(FindingError):
     """There is no such finding or rule."""
