@@ -17,6 +17,7 @@ from django.db.models.expressions import Combinable
 from django.db.models.functions import Concat
 from django.db.models.lookups import StartsWith
 
+from entities.address import Address
 from grants.policies.principals import ROLE_PREFIX
 from grants.validity import in_force
 
@@ -69,6 +70,16 @@ def principal_expression(principal_type: str, name: str | OuterRef) -> Combinabl
     if principal_type != "group":
         return written
     return Case(When(StartsWith(column, Value(ROLE_PREFIX)), then=column), default=written)
+
+
+def on_and_inside(address: Address) -> dict[str, str]:
+    """Return the condition on grants on an address and inside it. A namespace and an application contain themselves; the
+    instance contains everything.
+    """
+    if address.kind == "instance":
+        return {}
+    column = address.kind if address.kind in ("namespace", "application") else "content_object"
+    return {f"{column}__kind": address.kind, f"{column}__key": address.key}
 
 
 def memberships() -> QuerySet:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import partial
 
-from django.db.models import Case, Count, F, Max, Q, When
+from django.db.models import Count, F, Max, Q
 from django.utils import timezone
 
 from analytics.analyses import ANALYSES, AnalysisError, AnalysisName
@@ -276,14 +276,11 @@ def _counted_ghosts(generation: Generation) -> Iterator[Found]:
     """Yield the current numbers by namespace. Runs two queries."""
     is_leftover, is_planned = Q(content_object__state=State.DELETED), Q(content_object__state=State.PLANNED)
     is_old = is_planned_too_long()
-    namespace = Case(
-        When(content_object__kind="namespace", then=F("content_object__key")), default=F("namespace__key")
-    )
     totals: dict[str, Counter[str]] = {
         kind: Counter() for kind in ("leftover-grants", "old-planned-grants", "planned-grants")
     }
     for model in (UserGrant, GroupGrant):
-        rows = model.objects.filter(is_leftover | is_planned).order_by().values(name=namespace)
+        rows = model.objects.filter(is_leftover | is_planned).order_by().values(name=F("namespace__key"))
         for row in rows.annotate(
             leftover=Count("pk", filter=is_leftover),
             old=Count("pk", filter=is_planned & is_old),

@@ -18,7 +18,6 @@ from authzconsole.common.fields import (
 )
 from authzconsole.common.periods import VALID_FROM, VALID_UNTIL, period_condition_of, period_filter
 from authzconsole.lists.base import List
-from entities.address import Address
 from entities.models import State
 from entities.vocabulary import Privilege
 from grants.authority.rights import can_see_holders
@@ -26,7 +25,7 @@ from grants.journal_queries import custom_query_plan
 from grants.models import GroupGrant, User, UserGrant, permission_ids
 from grants.policies.principals import group_text
 from grants.principal_names import parse_principal
-from grants.querysets import groups_of, memberships_in_force
+from grants.querysets import groups_of, memberships_in_force, on_and_inside
 
 PRIVILEGES = list(map(str, Privilege))
 
@@ -140,9 +139,10 @@ class Grants(List):
     def _places(self) -> dict:
         conditions = {}
         if "entity" in self.filters:
-            conditions = _address_condition("content_object", self.filters["entity"])
+            entity = self.filters["entity"]
+            conditions = {"content_object__kind": entity.kind, "content_object__key": entity.key}
         if "within" in self.filters:
-            conditions |= _address_condition(self.filters["within"].kind, self.filters["within"])
+            conditions |= on_and_inside(self.filters["within"])
         return conditions
 
     @cached_property
@@ -155,7 +155,3 @@ class Grants(List):
             accounts = User.objects.filter(username=self.filters["granted_by"])
             conditions["granted_by_id"] = accounts.values_list("pk", flat=True).first() or 0
         return conditions
-
-
-def _address_condition(relation: str, address: Address) -> dict:
-    return {f"{relation}__kind": address.kind, f"{relation}__key": address.key}

@@ -340,10 +340,8 @@ class PeopleWithAccess:
         )
         if not namespace:
             return rows
-        is_inside = Q(content_object__namespace__key=namespace) | Q(
-            content_object__kind="namespace", content_object__key=namespace
-        )
-        return rows.filter(group__in=GroupGrant.held.filter(is_inside).values("group"))
+        grants = GroupGrant.held.filter(content_object__namespace__key=namespace)
+        return rows.filter(group__in=grants.values("group"))
 
     @cached_property
     def _has_grant_in_reach(self) -> Q:

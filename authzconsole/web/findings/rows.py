@@ -96,11 +96,7 @@ def _grant_row(address: Address, principal: str, privilege: str, text: str) -> P
 def _ghost_rows(finding: Finding, run: AnalysisRun | None) -> Iterator[ProblemRow]:
     """Yield the first grants that the finding is about. Runs two queries."""
     namespace = finding.namespace
-    inside = (
-        Q(namespace__key=namespace) | Q(content_object__kind="namespace", content_object__key=namespace)
-        if namespace
-        else Q(namespace=None) & ~Q(content_object__kind="namespace")
-    )
+    inside = Q(namespace__key=namespace) if namespace else Q(namespace=None)
     inside &= Q(content_object__state=GHOST_STATES[finding.kind])
     match finding.kind:
         case "old-planned-grants":

@@ -13,6 +13,7 @@ from grants.models import PRINCIPAL_TYPES
 from grants.plans.create import PlanDraft, PlanOrigin, plan_source
 from grants.plans.sources.recipes import read_address, read_period
 from grants.principal_names import format_principal, parse_principal, principals_by_name
+from grants.querysets import on_and_inside
 from grants.stored_changes import stored_grants
 from grants.validity import Validity, not_over_condition
 
@@ -68,5 +69,5 @@ def grants_only_of(source: str, target: str, within: Address | None = None) -> I
     )
     grants = PRINCIPAL_TYPES[source_type].grants_to(source_name).filter(is_current, ~Exists(target_grants))
     if within is not None:
-        grants = grants.filter(**{f"{within.kind}__kind": within.kind, f"{within.kind}__key": within.key})
+        grants = grants.filter(**on_and_inside(within))
     return stored_grants(grants)

@@ -12,9 +12,8 @@ from grants.models import PRINCIPAL_TYPES, Membership
 from grants.plans.create import PlanDraft, PlanOrigin, plan_source
 from grants.plans.sources.recipes import read_address
 from grants.principal_names import parse_principal
+from grants.querysets import on_and_inside
 from grants.stored_changes import stored_grants, stored_memberships
-
-CONTAINERS = ("namespace", "application")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +37,7 @@ class PeriodScope:
         `member`.
         """
         kind, name = parse_principal(self.principal) if self.principal else ("", "")
-        is_listed = condition & self._place()
+        is_listed = condition & Q(**on_and_inside(self.within) if self.within else {})
         tables = {
             type_: (row.grants_to(name) if kind else row.grants).filter(is_listed)
             for type_, row in PRINCIPAL_TYPES.items()
@@ -48,16 +47,6 @@ class PeriodScope:
             members = {"user": {"user__username": name}, "group": {"group__name": name}}.get(kind, {})
             tables["member"] = Membership.objects.filter(condition, **members)
         return tables
-
-    def _place(self) -> Q:
-        if self.within is None or self.within.kind == "instance":
-            return Q()
-        is_at = Q(content_object__kind=self.within.kind, content_object__key=self.within.key)
-        if self.within.kind not in CONTAINERS:
-            return is_at
-        return is_at | Q(
-            **{f"{self.within.kind}__kind": self.within.kind, f"{self.within.kind}__key": self.within.key}
-        )
 
 
 @plan_source(PlanOrigin.EXPIRED)

@@ -16,6 +16,7 @@ from grants.models import GrantQuerySet, all_grants
 from grants.plans.create import PlanDraft, PlanOrigin, plan_source
 from grants.plans.sources.changes import change_set_plan
 from grants.plans.sources.recipes import read_address
+from grants.querysets import on_and_inside
 from grants.stored_changes import ENTITY_COLUMNS
 
 
@@ -58,7 +59,7 @@ def namespace_condition(namespace: Address | None) -> dict[str, str]:
         return {}
     if namespace.kind != "namespace":
         raise PlanError(f"{namespace} is not a namespace: name one, such as namespace:sales, or none")
-    return {"namespace__kind": namespace.kind, "namespace__key": namespace.key}
+    return on_and_inside(namespace)
 
 
 def _leftover_grants(namespace: Address | None) -> list[GrantQuerySet]:
