@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from django.db.models import QuerySet
 
-from grants.change_set import Grant, Include, Join
+from grants.change_set import Grant, Include, Join, Revoke
 from grants.models import GrantQuerySet
 from grants.validity import VALIDITY_COLUMNS, Validity
 
@@ -20,6 +20,12 @@ def stored_grants(rows: GrantQuerySet) -> Iterator[Grant]:
     ordered = rows if rows.ordered else rows.order_by(*columns)
     for principal, address, privilege, *period in ordered.grant_keys(*VALIDITY_COLUMNS):
         yield Grant(principal, address, privilege, Validity(*period))
+
+
+def revocations_of(rows: GrantQuerySet) -> Iterator[Revoke]:
+    """Yield the revocations of grants of one type of principal, by address and principal. Runs one query."""
+    order = (*ENTITY_COLUMNS, rows.principal_type.name_path, "permission_id")
+    return (Revoke(*key) for key in rows.order_by(*order).grant_keys())
 
 
 def stored_memberships(rows: QuerySet) -> Iterator[Join]:

@@ -14,7 +14,6 @@ from grants.changes import existing_grants
 from grants.evaluation.facts import gather_facts
 from grants.policies.decide import is_permitted
 from grants.policies.question import Question
-from grants.principal_names import principals_by_name
 
 
 def _ready_since(run: AnalysisRun, rows: Sequence[dict]) -> set[int]:
@@ -75,10 +74,8 @@ def _revoked_before(
         # the kind may not exist any more
         if (address := address_or_none(row["entity"]))
     }
-    principals = principals_by_name({grant.principal for grant in grants.values()})
     entities = entities_at(grant.address for grant in grants.values())
-    known = [grant for grant in grants.values() if grant.principal in principals]
-    found = existing_grants(known, principals, entities)
+    found = existing_grants(grants.values(), entities=entities)
     return {
         number
         for number, grant in grants.items()

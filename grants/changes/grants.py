@@ -34,6 +34,7 @@ from grants.models import (
 )
 from grants.outcomes import Outcome
 from grants.policies.principals import type_and_name
+from grants.principal_names import principals_by_name
 from grants.validity import VALIDITY_COLUMNS, Validity, time_in_words
 
 Principals = Mapping[str, User | Group]
@@ -111,14 +112,24 @@ def write_grants(
 
 
 def existing_grants(
-    changes: Iterable[Grant | Revoke], principals: Principals, entities: Mapping[Address, Entity]
+    changes: Collection[Grant | Revoke],
+    principals: Principals | None = None,
+    entities: Mapping[Address, Entity] | None = None,
 ) -> dict[Key, StoredRow]:
-    """Return the grants that exist, by the keys of the changes."""
+    """Return the grants that exist, by the keys of the changes. principals, entities: of the changes, if they were read already."""
+    if principals is None:
+        principals = principals_by_name({change.principal for change in changes})
+    if entities is None:
+        entities = entities_at(change.address for change in changes)
     permissions = permission_ids()
     existing: dict[Key, StoredRow] = {}
     for principal_type in PRINCIPAL_TYPES.values():
         registered = [
-            change for change in changes if _is_of_type(change, principal_type) and change.address in entities
+            change
+            for change in changes
+            if _is_of_type(change, principal_type)
+            and change.principal in principals
+            and change.address in entities
         ]
         for chunk in chunks(registered):
             changes_by_key = {

@@ -4,7 +4,8 @@ entity were recreated.
 Planned grants are kept, because they will apply when their entity is live.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from itertools import chain
 
 from entities.address import Address
 from entities.models import State
@@ -17,7 +18,7 @@ from grants.plans.create import PlanDraft, PlanOrigin, plan_source
 from grants.plans.sources.changes import change_set_plan
 from grants.plans.sources.recipes import read_address
 from grants.querysets import on_and_inside
-from grants.stored_changes import ENTITY_COLUMNS
+from grants.stored_changes import revocations_of
 
 
 @plan_source(PlanOrigin.GHOSTS)
@@ -32,7 +33,7 @@ def ghost_plan(*, namespace: Address | str | None = None) -> PlanDraft:
     where = f" in {namespace}" if namespace else ""
     return PlanDraft(
         title=f"Revoke the grants on deleted addresses{where}",
-        changes=_revocations(namespace),
+        changes=chain.from_iterable(map(revocations_of, _leftover_grants(namespace))),
         recipe={"namespace": str(namespace or ""), "note": _note(namespace)},
         empty_message=f"there is nothing to revoke: no grant is on a deleted address{where}",
     )
@@ -78,9 +79,3 @@ def _note(namespace: Address | None) -> str:
         f"{total:,} of these grants {'is' if total == 1 else 'are'} held by inactive users, which the ghost-grants analysis "
         f"leaves out: {'it' if total == 1 else 'they'} would apply again when both user and entity are back."
     )
-
-
-def _revocations(namespace: Address | None) -> Iterator[Revoke]:
-    for grants in _leftover_grants(namespace):
-        ordered = grants.order_by(*ENTITY_COLUMNS, grants.principal_type.name_path, "permission_id")
-        yield from (Revoke(*key) for key in ordered.grant_keys())

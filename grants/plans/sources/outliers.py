@@ -9,7 +9,6 @@ from django.contrib.auth.models import Group
 from django.db.models import Count
 
 from entities.address import Address
-from entities.selectors import entities_at
 from entities.vocabulary import Privilege, clip, quantity
 from grants.change_set import Leave, Revoke
 from grants.changes import existing_grants
@@ -18,7 +17,6 @@ from grants.models import GroupGrant
 from grants.plans.create import PlanDraft, PlanOrigin, plan_source
 from grants.plans.sources.redundant import has_other_purpose
 from grants.policies.principals import group_text, type_and_name
-from grants.principal_names import principals_by_name
 from grants.querysets import active_principal_condition, memberships
 from grants.stored_changes import ENTITY_COLUMNS
 from grants.validity import in_force, not_over_condition, question_time
@@ -50,17 +48,14 @@ def outlier_plan(privileges: Sequence[Revoke]) -> PlanDraft:
     if other := next((row.principal for row in privileges if not row.principal.startswith("user:")), None):
         raise PlanError(f"{clip(other)} is not a user: select privileges of users")
     selected = sorted(set(privileges), key=attrgetter("sort_key"))
-    principals = principals_by_name({row.principal for row in selected})
-    known = [row for row in selected if row.principal in principals]
-    entities = entities_at(row.address for row in known)
-    direct = existing_grants(known, principals, entities)
-    memberships = list(_memberships(known, list(entities)))
+    direct = existing_grants(selected)
+    memberships = list(_memberships(selected))
     left = [row for row in memberships if row.is_ended]
     note = _note([row for row in memberships if not row.is_ended])
     return PlanDraft(
         title=f"Take away {quantity(len(selected), 'unusual privilege', 'unusual privileges')}",
         changes=[
-            *(row for row in known if row.key in direct),
+            *(row for row in selected if row.key in direct),
             *(Leave(row.user, row.group) for row in left),
         ],
         recipe={"note": note} if note else {},
@@ -69,7 +64,7 @@ def outlier_plan(privileges: Sequence[Revoke]) -> PlanDraft:
     )
 
 
-def _memberships(selected: Collection[Revoke], addresses: Collection[Address]) -> Iterator[_Membership]:
+def _memberships(selected: Collection[Revoke]) -> Iterator[_Membership]:
     """Yield the memberships in force that give selected privileges, by user and group. Runs three queries."""
     wanted = {row.key: row for row in selected}
     users = {row.principal.removeprefix("user:") for row in selected}
@@ -79,8 +74,8 @@ def _memberships(selected: Collection[Revoke], addresses: Collection[Address]) -
     grants = GroupGrant.held.filter(not_over_condition(question_time()))
     on_selected = grants.filter(
         group__in=members.values("group"),
-        content_object__kind__in={address.kind for address in addresses},
-        content_object__key__among=list({address.key for address in addresses}),
+        content_object__kind__in={row.address.kind for row in selected},
+        content_object__key__among=list({row.address.key for row in selected}),
     ).order_by("group__name", *ENTITY_COLUMNS, "permission_id")
     given: dict[str, set[tuple[Address, Privilege]]] = {
         type_and_name(group)[1]: {(address, privilege) for _, address, privilege in rows}

@@ -6,12 +6,10 @@ from typing import NamedTuple
 
 from entities.address import Address
 from entities.patterns import entities_matching
-from entities.selectors import entities_at
 from entities.vocabulary import quantity
 from grants.change_set import Grant, Revoke
 from grants.changes import existing_grants
 from grants.plans.create import PlanDraft, PlanOrigin, plan_source
-from grants.principal_names import principals_by_name
 
 
 class Narrowing(NamedTuple):
@@ -30,9 +28,7 @@ def narrowing_plan(*, run: int, narrowings: Collection[Narrowing]) -> PlanDraft:
     """
     revocations = [replace(row.grant, address=address) for row in narrowings for address in row.narrower]
     revocations += [row.grant for row in narrowings]
-    principals = principals_by_name({change.principal for change in revocations})
-    known = [change for change in revocations if change.principal in principals]
-    existing = existing_grants(known, principals, entities_at(change.address for change in known))
+    existing = existing_grants(revocations)
     held = [row for row in narrowings if row.grant.key in existing]
     kept = [row for row in held if not row.narrower and entities_matching(row.grant.address).exists()]
     periods = {}

@@ -12,7 +12,7 @@ from django.db.models.functions import Coalesce
 
 from entities.address import Address
 from entities.models import State
-from grants.change_set import Change, Leave, Revoke
+from grants.change_set import Change, Leave
 from grants.errors import PlanError
 from grants.models import GRANT_SOURCES, PRINCIPAL_TYPES, GrantQuerySet, GroupGrant
 from grants.models.requests import NamespaceApprovers
@@ -27,7 +27,7 @@ from grants.querysets import (
     memberships_of_principals,
     principal_condition,
 )
-from grants.stored_changes import ENTITY_COLUMNS
+from grants.stored_changes import revocations_of
 from grants.validity import in_force, not_over_condition, question_time
 
 MAX_WATCHED_GROUPS = 10_000
@@ -102,8 +102,7 @@ def _changes(part: RedundantPart, where: dict[str, str]) -> Iterator[Change]:
         )
         ended.append(memberships_of_principals().filter(**of_inactive))
     for rows in grants:
-        for key in rows.order_by(*ENTITY_COLUMNS, "user__username", "permission_id").grant_keys():
-            yield Revoke(*key)
+        yield from revocations_of(rows)
     for rows in ended if not where else ():
         names = rows.order_by("user__username", "group__name").values_list("user__username", "group__name")
         for user, group in names.iterator():

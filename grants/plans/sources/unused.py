@@ -1,8 +1,8 @@
 """Create plans that revoke grants that nobody used for some time."""
 
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import date, timedelta
+from itertools import chain
 
 from django.db.models import Case, Exists, OuterRef, Q, QuerySet, Subquery, When
 from django.utils import timezone
@@ -10,7 +10,7 @@ from django.utils import timezone
 from entities.address import Address
 from entities.models import State
 from entities.vocabulary import quantity
-from grants.change_set import Leave, Revoke
+from grants.change_set import Leave
 from grants.errors import PlanError
 from grants.models import PRINCIPAL_TYPES, GrantQuerySet, JournalLine, PlanItem, User
 from grants.models.reviews import UsageDay
@@ -26,7 +26,7 @@ from grants.querysets import (
     memberships,
     principal_expression,
 )
-from grants.stored_changes import ENTITY_COLUMNS
+from grants.stored_changes import revocations_of
 from grants.usage import first_day_of_use
 from grants.validity import in_force
 
@@ -61,7 +61,7 @@ def unused_plan(*, since: int, namespace: Address | str | None = None, user: str
         return PlanDraft(
             title=f"Revoke what user:{user} has not used since {window_since}{where}",
             changes=(
-                *_revocations([access.grants().filter(**condition)]),
+                *revocations_of(access.grants().filter(**condition)),
                 *(Leave(user, group) for group in groups),
             ),
             recipe=recipe | {"user": user},
@@ -71,17 +71,10 @@ def unused_plan(*, since: int, namespace: Address | str | None = None, user: str
         )
     return PlanDraft(
         title=f"Revoke grants without a use since {window_since}{where}",
-        changes=_revocations(unused_grants(window_since, **condition)),
+        changes=chain.from_iterable(map(revocations_of, unused_grants(window_since, **condition))),
         recipe=recipe,
         empty_message=f"there is nothing to revoke: every grant{where} was used since {window_since}, or is newer",
     )
-
-
-def _revocations(queries: Iterable[GrantQuerySet]) -> Iterator[Revoke]:
-    for grants in queries:
-        order = (*ENTITY_COLUMNS, grants.principal_type.name_path, "permission_id")
-        for key in grants.order_by(*order).grant_keys():
-            yield Revoke(*key)
 
 
 @dataclass(frozen=True, slots=True)
