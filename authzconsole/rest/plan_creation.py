@@ -9,7 +9,6 @@ from contextlib import contextmanager
 
 from django.http import Http404
 from rest_framework import serializers
-from rest_framework.response import Response
 
 from analytics.analyses import AnalysisError, AnalysisName
 from analytics.models import AnalysisRun
@@ -41,7 +40,7 @@ from authzconsole.rest.grants import MAX_ITEMS, ChangeItemSerializer
 from authzconsole.rest.plans import creating_plan
 from entities.address import parse_address
 from grants.change_set import Revoke
-from grants.models import GRANT_VERBS, JobState, PlanVerb
+from grants.models import GRANT_VERBS, JobState, Plan, PlanVerb
 from grants.plans.create import MAX_TITLE_LENGTH
 from grants.plans.regrants.compute import Prefer
 from grants.plans.sources.bulk import (
@@ -146,7 +145,7 @@ class OffBoardingPlans(Endpoint):
         "plans_off_board",
         body=OffBoardingSerializer,
     )
-    def post(self) -> Response:
+    def post(self) -> Plan:
         """Create a plan that off-boards a user.
 
         Hands over entities, revokes all direct grants, removes all memberships, and deactivates the user.
@@ -161,7 +160,7 @@ class OffBoardingPlans(Endpoint):
             for name, is_inside in (("entity_heirs", False), ("namespace_heirs", True))
         }
         choices = OffBoarding(stranded_heirs=data.pop("stranded_to"), **heirs, **data)
-        return self.creation_response(off_boarding_plan.create(self.author, choices), "plans")
+        return off_boarding_plan.create(self.author, choices)
 
 
 class LikePlans(Endpoint):
@@ -171,16 +170,14 @@ class LikePlans(Endpoint):
         "plans_like",
         body=LikeSerializer,
     )
-    def post(self) -> Response:
+    def post(self) -> Plan:
         """Create a plan that gives a user the access of another user.
 
         Adds the memberships and direct grants that only the source has, except for the namespaces in `without`. Returns
         409 if there are none.
         """
         data = self.data
-        return self.creation_response(
-            like_plan.create(self.author, period=data.pop("validity"), **data), "plans"
-        )
+        return like_plan.create(self.author, period=data.pop("validity"), **data)
 
 
 class ForManySerializer(PeriodSerializer):
@@ -265,7 +262,7 @@ class PlansForMany(Endpoint):
         "plans_many",
         body=ForManySerializer,
     )
-    def post(self) -> Response:
+    def post(self) -> Plan:
         """Create a plan for many entities.
 
         Grants or revokes the same privileges for the same principals on every live entity in a container,
@@ -277,11 +274,9 @@ class PlansForMany(Endpoint):
             **{name: data[name] for name in ("verb", "principals", "privileges", "validity")}
         )
         if "entities" in data:
-            plan = selection_plan.create(author, change=change, addresses=data["entities"])
-        else:
-            where = {name: data[name] for name in ("within", "kinds", "itself") if name in data}
-            plan = subtree_plan.create(author, change=change, **where)
-        return self.creation_response(plan, "plans")
+            return selection_plan.create(author, change=change, addresses=data["entities"])
+        where = {name: data[name] for name in ("within", "kinds", "itself") if name in data}
+        return subtree_plan.create(author, change=change, **where)
 
 
 class GhostPlans(Endpoint):
@@ -291,13 +286,13 @@ class GhostPlans(Endpoint):
         "plans_remove_ghosts",
         body=CleanUpSerializer,
     )
-    def post(self) -> Response:
+    def post(self) -> Plan:
         """Create a plan that revokes leftover grants.
 
         Revokes every grant on a deleted address. Grants on planned addresses are kept. Returns 409 if
         there are no such grants, or if the plan would be too large.
         """
-        return self.creation_response(ghost_plan.create(self.author, **self.data), "plans")
+        return ghost_plan.create(self.author, **self.data)
 
 
 class RedundantSerializer(CleanUpSerializer):
@@ -318,7 +313,7 @@ class RedundantPlans(Endpoint):
         "plans_remove_redundant",
         body=RedundantSerializer,
     )
-    def post(self) -> Response:
+    def post(self) -> Plan:
         """Create a plan that takes away redundant access.
 
         By default, revokes every direct grant of an active user on a live entity that a group of the user gives
@@ -326,7 +321,7 @@ class RedundantPlans(Endpoint):
         what inactive users have. It changes no answer. Returns 409 if there is nothing to take away, or if the
         plan would be too large.
         """
-        return self.creation_response(redundant_plan.create(self.author, **self.data), "plans")
+        return redundant_plan.create(self.author, **self.data)
 
 
 class UnusedSerializer(CleanUpSerializer):
@@ -343,7 +338,7 @@ class UnusedPlans(Endpoint):
         "plans_remove_unused",
         body=UnusedSerializer,
     )
-    def post(self) -> Response:
+    def post(self) -> Plan:
         """Create a plan that revokes unused grants.
 
         Revokes the grants on live entities that none of their users used in the last `since` days, and that
@@ -353,7 +348,7 @@ class UnusedPlans(Endpoint):
         With `user`, revokes the grants to this user, and ends the memberships in groups of which the user used
         nothing, unless a namespace is given.
         """
-        return self.creation_response(unused_plan.create(self.author, **self.data), "plans")
+        return unused_plan.create(self.author, **self.data)
 
 
 class OutliersSerializer(StrictSerializer):
@@ -374,15 +369,14 @@ class OutlierPlans(Endpoint):
         "plans_remove_outliers",
         body=OutliersSerializer,
     )
-    def post(self) -> Response:
+    def post(self) -> Plan:
         """Create a plan that takes away unusual privileges.
 
         Revokes the direct grants, and ends the memberships in groups that give the user only these privileges and have no other
         purpose. Privileges that other groups give remain; `recipe.note` says how many, and names the groups. Returns 409 if
         the plan would change nothing.
         """
-        plan = outlier_plan.create(self.author, _revocations(self.data["privileges"]))
-        return self.creation_response(plan, "plans")
+        return outlier_plan.create(self.author, _revocations(self.data["privileges"]))
 
 
 class FilePlans(Endpoint):
@@ -394,7 +388,7 @@ class FilePlans(Endpoint):
         "plans_import",
         body=ChangeFileSerializer,
     )
-    def post(self) -> Response:
+    def post(self) -> Plan:
         """Create a plan from a file of changes.
 
         The document is sent as text in JSON, or as it is with the Content-Type `text/csv` or `application/x-ndjson`. Every bad line is an error, and the first hundred are listed in
@@ -404,10 +398,9 @@ class FilePlans(Endpoint):
         """
         data = self.data
         try:
-            plan = file_plan.create(self.author, raw=data["document"].encode(), title=data["title"])
+            return file_plan.create(self.author, raw=data["document"].encode(), title=data["title"])
         except BadChangeFile as error:
             raise Problem(400, str(error), errors=list(map(_fault_as_json, error.faults))) from None
-        return self.creation_response(plan, "plans")
 
 
 def _fault_as_json(fault: Fault) -> dict:
@@ -474,16 +467,14 @@ class CopiedPlans(Endpoint):
         "plans_copy",
         body=CopySerializer,
     )
-    def post(self) -> Response:
+    def post(self) -> Plan:
         """Create a plan that copies grants.
 
         Copies the direct grants of the source that the target does not have. Returns 409 if there is
         nothing to copy.
         """
         data = self.data
-        return self.creation_response(
-            copy_plan.create(self.author, period=data.pop("validity"), **data), "plans"
-        )
+        return copy_plan.create(self.author, period=data.pop("validity"), **data)
 
 
 class ReadinessPlans(Endpoint):
@@ -493,12 +484,12 @@ class ReadinessPlans(Endpoint):
         "plans_close_gap",
         body=CloseGapSerializer,
     )
-    def post(self) -> Response:
+    def post(self) -> Plan:
         """Create a plan that lets a user delete a namespace.
 
         The plan has the smallest set of missing grants. Returns 409 if nothing is missing.
         """
-        return self.creation_response(readiness_plan.create(self.author, **self.data), "plans")
+        return readiness_plan.create(self.author, **self.data)
 
 
 class ImpactPlans(Endpoint):
@@ -509,7 +500,7 @@ class ImpactPlans(Endpoint):
         body=KeepSerializer,
         errors=[404, 410],
     )
-    def post(self) -> Response:
+    def post(self) -> Plan:
         """Create a plan that keeps permissions across generations.
 
         Uses a finished run of policy-impact. The grants keep what users may do when the other generation
@@ -522,7 +513,7 @@ class ImpactPlans(Endpoint):
         data = self.data
         run = _run(data.pop("run"))
         with _report_errors(run, AnalysisName.POLICY_IMPACT):
-            return self.creation_response(regrant_plan.create(self.author, run=run, **data), "plans")
+            return regrant_plan.create(self.author, run=run, **data)
 
 
 class RoleSerializer(StrictSerializer):
@@ -556,7 +547,7 @@ class RolePlans(Endpoint):
         body=RolesSerializer,
         errors=[404, 410],
     )
-    def post(self) -> Response:
+    def post(self) -> Plan:
         """Create a plan that replaces direct grants by groups.
 
         Uses a finished run of role-mining. Each role becomes a group with its users and its grants, or an
@@ -569,8 +560,7 @@ class RolePlans(Endpoint):
         roles = self.data.get("roles")
         groups = None if roles is None else {item["role"]: item.get("group", "") for item in roles}
         with _report_errors(run, AnalysisName.ROLE_MINING):
-            plan = role_plan.create(self.author, run=run.pk, roles=proposed_roles(run, groups))
-        return self.creation_response(plan, "plans")
+            return role_plan.create(self.author, run=run.pk, roles=proposed_roles(run, groups))
 
 
 class PatternsSerializer(StrictSerializer):
@@ -594,7 +584,7 @@ class PatternPlans(Endpoint):
         body=PatternsSerializer,
         errors=[404, 410],
     )
-    def post(self) -> Response:
+    def post(self) -> Plan:
         """Create a plan that narrows grants on patterns.
 
         Uses a finished run of patterns. Revokes the grants, and makes those on the narrower patterns and addresses that keep what
@@ -604,8 +594,7 @@ class PatternPlans(Endpoint):
         run, given = _run(self.data["run"]), self.data.get("grants")
         grants = None if given is None else _revocations(given)
         with _report_errors(run, AnalysisName.PATTERNS):
-            plan = narrowing_plan.create(self.author, run=run.pk, narrowings=narrowings(run, grants))
-        return self.creation_response(plan, "plans")
+            return narrowing_plan.create(self.author, run=run.pk, narrowings=narrowings(run, grants))
 
 
 def _revocations(items: Iterable[Mapping]) -> list[Revoke]:

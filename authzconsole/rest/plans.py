@@ -1,6 +1,8 @@
 """The REST resource `plans`: create, read, apply, discard, undo and renew plans."""
 
 from collections.abc import Callable, Mapping
+from functools import wraps
+from typing import Any
 
 from django.db import transaction
 from rest_framework.response import Response
@@ -157,8 +159,16 @@ PLAN = Resource.numbered("The number of the plan.", lambda request: Plan.objects
 
 
 def creating_plan(operation_id: str, **options) -> Callable:
-    """Make a method an operation of administrators that creates a plan. See `operation` for the options."""
-    return operation(operation_id, check_administrator, {201: PlanSerializer}, **options)
+    """Make a method that returns a new plan an operation of administrators. See `operation` for the options."""
+
+    def decorate(method: Callable[[Any], Plan]) -> Callable:
+        @wraps(method)
+        def create(self) -> Response:
+            return self.creation_response(method(self), "plans")
+
+        return operation(operation_id, check_administrator, {201: PlanSerializer}, **options)(create)
+
+    return decorate
 
 
 class PlanList(ListEndpoint):
@@ -176,7 +186,7 @@ class PlanList(ListEndpoint):
         body=PlanEnvelope,
         schema=MakePlanSerializer,
     )
-    def post(self) -> Response:
+    def post(self) -> Plan:
         """Create a plan from a change set.
 
         Accepts up to {MAX_ITEMS:,} grants and revocations together, and as many items in each of `add`, `join`,
@@ -192,13 +202,12 @@ class PlanList(ListEndpoint):
         ]
         grants = GrantLists.parse(data, allows_empty=bool(others))
         with transaction.atomic(), grants.item_errors():
-            plan = change_set_plan.create(
+            return change_set_plan.create(
                 self.author,
                 ChangeSet.of(*grants.changes, *others),
                 data["title"],
                 data.get("base_revision"),
             )
-        return self.creation_response(plan, "plans")
 
 
 class PlanDetail(Endpoint):
@@ -294,14 +303,14 @@ class PlanInverse(Endpoint):
         "plans_invert",
         errors=[413, 415],
     )
-    def post(self) -> Response:
+    def post(self) -> Plan:
         """Create a plan that undoes an applied plan.
 
         The new plan, when applied, reverses the changes of the old plan. Returns 409 if nothing is left
         to undo. The request has no body.
         """
         self.check_empty_body()
-        return self.creation_response(inverse_plan.create(self.author, self.object.pk), "plans")
+        return inverse_plan.create(self.author, self.object.pk)
 
 
 class PlanRenewal(Endpoint):
@@ -312,11 +321,11 @@ class PlanRenewal(Endpoint):
         "plans_renew",
         errors=[413, 415],
     )
-    def post(self) -> Response:
+    def post(self) -> Plan:
         """Renew a plan.
 
         Creates a plan from the same recipe and the current data. The old plan is discarded unless it was
         applied. The request has no body.
         """
         self.check_empty_body()
-        return self.creation_response(renew_plan(author=self.author, plan_id=self.object.pk), "plans")
+        return renew_plan(author=self.author, plan_id=self.object.pk)
