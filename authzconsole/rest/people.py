@@ -4,6 +4,7 @@ Grants are in `authzconsole.rest.grants`, changes of one account's sign-in in `a
 """
 
 from dataclasses import replace
+from typing import ClassVar
 
 from django.contrib.auth.models import Group
 from django.db import transaction
@@ -228,9 +229,32 @@ class UserList(ListEndpoint):
         return self.creation_response(user, "users", user.username)
 
 
-class UserDetail(ChangeEndpoint):
+class _PrincipalDetail(ChangeEndpoint):
+    """One principal. prefix: of its written form."""
+
+    prefix: ClassVar[str]
+
+    @property
+    def principal(self) -> str:
+        return f"{self.prefix}{self.kwargs['name']}"
+
+    def rename(self) -> Response:
+        """Rename a group or role, or report the effect."""
+        new_name = self.data["name"]
+        self.find_object(self.kwargs)
+        _, members = self.make(ChangeSet.of(Rename(self.principal, new_name)))
+        return Response({"name": new_name} | (members if self.is_dry_run else {}))
+
+    def remove(self) -> Response:
+        """Remove the principal, or report the effect."""
+        change = RemovePrincipal(self.principal, self.query["revoke_grants"])
+        return self.outcome(change, f"{self.principal} would be removed")
+
+
+class UserDetail(_PrincipalDetail):
     route, url_name = "users/<path:name>", "rest-user"
     resource = USER
+    prefix = "user:"
 
     @operation(
         "users_retrieve",
@@ -297,10 +321,7 @@ class UserDetail(ChangeEndpoint):
         """
         check_administrator(self.request)
         check_recent_authentication(self.request)
-        principal = f"user:{self.kwargs['name']}"
-        return self.outcome(
-            RemovePrincipal(principal, self.query["revoke_grants"]), f"{principal} would be removed"
-        )
+        return self.remove()
 
 
 class NewInvitationSerializer(StrictSerializer):
@@ -461,9 +482,10 @@ class GroupChangeSerializer(ForecastRequestSerializer):
     reason = reason_field()
 
 
-class GroupDetail(ChangeEndpoint):
+class GroupDetail(_PrincipalDetail):
     route, url_name = "groups/<path:name>", "rest-group"
     resource = GROUP
+    prefix = "group:"
     found_after_body = ("PATCH",)
 
     @operation(
@@ -492,10 +514,7 @@ class GroupDetail(ChangeEndpoint):
         The journal keeps the old name. A dry run returns the group as it would be and the effect, which
         is always empty.
         """
-        new_name = self.data["name"]
-        self.find_object(self.kwargs)
-        _, members = self.make(ChangeSet.of(Rename(group_text(self.kwargs["name"]), new_name)))
-        return Response({"name": new_name} | (members if self.is_dry_run else {}))
+        return self.rename()
 
     @operation(
         "groups_remove",
@@ -509,10 +528,7 @@ class GroupDetail(ChangeEndpoint):
         Removes the group with its memberships. Groups with grants are refused (409) unless
         `revoke_grants` is true. A dry run reports the effect on permissions.
         """
-        principal = group_text(self.kwargs["name"])
-        return self.outcome(
-            RemovePrincipal(principal, self.query["revoke_grants"]), f"{principal} would be removed"
-        )
+        return self.remove()
 
 
 def _visible_role(request: Request, name: str) -> Group | None:
@@ -548,8 +564,9 @@ class ChangedRoleSerializer(ResourceForecastSerializer, NamedRoleSerializer):
     """The changed role."""
 
 
-class RoleDetail(ChangeEndpoint):
+class RoleDetail(_PrincipalDetail):
     route, url_name = "roles/<path:name>", "rest-role"
+    prefix = ROLE_PREFIX
     resource = Resource(
         "name",
         "The name of the role. It is the whole rest of the path. Percent-encode reserved characters.",
@@ -573,10 +590,7 @@ class RoleDetail(ChangeEndpoint):
         The journal keeps the old name. A dry run returns the role as it would be and the effect, which
         is always empty.
         """
-        new_name = self.data["name"]
-        self.find_object(self.kwargs)
-        _, members = self.make(ChangeSet.of(Rename(f"{ROLE_PREFIX}{self.kwargs['name']}", new_name)))
-        return Response({"name": new_name} | (members if self.is_dry_run else {}))
+        return self.rename()
 
     @operation("roles_remove", check_administrator, ForecastOutcomeSerializer, query=RemovalQuery)
     def delete(self) -> Response:
@@ -585,10 +599,7 @@ class RoleDetail(ChangeEndpoint):
         Removes the role with its memberships. Roles with grants are refused (409) unless `revoke_grants`
         is true. A dry run reports the effect on permissions.
         """
-        principal = f"{ROLE_PREFIX}{self.kwargs['name']}"
-        return self.outcome(
-            RemovePrincipal(principal, self.query["revoke_grants"]), f"{principal} would be removed"
-        )
+        return self.remove()
 
 
 class MemberQuery(ForecastQuery):
