@@ -13,6 +13,7 @@ from entities.vocabulary import Privilege
 
 # by column: the URL, empty for no link
 Links = dict[str, str]
+LinksOfRow = Callable[[AnalysisRun, dict], Links]
 
 
 def cell_urls(run: AnalysisRun, table: Table, row: dict) -> Links:
@@ -148,20 +149,9 @@ def _blast_radius_people(run: AnalysisRun, row: dict) -> Links:
     return {"entities": rows_url(run, user=user), **by_privilege}
 
 
-def _redundant_groups(run: AnalysisRun, row: dict) -> Links:
-    return {"grants": rows_url(run, through=exactly(row["through"]))}
-
-
-def _unused_people(run: AnalysisRun, row: dict) -> Links:
-    return {"privileges": rows_url(run, user=exactly(row["user"]))}
-
-
-def _outlier_groups(run: AnalysisRun, row: dict) -> Links:
-    return {"privileges": rows_url(run, group=exactly(row["group"]))}
-
-
-def _outlier_people(run: AnalysisRun, row: dict) -> Links:
-    return {"privileges": rows_url(run, user=exactly(row["user"]))}
+def _rows_with(column: str, figure: str) -> LinksOfRow:
+    """Return a function that links the figure of a row to the rows of the report with the same value of a column."""
+    return lambda run, row: {figure: rows_url(run, **{column: exactly(row[column])})}
 
 
 def _violations(run: AnalysisRun, row: dict) -> Links:
@@ -173,7 +163,7 @@ def _violation_totals(run: AnalysisRun, row: dict) -> Links:
 
 
 # by analysis and table: the function that returns the links of a row
-LINKS: dict[tuple[str, str], Callable[[AnalysisRun, dict], Links]] = {
+LINKS: dict[tuple[str, str], LinksOfRow] = {
     (AnalysisName.DELETE_READINESS, "rows"): _readiness,
     (AnalysisName.DELETE_READINESS, "namespaces"): _readiness_namespaces,
     (AnalysisName.VISIBILITY, "rows"): _visibility,
@@ -185,10 +175,10 @@ LINKS: dict[tuple[str, str], Callable[[AnalysisRun, dict], Links]] = {
     (AnalysisName.STRANDED, "kinds"): _stranded_kinds,
     (AnalysisName.BLAST_RADIUS, "rows"): _blast_radius,
     (AnalysisName.BLAST_RADIUS, "people"): _blast_radius_people,
-    (AnalysisName.REDUNDANT, "groups"): _redundant_groups,
-    (AnalysisName.UNUSED, "people"): _unused_people,
-    (AnalysisName.OUTLIERS, "groups"): _outlier_groups,
-    (AnalysisName.OUTLIERS, "people"): _outlier_people,
+    (AnalysisName.REDUNDANT, "groups"): _rows_with("through", "grants"),
+    (AnalysisName.UNUSED, "people"): _rows_with("user", "privileges"),
+    (AnalysisName.OUTLIERS, "groups"): _rows_with("group", "privileges"),
+    (AnalysisName.OUTLIERS, "people"): _rows_with("user", "privileges"),
     (AnalysisName.GUARDRAILS, "rows"): _violations,
     (AnalysisName.GUARDRAILS, "guardrails"): _violation_totals,
 }
