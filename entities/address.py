@@ -104,6 +104,11 @@ def ancestor_kinds(kind: str) -> tuple[str, ...]:
     return () if parent is None else (parent, *ancestor_kinds(parent))
 
 
+def kinds_inside(container: str) -> list[str]:
+    """Return the kinds of entities that can be inside a container of this kind, at any depth, in the order of the vocabulary."""
+    return [kind for kind in KINDS if container in ancestor_kinds(kind)]
+
+
 def named_kinds(kind: str) -> list[str]:
     """Return the kinds of the names in a key, from the namespace down to `kind`; none for the instance."""
     return [name for name in (*reversed(ancestor_kinds(kind)), kind) if name != "instance"]

@@ -7,7 +7,7 @@ container if it can match an address inside it.
 INVARIANT: the functions for SQL and those for Python agree (tests/entities/test_patterns.py).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from django.db import connection
@@ -15,11 +15,10 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import BooleanField, F, Func, Q, QuerySet, Value
 from django.db.models.sql.compiler import SQLCompiler
 
-from entities.address import Address, ancestor_kinds
+from entities.address import Address, ancestor_kinds, kinds_inside
 from entities.models import PATTERN, Entity
-from entities.vocabulary import KINDS
+from entities.vocabulary import INNER_CONTAINER_KINDS
 
-_CONTAINERS = ("namespace", "application")
 # no name contains the last character, so it is after all characters of names
 _LAST = 0x10FFFF
 
@@ -31,7 +30,7 @@ def matches(pattern: Address, address: Address) -> bool:
 
 def reveals(pattern: Address, container: Address) -> bool:
     """Return whether the pattern can match an address inside this namespace or application."""
-    if container.kind not in _CONTAINERS or container.kind not in ancestor_kinds(pattern.kind):
+    if container.kind not in INNER_CONTAINER_KINDS or container.kind not in ancestor_kinds(pattern.kind):
         return False
     length, star = len(container.key), pattern.key.find("*")
     if 0 <= star <= length:
@@ -107,7 +106,7 @@ def containers_revealed_by(pattern: Address) -> QuerySet[Entity]:
     """Return the registered containers that a pattern reveals."""
     return Entity.objects.filter(
         _OfKeys(_key_reveals_sql, Value(pattern.key), F("key")),
-        kind__in=[kind for kind in ancestor_kinds(pattern.kind) if kind in _CONTAINERS],
+        kind__in=[kind for kind in ancestor_kinds(pattern.kind) if kind in INNER_CONTAINER_KINDS],
     )
 
 
@@ -128,9 +127,9 @@ def matches_sql(pattern: str, address: str) -> str:
 def reveals_sql(pattern: str, container: str) -> str:
     """Return the SQL condition that a pattern reveals a container. Both are aliases of tables with `kind` and `key`."""
     kinds = " OR ".join(
-        f"{container}.kind = '{name}' AND {pattern}.kind IN ({_kinds_inside(name)})" for name in _CONTAINERS
+        f"{container}.kind = '{name}' AND {pattern}.kind IN ({_names(kinds_inside(name))})"
+        for name in INNER_CONTAINER_KINDS
     )
-    names = ", ".join(f"'{name}'" for name in _CONTAINERS)
     literal, last = _literal_sql(f"{pattern}.key"), _function("chr", f"{_LAST}")
     dot = _function("strpos", literal, "'.'")
     namespace = f"CASE {dot} WHEN 0 THEN {literal} ELSE substr({literal}, 1, {dot} - 1) END"
@@ -138,7 +137,7 @@ def reveals_sql(pattern: str, container: str) -> str:
     end = f"CASE {dot} WHEN 0 THEN {last} ELSE '/' END"
     in_range = f"{container}.key >= {namespace} AND {container}.key < ({namespace}) || {end}"
     return (
-        f"{container}.kind IN ({names}) AND {in_range} AND ({kinds}) "
+        f"{container}.kind IN ({_names(INNER_CONTAINER_KINDS)}) AND {in_range} AND ({kinds}) "
         f"AND {_key_reveals_sql(f'{pattern}.key', f'{container}.key')}"
     )
 
@@ -161,7 +160,7 @@ def pairs_about_sql(addresses: str) -> str:
         *(
             f"SELECT p.id, e.id FROM {table} e JOIN patterns p ON substr(p.literal, 1, {end}) = e.key || '.' "
             f"WHERE e.kind = '{name}' AND {addresses}"
-            for name, end in zip(_CONTAINERS, (dot, next_dot), strict=True)
+            for name, end in zip(INNER_CONTAINER_KINDS, (dot, next_dot), strict=True)
         ),
     ]
     return (
@@ -200,8 +199,8 @@ def _key_reveals_sql(pattern: str, container: str) -> str:
     )
 
 
-def _kinds_inside(container: str) -> str:
-    return ", ".join(f"'{kind}'" for kind in KINDS if container in ancestor_kinds(kind))
+def _names(kinds: Iterable[str]) -> str:
+    return ", ".join(f"'{kind}'" for kind in kinds)
 
 
 def _key_matches_sql(pattern: str, key: str) -> str:

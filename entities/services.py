@@ -17,7 +17,7 @@ from entities.address import Address, instance_address
 from entities.errors import Refusal
 from entities.models import PATTERN, Entity, State
 from entities.selectors import entities_at
-from entities.vocabulary import clip
+from entities.vocabulary import INNER_CONTAINER_KINDS, clip
 
 BATCH_SIZE = 1_000
 
@@ -87,7 +87,7 @@ def _create_rows(
     """Create the rows of one level; `rows` already contains the rows of all levels above."""
     created = [_row(address, state, rows) for address, state in states.items()]
     Entity.objects.bulk_create(created, batch_size=BATCH_SIZE)
-    for kind in ("namespace", "application"):
+    for kind in INNER_CONTAINER_KINDS:
         containers = [row for row in created if row.kind == kind and row.state != PATTERN]
         _refer_to_itself(containers, f"{kind}_id")
     return zip(states, created, strict=True)

@@ -278,6 +278,8 @@ KINDS: dict[str, Kind] = {
 KIND_ORDER: dict[str, int] = {name: position for position, name in enumerate(KINDS)}
 
 CONTAINER_KINDS = ("instance", "namespace", "application")
+# those of which an entity and a grant have a column
+INNER_CONTAINER_KINDS = CONTAINER_KINDS[1:]
 
 
 def kind_by_name(name: str) -> Kind:

@@ -11,9 +11,8 @@ from django.db.models import F, Q, QuerySet
 from django.db.models.expressions import RawSQL
 from django.db.models.functions import Abs
 
-from entities.address import Address, ancestor_kinds
+from entities.address import Address, kinds_inside
 from entities.models import Entity
-from entities.vocabulary import KINDS
 from grants.journal import (
     BREAK_GLASS_ACTIONS,
     GUARDRAIL_ACTIONS,
@@ -94,7 +93,7 @@ def _on_or_inside(address: Address) -> QuerySet[JournalLine]:
     lines = JournalLine.objects.exclude(entity="")
     if address.kind == "instance":
         return lines
-    inside = [f"{kind}:{address.key}." for kind in KINDS if address.kind in ancestor_kinds(kind)]
+    inside = [f"{kind}:{address.key}." for kind in kinds_inside(address.kind)]
     if not inside:
         return lines.filter(entity=str(address))
     is_inside = reduce(or_, (Q(entity__startswith=start) for start in inside), Q(entity=str(address)))

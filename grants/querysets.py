@@ -18,6 +18,7 @@ from django.db.models.functions import Concat
 from django.db.models.lookups import StartsWith
 
 from entities.address import Address
+from entities.vocabulary import INNER_CONTAINER_KINDS
 from grants.policies.principals import ROLE_PREFIX
 from grants.validity import in_force
 
@@ -78,7 +79,7 @@ def on_and_inside(address: Address) -> dict[str, str]:
     """
     if address.kind == "instance":
         return {}
-    column = address.kind if address.kind in ("namespace", "application") else "content_object"
+    column = address.kind if address.kind in INNER_CONTAINER_KINDS else "content_object"
     return {f"{column}__kind": address.kind, f"{column}__key": address.key}
 
 

@@ -15,11 +15,10 @@ from authzconsole.evidence.bundles import store_bundle
 from authzconsole.evidence.files import write_files
 from authzconsole.models import Evidence
 from entities.address import Address, ancestor_kinds, parse_address
-from entities.vocabulary import KINDS
+from entities.vocabulary import INNER_CONTAINER_KINDS, KINDS
 from grants.consistent_read import consistent_read
 from grants.errors import GrantError
 from grants.evidence import (
-    CONTAINERS,
     access_periods,
     content_count,
     contents_of,
@@ -66,7 +65,7 @@ def request_evidence(
     public_key()
     if from_revision > to_revision:
         raise EvidenceError("the period ends before it starts: exchange the two times")
-    if contents and entity.kind not in CONTAINERS:
+    if contents and entity.kind not in INNER_CONTAINER_KINDS:
         raise EvidenceError(
             f"{entity} has no contents: choose a namespace or an application, or only this entity"
         )

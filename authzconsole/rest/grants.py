@@ -24,7 +24,7 @@ from authzconsole.rest.framework.endpoint import validated_data
 from authzconsole.rest.framework.lists import ListEndpoint
 from authzconsole.rest.framework.operations import operation
 from authzconsole.rest.framework.problems import Problem, field_errors
-from entities.vocabulary import Privilege, quantity
+from entities.vocabulary import INNER_CONTAINER_KINDS, Privilege, quantity
 from grants.change_set import Grant, Key, Revoke
 from grants.changes import ChangeSet
 from grants.errors import ChangeRefused, GrantError
@@ -124,7 +124,7 @@ class GrantList(ChangeEndpoint, ListEndpoint):
         return {"revision": current_revision()}
 
     def read_list(self) -> Grants:
-        if "within" in self.query and self.query["within"].kind not in ("namespace", "application"):
+        if "within" in self.query and self.query["within"].kind not in INNER_CONTAINER_KINDS:
             text = "must be the address of a namespace or an application"
             raise Problem(400, f"`within` {text}", errors=[{"field": "within", "message": f"this {text}"}])
         grants = Grants(self.request.user, self.query)

@@ -9,7 +9,7 @@ from django.conf import settings
 from entities.address import Address, instance_address
 from entities.models import Entity, State
 from entities.selectors import entities_at
-from entities.vocabulary import KINDS
+from entities.vocabulary import INNER_CONTAINER_KINDS, KINDS
 from grants.errors import EffectTooLarge
 from grants.policies.grammar import Scope
 
@@ -112,9 +112,7 @@ class NodeTable:
             )
         for address in sorted(wanted - rows.keys(), key=lambda address: len(address.ancestors)):
             pk = -len(self.by_pk) - 1
-            namespace, application = (
-                self._container_pk(address, kind, pk) for kind in ("namespace", "application")
-            )
+            namespace, application = (self._container_pk(address, kind, pk) for kind in INNER_CONTAINER_KINDS)
             parent = address.parent
             self._add(
                 Node(

@@ -17,7 +17,7 @@ from django.contrib.auth.models import Group
 from django.db.models import Exists, OuterRef, Q, QuerySet, Subquery
 from django.db.models.lookups import IsNull
 
-from entities.address import Address, ancestor_kinds, instance_address
+from entities.address import Address, instance_address, kinds_inside
 from entities.models import Entity, State
 from entities.patterns import rows_about
 from entities.vocabulary import ANY, CONTAINER_KINDS, KINDS, Privilege
@@ -317,7 +317,7 @@ class Covers(Algebra[Cover | None]):
 
 def _containers_of_grants(kind: str, conditions: EntityConditions) -> list[QuerySet]:
     """Return queries for the keys of all containers of `kind` that have a grant on or inside them."""
-    inside = [name for name in KINDS if kind == name or kind in ancestor_kinds(name)]
+    inside = [kind, *kinds_inside(kind)]
     # in a namespace are nearly all kinds
     is_by_kind = conditions.by_kind and kind == "application"
     return [

@@ -7,7 +7,6 @@ This package contains periods of revisions and the access in them. The tables of
 
 from grants.evidence.access_rows import AccessPeriods, AccessRow, access_periods, active_generations
 from grants.evidence.bundle import (
-    CONTAINERS,
     BundleError,
     content_count,
     contents_of,
@@ -20,7 +19,6 @@ from grants.evidence.signing import known_public_keys, public_key
 from grants.evidence.timeline import BoundaryLine, ExistencePeriod, HeldPeriod
 
 __all__ = [
-    "CONTAINERS",
     "AccessPeriods",
     "AccessRow",
     "BoundaryLine",

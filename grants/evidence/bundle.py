@@ -21,14 +21,11 @@ from django.db.models import QuerySet
 
 from entities.address import Address
 from entities.models import State
-from entities.vocabulary import CONTAINER_KINDS
 from grants.evidence.grant_periods import periods_in
 from grants.evidence.revision_ranges import Range
 from grants.evidence.signing import is_signature_valid, public_key, sign
 from grants.models.history import EntityPeriod, HistoryAddress
 
-# the kinds of entities that can be asked about with their contents
-CONTAINERS = tuple(kind for kind in CONTAINER_KINDS if kind != "instance")
 ROWS_PER_READ = 2_000
 
 

@@ -13,8 +13,7 @@ from django.db.models import Case, Exists, F, OuterRef, Q, QuerySet, Value, When
 from django.db.models.functions import Left, Length, StrIndex, Substr
 from django.db.models.lookups import Exact, GreaterThan, LessThan
 
-from entities.address import ancestor_kinds, instance_address
-from entities.vocabulary import KINDS
+from entities.address import instance_address, kinds_inside
 from grants.journal_queries import relevant_lines_since
 from grants.models import JournalLine, Plan, PlanBreadth, PlanItem
 from grants.policies.principals import ROLE_PREFIX
@@ -47,7 +46,7 @@ def _invalidating_lines(plan: Plan) -> QuerySet[JournalLine]:
         lines = lines.annotate(dot=StrIndex("key", Value("."))).annotate(
             namespace=Case(When(dot=0, then=F("key")), default=Left("key", F("dot") - 1))
         )
-        changes_entity |= Q(kind__in=_kinds_in_namespaces()) & _has_item(
+        changes_entity |= Q(kind__in=["namespace", *kinds_inside("namespace")]) & _has_item(
             plan, namespace=OuterRef("namespace")
         )
     if plan.recipe.get("within") == str(instance_address()):
@@ -85,7 +84,3 @@ def _split_at_colon(lines: QuerySet, column: str, before: str, after: str) -> Qu
             after: Substr(column, F(colon) + 1, Length(column)),
         }
     )
-
-
-def _kinds_in_namespaces() -> list[str]:
-    return [kind for kind in KINDS if kind == "namespace" or "namespace" in ancestor_kinds(kind)]

@@ -9,7 +9,7 @@ from hashlib import sha256
 from types import MappingProxyType
 from typing import Any
 
-from entities.address import ancestor_kinds
+from entities.address import kinds_inside
 from entities.vocabulary import CONTAINER_KINDS, KINDS, OperationClass, Privilege
 from grants.policies.grammar import Expression, Has, Scope
 
@@ -76,7 +76,7 @@ def deletion_steps() -> tuple[tuple[str, ...], ...]:
     The kinds of one step are deleted together.
     """
     named = {kind for step in NAMED_STEPS for kind in step}
-    unnamed = tuple(kind for kind in KINDS if "namespace" in ancestor_kinds(kind) and kind not in named)
+    unnamed = tuple(kind for kind in kinds_inside("namespace") if kind not in named)
     return (*NAMED_STEPS, unnamed)
 
 

@@ -10,8 +10,7 @@ from pyspark.sql import functions as F
 from analytics.spark.analysis_input import AnalysisInput
 from analytics.spark.joins import direct_grants, principal_names, users_of_principals
 from analytics.spark.schemas import Tables
-from entities.address import ancestor_kinds
-from entities.vocabulary import KINDS
+from entities.address import kinds_inside
 
 _HOLDER = ("principal_type", "principal_id")
 _GRANT = (*_HOLDER, "pattern_id", "privilege")
@@ -39,7 +38,6 @@ def rows(analysis_input: AnalysisInput) -> DataFrame:
         )
     )
     matches = tables.extra["matches"].groupBy("pattern_id").agg(F.count("*").alias("matches"))
-    kinds = [kind for kind in KINDS if "namespace" in ancestor_kinds(kind)]
 
     def number(name: str) -> Column:
         return F.coalesce(name, F.lit(0)).cast("long").alias(name)
@@ -59,7 +57,7 @@ def rows(analysis_input: AnalysisInput) -> DataFrame:
             number("added"),
             F.coalesce("last_day", F.lit("")).alias("last_use"),
             F.coalesce("inside", F.lit("")).alias("inside"),
-            (_kind().isin(kinds) & _key().startswith("*")).alias("reveals_all"),
+            (_kind().isin(kinds_inside("namespace")) & _key().startswith("*")).alias("reveals_all"),
         )
     )
 

@@ -16,11 +16,8 @@ from analytics.spark.engine.encode import Evaluation, encode
 from analytics.spark.engine.rows import EVERYONE, GROUP, PRECOMPUTED, USER
 from analytics.spark.engine.rules import Fact, held_rules
 from analytics.spark.engine.sums import COUNTS, count_by_subtree
-from entities.address import ancestor_kinds
-from entities.vocabulary import CONTAINER_KINDS, KINDS
-
-# All kinds of containers but the instance, which is never a subtree.
-SUBTREE_CONTAINERS = CONTAINER_KINDS[1:]
+from entities.address import kinds_inside
+from entities.vocabulary import INNER_CONTAINER_KINDS
 
 BroadcastDirectory = Callable[[Evaluation], DirectoryBroadcast]
 
@@ -33,15 +30,15 @@ def precompute_facts(evaluation: Evaluation, broadcast_directory: BroadcastDirec
     """
     if not evaluation.rules.has_form("precomputed"):
         return None
-    frames = [_holders(evaluation, container, broadcast_directory) for container in SUBTREE_CONTAINERS]
+    frames = [_holders(evaluation, container, broadcast_directory) for container in INNER_CONTAINER_KINDS]
     return reduce(DataFrame.unionByName, frames).withColumn("form", F.lit(PRECOMPUTED))
 
 
 def tested_kinds(evaluation: Evaluation, container: str) -> dict[int, list[str]]:
     """Return the kinds of entities that each precomputed fact tests inside a container of this kind."""
-    kinds_inside = [kind for kind in KINDS if container in ancestor_kinds(kind)]
+    kinds = kinds_inside(container)
     return {
-        number: [kind for kind in kinds_inside if fact.inside in (None, kind)]
+        number: [kind for kind in kinds if fact.inside in (None, kind)]
         for number, fact in enumerate(evaluation.rule_set.facts)
         if fact.form == "precomputed"
     }

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from analytics.spark.engine.directory import Directory, LocalBroadcast, find_in
 from analytics.spark.engine.encode import Evaluation, union
-from analytics.spark.engine.precompute import SUBTREE_CONTAINERS, held_evaluation, tested_kinds
+from analytics.spark.engine.precompute import held_evaluation, tested_kinds
 from analytics.spark.engine.rows import (
     COLUMNS,
     EVERYONE,
@@ -29,6 +29,7 @@ from analytics.spark.engine.rows import (
 from analytics.spark.engine.rules import PRIVILEGES
 from analytics.spark.engine.sums import count_by_subtree
 from analytics.spark.schemas import Tables
+from entities.vocabulary import INNER_CONTAINER_KINDS
 
 _COLUMNS = {
     "entities": ("id", "kind", "key", "namespace_id", "application_id", "state"),
@@ -143,7 +144,7 @@ class SmallTenant:
     def _precomputed(self, evaluation: Evaluation) -> list[dict[str, Array]]:
         """Return the holders of the facts about all live entities, as `precompute_facts` does."""
         rows = []
-        for container in SUBTREE_CONTAINERS:
+        for container in INNER_CONTAINER_KINDS:
             kinds_by_fact = tested_kinds(evaluation, container)
             is_container = self._kinds == container
             ids, subtrees = self._ids[is_container], self._subtrees[evaluation.container][is_container]

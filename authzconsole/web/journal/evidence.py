@@ -25,8 +25,8 @@ from authzconsole.web.shared.rendering import render_page, requested_section, se
 from authzconsole.web.shared.times import zone_name
 from entities.address import ancestor_kinds
 from entities.models import Entity
-from entities.vocabulary import KINDS
-from grants.evidence import CONTAINERS, public_key
+from entities.vocabulary import INNER_CONTAINER_KINDS, KINDS
+from grants.evidence import public_key
 from grants.history import AsOfError, parse_as_of
 from grants.journal import read_only_reason
 from grants.models import JobState
@@ -86,7 +86,7 @@ def quarters() -> dict[str, tuple[str, str]]:
 
 def evidence_fields(entity: Entity) -> dict[str, str]:
     """Return the fields of the form for evidence about an entity with its contents."""
-    return {"entity": str(entity)} | ({"contents": "yes"} if entity.kind in CONTAINERS else {})
+    return {"entity": str(entity)} | ({"contents": "yes"} if entity.kind in INNER_CONTAINER_KINDS else {})
 
 
 def evidence_url(entity: Entity) -> str:
@@ -123,7 +123,7 @@ class EvidenceForm(ConsoleForm):
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
-        kinds = [name for name in KINDS if set(ancestor_kinds(name)) & set(CONTAINERS)]
+        kinds = [name for name in KINDS if set(ancestor_kinds(name)) & set(INNER_CONTAINER_KINDS)]
         self.fields["kind"].widget.choices = [("", "All kinds"), *((name, name) for name in kinds)]
         periods = quarters()
         self.fields["period"].choices = [
@@ -172,7 +172,7 @@ class EvidenceList(FormPage):
             to_revision=values["until"].revision,
             since=values["since"].time,
             until=values["until"].time,
-            contents=values["contents"] and values["entity"].kind in CONTAINERS,
+            contents=values["contents"] and values["entity"].kind in INNER_CONTAINER_KINDS,
             kind=values["kind"],
             requested_by=self.request.user,
         )

@@ -18,9 +18,9 @@ from authzconsole.web.shared.paging import keyset_page, url_with_query
 from authzconsole.web.shared.parameters import text_parameter
 from authzconsole.web.shared.times import exact_time, period_words, start_of_day
 from entities.models import Entity
+from entities.vocabulary import INNER_CONTAINER_KINDS
 from grants.authority.rights import can_read_history
 from grants.errors import GuardrailError
-from grants.evidence import CONTAINERS
 from grants.guardrails.rules import rule_from_members
 from grants.journal import ACTIONS, current_revision
 from grants.journal_details import PeriodDetail, parse_detail
@@ -51,7 +51,7 @@ def history_section(request: HttpRequest, entity: Entity, generation: Generation
     if not can_read_history(request.user, entity):
         return None
     past = getattr(request, "past", None)
-    is_container = entity.kind in CONTAINERS
+    is_container = entity.kind in INNER_CONTAINER_KINDS
     has_contents = is_container and text_parameter(request, "scope") != "own"
     key = text_parameter(request, "period") or ("quarter" if is_container and not past else ANY_TIME)
     period = period_by_key(key)

@@ -30,7 +30,7 @@ from authzconsole.web.shared.guard import address_or_404, request_author
 from authzconsole.web.shared.links import entity_url, principal_url
 from authzconsole.web.shared.parameters import number_of
 from authzconsole.web.shared.rendering import referring_page, render_page, requested_section, see_other
-from entities.address import address_or_none, instance_address, parse_address, parse_grantable
+from entities.address import address_or_none, instance_address, kinds_inside, parse_address, parse_grantable
 from entities.errors import Refusal
 from entities.models import Entity
 from entities.selectors import entities_at, entity_at, live_entities_inside
@@ -50,7 +50,6 @@ from grants.plans.sources.bulk import (
     BulkChange,
     changed_entities_of,
     existing_grant_count,
-    kinds_inside,
     parse_bulk_change,
     selection_plan,
     subtree_plan,

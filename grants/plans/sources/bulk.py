@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
-from entities.address import Address, ancestor_kinds
+from entities.address import Address, kinds_inside
 from entities.models import Entity, State
 from entities.selectors import entities_at, entity_at, sorted_by_address, subtree_of
 from entities.vocabulary import CONTAINER_KINDS, KINDS, Privilege, privilege_by_name
@@ -112,13 +112,6 @@ def parse_bulk_change(
         tuple(privilege for privilege in Privilege if privilege in selected),
         validity,
     )
-
-
-def kinds_inside(container_kind: str) -> list[str]:
-    """Return the kinds of entities that can be inside such a container, at any depth, in the order of the
-    vocabulary.
-    """
-    return [kind for kind in KINDS if container_kind in ancestor_kinds(kind)]
 
 
 @plan_source(PlanOrigin.SUBTREE, lambda plan: _inputs_of(plan, "within", "kinds", "itself"))

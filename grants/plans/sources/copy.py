@@ -7,6 +7,7 @@ from django.db.models import Exists, OuterRef
 from django.utils import timezone
 
 from entities.address import Address
+from entities.vocabulary import INNER_CONTAINER_KINDS
 from grants.change_set import Grant
 from grants.errors import PlanError
 from grants.models import PRINCIPAL_TYPES
@@ -36,7 +37,7 @@ def copy_plan(
             raise PlanError(f"{name} does not exist: add it first, or correct the name")
     if source == target:
         raise PlanError(f"{source} is both source and target: name two different principals")
-    if within is not None and within.kind not in ("namespace", "application"):
+    if within is not None and within.kind not in INNER_CONTAINER_KINDS:
         raise PlanError(f"{within} is neither a namespace nor an application: name one of those, or none")
     where = f" in {within}" if within else ""
     return PlanDraft(
