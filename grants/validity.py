@@ -76,6 +76,12 @@ class Validity(NamedTuple):
         end = min(filter(None, (self.valid_until, period.valid_until)), default=None)
         return None if start and end and start >= end else Validity(start, end)
 
+    def overlaps(self, other: "Validity") -> bool:
+        """Return whether the periods have a common time."""
+        return (
+            self.valid_from is None or other.valid_until is None or self.valid_from < other.valid_until
+        ) and (other.valid_from is None or self.valid_until is None or other.valid_from < self.valid_until)
+
     def union(self, other: "Validity") -> "Validity":
         """Return the period of both, if they meet; otherwise the one that begins first."""
         first, second = sorted(

@@ -40,7 +40,7 @@ from grants.guardrails.storage import (
     stored_rules,
 )
 from grants.journal import Author, JournalEntry, append_to_journal
-from grants.models import Enforcement, Guardrail, GuardrailException, JournalHead, User
+from grants.models import Enforcement, Guardrail, GuardrailException, JournalHead, User, type_of
 from grants.outcomes import Outcome
 from grants.policies.times import TimeError, format_time, parse_time
 from grants.principal_names import MAX_REASON_CHARACTERS, parse_principal, principals_by_name
@@ -182,8 +182,7 @@ def _change_of(row: GuardrailException) -> SetException:
 
 def end_exceptions(principal: User | Group) -> list[JournalEntry]:
     """Delete the exceptions of a principal in the transaction of its removal. Return the changes for the journal."""
-    column = {"user" if isinstance(principal, User) else "group": principal}
-    rows = GuardrailException.objects.filter(**column)
+    rows = GuardrailException.objects.filter(**{type_of(principal).name: principal})
     entries = [exception_end_entry(row) for row in rows.select_related("guardrail", "user", "group")]
     rows.delete()
     return entries
@@ -191,8 +190,8 @@ def end_exceptions(principal: User | Group) -> list[JournalEntry]:
 
 def naming_guardrail(principal: User | Group) -> str:
     """Return the name of a guardrail that names the principal; empty if there is none."""
-    column = {"user" if isinstance(principal, User) else "group": principal}
-    return Guardrail.objects.filter(**column).values_list("name", flat=True).first() or ""
+    rows = Guardrail.objects.filter(**{type_of(principal).name: principal})
+    return rows.values_list("name", flat=True).first() or ""
 
 
 def _guardrail(name: str) -> Guardrail:

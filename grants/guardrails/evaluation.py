@@ -25,6 +25,7 @@ from django.db.models.functions import Cast, Collate
 from entities.address import Address
 from entities.models import PATTERN, Entity, State
 from entities.selectors import entities_at
+from entities.vocabulary import CONTAINER_KINDS
 from grants.active_generation import active_generation
 from grants.bulk_rows import ROWS_PER_FETCH, chunks, database_time
 from grants.evaluation.facts import gather_facts
@@ -54,10 +55,12 @@ from grants.validity import in_force_sql, not_over_condition, question_time
 QUESTIONS_PER_BATCH = 1_000
 _CLAUSE, _GUARDRAIL, _ENTITY = (model._meta.db_table for model in (GuardrailClause, Guardrail, Entity))
 _USER, _MEMBERSHIP, _PERMISSION = (model._meta.db_table for model in (User, Belonging, Permission))
-# the columns of a held grant with the place of a clause that contains its entity; empty for the instance
-_COLUMNS = ("e", "in_namespace", "in_application", "")
+# the column of a grant with the place of a clause, by the kind of the clause; empty for the instance
+PLACE_COLUMNS = dict(zip(CONTAINER_KINDS, ("", "namespace_id", "application_id"), strict=True))
+# the same for all other kinds
+ENTITY_COLUMN = "content_object_id"
 _ANY_PLACE = (
-    "place.id IN (held.e, held.in_namespace, held.in_application, "
+    f"place.id IN (held.{ENTITY_COLUMN}, held.namespace_id, held.application_id, "
     f"(SELECT root.id FROM {_ENTITY} root WHERE root.kind = 'instance' AND root.state <> '{PATTERN}'))"
 )
 # the columns of the periods of a held grant, of the membership through which it counts, and of the membership in
@@ -194,7 +197,7 @@ def too_few(part: Part = EVERYTHING) -> Iterator[Violation]:
     if part.is_empty:
         return
     at = question_time()
-    where, where_parameters = among("held.e", part.entities)
+    where, where_parameters = among(f"held.{ENTITY_COLUMN}", part.entities)
     if part.entities is None:
         required = GuardrailClause.objects.filter(guardrail__form=Form.REQUIRE)
         clauses = set(required.order_by().values_list("kind", "permission_id"))
@@ -215,8 +218,8 @@ FROM {_GUARDRAIL} guardrail
 JOIN {_CLAUSE} clause ON clause.guardrail_id = guardrail.id
 JOIN {_ENTITY} entity ON entity.kind = clause.kind AND entity.state IN ('{State.LIVE}', '{State.PLANNED}')
 LEFT JOIN (
-    SELECT e, p, COUNT(DISTINCT u) AS number FROM ({held}) held GROUP BY e, p
-) holders ON holders.e = entity.id AND holders.p = clause.permission_id
+    SELECT {ENTITY_COLUMN}, p, COUNT(DISTINCT u) AS number FROM ({held}) held GROUP BY {ENTITY_COLUMN}, p
+) holders ON holders.{ENTITY_COLUMN} = entity.id AND holders.p = clause.permission_id
 WHERE guardrail.form = '{Form.REQUIRE}' AND {guardrail_condition} AND {entity_condition}
     AND COALESCE(holders.number, 0) < guardrail.at_least
 ORDER BY {_order_by("guardrail.name", "entity.kind || ':' || entity.key")}"""
@@ -255,7 +258,7 @@ def _hits(form: Form, part: Part, is_lasting: bool) -> tuple[str, list]:
     and the principal that gives it.
     """
     at = question_time()
-    among_entities, entities = among("held.e", part.entities)
+    among_entities, entities = among(f"held.{ENTITY_COLUMN}", part.entities)
     is_affected, users = among_users("held.u", part, at, is_lasting=is_lasting)
     within = (
         _within_clauses(part) if part.guardrails is not None and part.entities is None else [("TRUE", [])]
@@ -279,7 +282,7 @@ def _hits(form: Form, part: Part, is_lasting: bool) -> tuple[str, list]:
 
     def select(held: str, place: str) -> str:
         return f"""
-SELECT clause.guardrail_id AS r, clause.side AS side, held.u AS u, held.e AS e, held.p AS p,
+SELECT clause.guardrail_id AS r, clause.side AS side, held.u AS u, held.{ENTITY_COLUMN} AS e, held.p AS p,
     held.h AS through
 FROM {held}
 JOIN {_ENTITY} place ON {place}
@@ -300,7 +303,7 @@ WHERE {overlap_sql(_GRANT_PERIOD, _THROUGH_PERIOD)} AND {guardrails} AND (
         return held, [*parameters, *rest_parameters]
     selects, parameters = [], []
     for sql, source_parameters in sources:
-        for column in _COLUMNS:
+        for column in (ENTITY_COLUMN, *PLACE_COLUMNS.values()):
             selects.append(select(f"({sql}) held", _in_place_sql(column)))
             parameters += [*source_parameters, *rest_parameters]
     return " UNION ALL ".join(selects), parameters
@@ -332,16 +335,11 @@ def _within_clauses(part: Part) -> list[tuple[str, list]]:
     places = {Address(kind, key) for kind, key, _ in rows}
     pks: dict[str, list[int]] = {}
     for address, entity in entities_at(places).items():
-        pks.setdefault(_place_column(address.kind), []).append(entity.pk)
+        pks.setdefault(PLACE_COLUMNS.get(address.kind, ENTITY_COLUMN), []).append(entity.pk)
     if "" in pks:
         return [(privileges, permissions)]
     arms = [among(f"held.{column}", pks[column]) for column in pks] or [("FALSE", [])]
     return [(f"{privileges} AND {within}", [*permissions, *parameters]) for within, parameters in arms]
-
-
-def _place_column(kind: str) -> str:
-    """Return the column of a held grant with the place of a clause of this kind; empty for the instance."""
-    return {"instance": "", "namespace": "in_namespace", "application": "in_application"}.get(kind, "e")
 
 
 def _in_place_sql(column: str) -> str:
@@ -358,8 +356,8 @@ def _held_grants(
     with_inactive: bool = False,
     has_states: bool = True,
 ) -> tuple[str, list]:
-    """Return the statement for the grants that count for active users: user (u), entity (e), its kind, permission (p),
-    holder (h), containers and periods.
+    """Return the statement for the grants that count for active users: user (u), entity and containers (the
+    columns of the grant), kind of the entity, permission (p), holder (h) and periods.
 
     where, parameters: SQL condition on these columns of `held`. with_inactive: also those of inactive users. has_states:
     only those on live and planned entities.
@@ -389,13 +387,13 @@ def _all_held_grants(
     no_time = Cast(Value(None), DateTimeField())
     rows = source.holder.held_grants.filter(condition).order_by()
     values = rows.values(
+        ENTITY_COLUMN,
+        "namespace_id",
+        "application_id",
         u=F(source.subject),
-        e=F("content_object_id"),
         kind=F("entity_kind"),
         p=F("permission_id"),
         h=principal_expression(source.holder.name, source.holder.name_path),
-        in_namespace=F("namespace_id"),
-        in_application=F("application_id"),
         begins=F("valid_from"),
         ends=F("valid_until"),
         member_begins=F(f"{source.membership}valid_from") if source.membership else no_time,

@@ -10,7 +10,7 @@ PostgreSQL needs more time to plan one large statement than to execute several s
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from django.db import connection
 
@@ -19,8 +19,11 @@ from entities.models import Entity, State
 from entities.selectors import entities_at
 from entities.vocabulary import CONTAINER_KINDS
 from grants.bulk_rows import database_time
+from grants.evaluation.raw_statement import fetch_rows
 from grants.guardrails.evaluation import (
+    ENTITY_COLUMN,
     EVERYTHING,
+    PLACE_COLUMNS,
     Part,
     Violation,
     among,
@@ -33,32 +36,30 @@ from grants.guardrails.evaluation import (
 from grants.models import GROUP, USER, Belonging, Form, Guardrail, GuardrailClause, PrincipalType, User
 from grants.policies.principals import principal_text
 from grants.querysets import active_principal_sql
-from grants.validity import question_time
+from grants.validity import Validity, question_time
 
 _CLAUSE, _GUARDRAIL, _ENTITY, _MEMBERSHIP, _USER = (
     model._meta.db_table for model in (GuardrailClause, Guardrail, Entity, Belonging, User)
 )
 _STATES = f"entity.state IN ('{State.LIVE}', '{State.PLANNED}')"
-# the column of a grant with the place of a clause of a kind; empty for the instance
-_PLACE_COLUMNS = dict(zip(CONTAINER_KINDS, ("", "namespace_id", "application_id"), strict=True))
 # by column of a grant, the condition that it has the place of a clause
-_IS_PLACE = {column: f"clause.kind = '{kind}'" for kind, column in _PLACE_COLUMNS.items()} | {
-    "content_object_id": f"clause.kind NOT IN {CONTAINER_KINDS}"
+_IS_PLACE = {column: f"clause.kind = '{kind}'" for kind, column in PLACE_COLUMNS.items()} | {
+    ENTITY_COLUMN: f"clause.kind NOT IN {CONTAINER_KINDS}"
 }
-# a beginning and an end as the database returns them; None is no limit
-Period = tuple[Any, Any]
-_ALWAYS: Period = (None, None)
+_ALWAYS = Validity()
 
 
 class Holding(NamedTuple):
-    """A grant that has not ended. holder: type and primary key. through: the written holder."""
+    """A grant that has not ended. holder: type and primary key. through: the written holder. period: its times are as the
+    database returns them.
+    """
 
     holder: tuple[str, int]
     through: str
     entity: int
     address: Address
     permission: int
-    period: Period
+    period: Validity
 
 
 class PlacedClause(NamedTuple):
@@ -83,12 +84,12 @@ class PlacedClause(NamedTuple):
 
 
 class _Member(NamedTuple):
-    """A membership that has not ended. user, group: primary keys."""
+    """A membership that has not ended. user, group: primary keys. period: as of a Holding."""
 
     user: int
     name: str
     group: int
-    period: Period
+    period: Validity
 
 
 class _Hit(NamedTuple):
@@ -151,9 +152,9 @@ WHERE {on_entities} AND {of_clauses} AND (held.valid_until IS NULL OR held.valid
                 entity,
                 addresses[entity],
                 permission,
-                (begins, ends),
+                Validity(*period),
             )
-            for holder, pk, name, entity, permission, begins, ends in _rows(
+            for holder, pk, name, entity, permission, *period in fetch_rows(
                 " UNION ALL ".join(selects), parameters
             )
         ]
@@ -198,7 +199,7 @@ WHERE {on_entities} AND {of_clauses} AND (held.valid_until IS NULL OR held.valid
     def _hits(self, holdings: Iterable[Holding], members: Iterable[_Member]) -> dict[tuple, _Hit]:
         """Return the hits by their key. members: in the groups of holdings and guardrails."""
         of_group: dict[int, list[_Member]] = {}
-        periods: dict[tuple[int, int | None], list[Period]] = {}
+        periods: dict[tuple[int, int | None], list[Validity]] = {}
         for member in members:
             of_group.setdefault(member.group, []).append(member)
             periods.setdefault((member.user, member.group), []).append(member.period)
@@ -217,8 +218,8 @@ WHERE {on_entities} AND {of_clauses} AND (held.valid_until IS NULL OR held.valid
             )
             for clause, (user, name, own) in product(clauses, ways):
                 limits = periods.get((user, clause.group), ()) if clause.group else (_ALWAYS,)
-                if _overlap(period, own) and any(
-                    _overlap(period, limit) and _overlap(own, limit) for limit in limits
+                if period.overlaps(own) and any(
+                    period.overlaps(limit) and own.overlaps(limit) for limit in limits
                 ):
                     violation = violation_of(
                         clause.name, name, address.kind, address.key, permission, through
@@ -234,7 +235,7 @@ def clauses_where(condition: str, parameters: Sequence) -> list[PlacedClause]:
     """Return the clauses that meet an SQL condition on `clause` and `guardrail`. Runs one query."""
     return [
         PlacedClause(*row)
-        for row in _rows(
+        for row in fetch_rows(
             f"""
 SELECT guardrail.id, guardrail.name, guardrail.form, guardrail.user_id, guardrail.group_id, clause.side,
     COALESCE(clause.permission_id, 0), clause.kind, clause.key
@@ -249,7 +250,7 @@ def has_more_members(groups: Collection[int], number: int) -> bool:
     among_groups, keys = among("group_id", groups)
     sql = f"""
 SELECT 1 FROM {_MEMBERSHIP} WHERE {among_groups} AND (valid_until IS NULL OR valid_until > %s) LIMIT 1 OFFSET {number}"""
-    return bool(_rows(sql, [*keys, database_time(question_time())]))
+    return bool(fetch_rows(sql, [*keys, database_time(question_time())]))
 
 
 def _members(groups: Collection[int], part: Part) -> list[_Member]:
@@ -262,8 +263,8 @@ SELECT holder.id, holder.username, member.group_id, member.valid_from, member.va
 FROM {_MEMBERSHIP} member JOIN {_USER} holder ON holder.id = member.user_id
 WHERE {among_groups} AND (member.valid_until IS NULL OR member.valid_until > %s)
     AND {active_principal_sql("holder")} AND {is_concerned}"""
-    rows = _rows(sql, [*keys, database_time(at), *users])
-    return [_Member(user, name, group, (begins, ends)) for user, name, group, begins, ends in rows]
+    rows = fetch_rows(sql, [*keys, database_time(at), *users])
+    return [_Member(user, name, group, Validity(*period)) for user, name, group, *period in rows]
 
 
 def _held_sides(
@@ -275,8 +276,10 @@ def _held_sides(
     """
     at = database_time(question_time())
     of_guardrails, guardrail_keys = among("clause.guardrail_id", guardrails)
-    kinds = _rows(f"SELECT DISTINCT clause.kind FROM {_CLAUSE} clause WHERE {of_guardrails}", guardrail_keys)
-    columns = {_PLACE_COLUMNS.get(kind, "content_object_id") for (kind,) in kinds}
+    kinds = fetch_rows(
+        f"SELECT DISTINCT clause.kind FROM {_CLAUSE} clause WHERE {of_guardrails}", guardrail_keys
+    )
+    columns = {PLACE_COLUMNS.get(kind, ENTITY_COLUMN) for (kind,) in kinds}
     is_outside, outside_keys = among("entity.id", outside)
     of_users, user_keys = among("id", users)
     of_members, member_keys = among("user_id", users)
@@ -312,29 +315,15 @@ WITH clause AS {"MATERIALIZED" if connection.vendor == "postgresql" else ""} (
 {select(USER, "holder.id, NULL, NULL, NULL", f"SELECT id FROM {_USER} WHERE {of_users}", "TRUE")}"""
     of_columns = [*outside_keys, at] * len(columns)
     held: set[tuple[int, int, int]] = set()
-    through: dict[tuple[int, Period], list[tuple[int, int]]] = {}
-    for guardrail, side, user, group, begins, ends in _rows(
+    through: dict[tuple[int, Validity], list[tuple[int, int]]] = {}
+    for guardrail, side, user, group, *limits in fetch_rows(
         sql, [*guardrail_keys, *member_keys, at, *of_columns, *user_keys, *of_columns]
     ):
         if user:
             held.add((guardrail, side, user))
         else:
-            through.setdefault((group, (begins, ends)), []).append((guardrail, side))
+            through.setdefault((group, Validity(*limits)), []).append((guardrail, side))
     if through:
         for user, _, group, period in _members({group for group, _ in through}, Part(users=users)):
             held |= {(*side, user) for side in through.get((group, period), ())}
     return held
-
-
-def _overlap(one: Period, other: Period) -> bool:
-    """Return whether two periods overlap, like `overlap_sql`."""
-    (begins, ends), (other_begins, other_ends) = one, other
-    return (begins is None or other_ends is None or begins < other_ends) and (
-        other_begins is None or ends is None or other_begins < ends
-    )
-
-
-def _rows(sql: str, parameters: Sequence) -> list[tuple]:
-    with connection.cursor() as cursor:
-        cursor.execute(sql, parameters)
-        return cursor.fetchall()

@@ -9,7 +9,7 @@ from grants.authority.proposals import propose_first
 from grants.authority.transactions import administrator_transaction
 from grants.errors import PrincipalError, StewardError
 from grants.journal import Author, JournalEntry, append_to_journal
-from grants.models import NamespaceSteward, User
+from grants.models import NamespaceSteward, User, type_of
 from grants.outcomes import Outcome
 from grants.principal_names import parse_principal, principals_by_name
 from grants.roles.capabilities import Capability
@@ -74,9 +74,10 @@ def _column(principal: str) -> dict[str, User | Group]:
 
 def end_stewardships(principal: User | Group) -> list[JournalEntry]:
     """Delete the stewardships in the transaction of the removal. Return the changes for the journal."""
-    column = {"user" if isinstance(principal, User) else "group": principal}
-    rows = list(
-        NamespaceSteward.objects.select_related("user", "group").filter(**column).order_by("namespace")
-    )
-    NamespaceSteward.objects.filter(**column).delete()
-    return [JournalEntry("steward-remove", principal=row.principal, entity=str(row.address)) for row in rows]
+    rows = NamespaceSteward.objects.filter(**{type_of(principal).name: principal})
+    entries = [
+        JournalEntry("steward-remove", principal=row.principal, entity=str(row.address))
+        for row in rows.select_related("user", "group").order_by("namespace")
+    ]
+    rows.delete()
+    return entries
