@@ -158,7 +158,7 @@ def _drift(run: AnalysisRun, figures: Figures, chart: dict) -> Summary:
         return Summary(
             f"{period} no active user gained or lost a privilege.",
             "Compare with an earlier revision: start the analysis with another one under Analyses.",
-            ("Choose revisions", reverse("analyses")),
+            ("Choose revisions", f"{reverse('analyses')}?analysis={run.type}"),
         )
     return Summary(
         f"{period} {quantity(users, 'user', 'users')} gained {figures['privileges_gained']:,} and lost "
