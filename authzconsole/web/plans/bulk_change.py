@@ -331,7 +331,8 @@ class NewCleanUpPlan(ForAdministrators, FormPage):
 
     def refusal_response(self, form: CleanUpForm, error: Refusal) -> HttpResponse:
         messages.error(self.request, form.refusal_text(error))
-        return see_other(form.report_url or form.user_url or reverse("plans"))
+        back = form.report_url or form.user_url or referring_page(self.request)
+        return see_other(back or reverse("plans"))
 
 
 class NewRedundantPlan(NewCleanUpPlan):

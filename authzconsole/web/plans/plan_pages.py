@@ -101,7 +101,7 @@ ORIGIN_LABELS = {
     "ghosts": "to revoke leftover grants",
     PlanOrigin.REDUNDANT: "to take away redundant access",
     PlanOrigin.UNUSED: "to revoke unused grants",
-    PlanOrigin.OUTLIERS: "to take away unusual privileges",
+    PlanOrigin.OUTLIERS: "to take away selected privileges",
     PlanOrigin.PATTERNS: "to narrow patterns",
     PlanOrigin.ROLE_MINING: "to replace direct grants by groups",
     "expired": "to remove expired access",

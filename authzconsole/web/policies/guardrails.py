@@ -391,11 +391,12 @@ class GuardrailPage(FormPage):
         rows: Iterator[Violation] = open_violations(self.guardrail)
         first = list(islice(rows, MAX_VIOLATIONS))
         more = sum(1 for _ in rows)
-        dormant = 0
-        if self.guardrail.form in (Form.FORBID, Form.FORBID_BOTH):
+        dormant, forbids = 0, self.guardrail.form in (Form.FORBID, Form.FORBID_BOTH)
+        if forbids:
             with_dormant = sum(1 for _ in open_violations(self.guardrail, with_dormant=True))
             dormant = with_dormant - len(first) - more
-        return {"rows": first, "more": more, "dormant": dormant}
+        can_revoke = forbids and self.request.user.can_administer
+        return {"rows": first, "more": more, "dormant": dormant, "can_revoke": can_revoke}
 
 
 def guardrail_or_404(name: str) -> Guardrail:

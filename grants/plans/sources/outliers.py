@@ -1,4 +1,4 @@
-"""Create plans that take away what users hold and their colleagues do not: rows of the analysis `outliers`."""
+"""Create plans that take away selected privileges: rows of the analysis `outliers`, and violations of a guardrail."""
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
@@ -53,7 +53,7 @@ def outlier_plan(privileges: Sequence[Revoke]) -> PlanDraft:
     left = [row for row in memberships if row.is_ended]
     note = _note([row for row in memberships if not row.is_ended])
     return PlanDraft(
-        title=f"Take away {quantity(len(selected), 'unusual privilege', 'unusual privileges')}",
+        title=f"Take away {quantity(len(selected), 'privilege', 'privileges')}",
         changes=[
             *(row for row in selected if row.key in direct),
             *(Leave(row.user, row.group) for row in left),

@@ -342,7 +342,7 @@ def test_rows_of_a_report_of_outliers_can_be_selected_for_a_plan(browse, setting
     assert 'name="grant"' not in page_html(browse("aud").get(url))
     page = client.post("/plans/outliers", {"selection": "yes", "run": run.pk, "grant": values}, follow=True)
     assert plan_addresses(page) == {"dataset:sales.orders"}
-    assert "to take away unusual privileges" in text_of(page)
+    assert "to take away selected privileges" in text_of(page)
     assert "1 privilege remains through groups that give or are for something else too: group:operators" in (
         text_of(page)
     )

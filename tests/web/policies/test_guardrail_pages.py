@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from grants.models import Guardrail, GuardrailException, JournalLine, UserGrant
+from grants.models import Guardrail, GuardrailException, JournalLine, Plan, UserGrant
 from tests.support.changes import add_grant, set_user_active
 from tests.support.guardrails import FORBID, add_exception, add_guardrail
 
@@ -111,6 +111,25 @@ def test_the_page_lists_violations_and_exceptions_and_ends_them(cast, browse):
     assert ada.post(url, {"verb": "end", "principal": "user:dee"}).status_code == 303
     assert ada.post(url, {"verb": "delete"}).headers["Location"] == "/policies/guardrails/"
     assert not Guardrail.objects.exists()
+
+
+def test_violations_of_a_guardrail_that_forbids_privileges_can_be_selected_for_a_plan(cast, browse):
+    add_grant("user:dee", ORDERS, "WRITE")
+    add_guardrail("no-writers", FORBID)
+    add_guardrail("admins", {"require": {"privilege": "ADMIN", "on": "kind:namespace", "at_least": 9}})
+    ada, url = browse("ada"), "/policies/guardrails/no-writers/"
+    assert f'value="user:dee&#9;{ORDERS}&#9;WRITE"' in part(ada, url, "violations")
+    assert 'name="grant"' not in part(browse("aud"), url, "violations")
+    assert 'name="grant"' not in part(ada, "/policies/guardrails/admins/", "violations")
+    posted = {"selection": "yes", "grant": f"user:dee\t{ORDERS}\tWRITE"}
+    response = ada.post("/plans/outliers", posted)
+    plan = Plan.objects.get()
+    assert response.headers["Location"] == f"/plans/{plan.pk}/" and plan.title == "Take away 1 privilege"
+    assert [str(item.address) for item in plan.items.all()] == [ORDERS]
+    nothing = ada.post(
+        "/plans/outliers", {"selection": "yes"}, headers={"Referer": f"http://testserver{url}"}
+    )
+    assert nothing.headers["Location"] == url
 
 
 def test_a_click_on_delete_asks_first_and_the_journal_has_the_reason(cast, browse):
