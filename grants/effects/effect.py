@@ -576,7 +576,12 @@ class Effect(KnownEffect):
     def filtered_effect(self, where: RowFilter) -> "Effect":
         users = sum(1 << bit for bit, name in enumerate(self.names) if where.user.lower() in name.lower())
         cells = (
-            Cell(cell.address, cell.operation, *(mask & users for mask in masks), cell.needs_no_grant)
+            Cell(
+                cell.address,
+                cell.operation,
+                *(mask & users for mask in masks),
+                needs_no_grant=cell.needs_no_grant,
+            )
             for cell, masks in self._selected_cells(where)
         )
         return replace(self, cells=[cell for cell in cells if any(cell.masks)], times=())
