@@ -15,10 +15,9 @@ from typing import Any, Self
 from urllib.parse import quote
 
 from authzconsole.connections.http import MAX_CONNECTIONS, Forbidden, HttpPlatform, base_url
-from authzconsole.connections.platform import ConnectionFault, PlatformChange, Unsupported
-from entities.address import Address, AddressError, address_of
-from entities.vocabulary import Privilege, clip
-from grants.change_set import Grant, Include, Join
+from authzconsole.connections.platform import ConnectionFault, Unsupported, address_or_fault
+from entities.address import Address
+from entities.vocabulary import clip
 
 ITEMS_PER_PAGE = 1_000
 # of what was created last: usually nothing since the last sync
@@ -44,12 +43,7 @@ class CdapPlatform(HttpPlatform):
     `full` or `limited`: with `limited`, the account sees only a part, and nothing that is absent was deleted.
     """
 
-    capabilities: frozenset[Privilege] = frozenset()
     option_names = ("account", "user", "user_header", "verify")
-    required_options: tuple[str, ...] = ()
-    policy_kinds: frozenset[str] = frozenset()
-    version = grants_version = ""
-    remarks = ()
     product, secret_name = "CDAP", "token"
 
     def __init__(self, url: str, options: Mapping[str, str], secret: str = ""):
@@ -101,21 +95,6 @@ class CdapPlatform(HttpPlatform):
         if not self.is_old:
             yield from self._system_services()
 
-    def read_principals(self) -> Iterator[str | Unsupported]:
-        yield from ()
-
-    def read_members(self) -> Iterator[Join | Include | Unsupported]:
-        yield from ()
-
-    def read_grants(self) -> Iterator[Grant | Unsupported]:
-        yield from ()
-
-    def changes_to(self, intended: Collection[Grant]) -> Iterator[PlatformChange | Unsupported]:
-        yield from ()
-
-    def write_changes(self, changes: Collection[PlatformChange]) -> None:
-        raise NotImplementedError("CDAP accepts no grants")
-
     def is_absent(self, entity: Address) -> bool:
         # a principal exists without CDAP, which has no list of them
         if self.is_limited or entity.kind == "kerberosprincipal":
@@ -139,16 +118,16 @@ class CdapPlatform(HttpPlatform):
             yield Unsupported("system services", f"skipped, and left as they are: {self.text(response)}")
             return
         for row in self._list(self.checked_json(response), response.url):
-            yield _address("system_service", _name(row))
+            yield address_or_fault("system_service", _name(row))
 
     def _contents(self, namespace: Any) -> list[Address | Unsupported]:
         """Return a namespace and what it contains; only why it is skipped if the account may not read it."""
         name = _name(namespace)
-        address = _address("namespace", name)
+        address = address_or_fault("namespace", name)
         found: dict[Address | Unsupported, None] = {address: None}
 
         def add(kind: str, key: str) -> None:
-            found[_address(kind, key)] = None
+            found[address_or_fault(kind, key)] = None
 
         def add_principal(row: Any) -> None:
             if isinstance(row, dict) and row.get("principal"):
@@ -185,7 +164,7 @@ class CdapPlatform(HttpPlatform):
                 for row in self._rows(f"{place}/profiles"):
                     add("profile", f"{name}.{_name(row)}")
                 self._record(f"contents of {address}", self._newest(name))
-                times = [(_address("securekey", f"{name}.{key}"), time) for key, time in keys.items()]
+                times = [(address_or_fault("securekey", f"{name}.{key}"), time) for key, time in keys.items()]
                 self._record(f"secure keys of {address}", sorted(times, key=itemgetter(1), reverse=True))
         except Forbidden as error:
             self._unread.add((name, ""))
@@ -219,7 +198,7 @@ class CdapPlatform(HttpPlatform):
                 kind, details = row["entity"]["type"], row["entity"]["details"]
                 properties = row["metadata"]["properties"]
                 times = [_time(each["value"]) for each in properties if each["name"] == CREATION_TIME]
-                yield _address(kind, f"{details['namespace']}.{details[kind]}"), max(times, default=0)
+                yield address_or_fault(kind, f"{details['namespace']}.{details[kind]}"), max(times, default=0)
             except (KeyError, TypeError) as error:
                 raise self.unknown_answer(f"{self.url}/{path}") from error
 
@@ -292,13 +271,6 @@ def _choice(options: Mapping[str, str], name: str, values: tuple[str, ...]) -> s
 def _time(value: Any) -> int:
     """Return a time in milliseconds; 0 if CDAP does not say it."""
     return int(value) if str(value).isascii() and str(value).isdigit() else 0
-
-
-def _address(kind: str, key: str) -> Address | Unsupported:
-    try:
-        return address_of(kind, key)
-    except AddressError as error:
-        return Unsupported(clip(f"{kind}:{key}", 300), str(error))
 
 
 def _name(row: Any, member: str = "name") -> str:

@@ -23,11 +23,18 @@ from thrift.transport.TSocket import TSocket
 from thrift.transport.TTransport import TBufferedTransport, TTransportException
 
 from authzconsole.connections.peers import check_peer
-from authzconsole.connections.platform import ConnectionFault, MadeBy, PlatformChange, Unsupported
-from entities.address import Address, AddressError, parse_address
+from authzconsole.connections.platform import (
+    ConnectionFault,
+    MadeBy,
+    Platform,
+    PlatformChange,
+    Unsupported,
+    address_or_fault,
+    principal_or_fault,
+)
+from entities.address import Address
 from entities.vocabulary import Privilege, clip
 from grants.change_set import Grant, Include, Join, Key
-from grants.errors import PrincipalError
 from grants.models import USER
 from grants.policies.principals import ROLE_PREFIX
 from grants.principal_names import parse_principal
@@ -49,7 +56,7 @@ PARTS = {
 OF_ALL = frozenset({Privilege.READ, Privilege.WRITE, Privilege.ADMIN})
 
 
-class HiveMetastore:
+class HiveMetastore(Platform):
     """A connection to a metastore over Thrift without SASL, as one user.
 
     url: `thrift://HOST:PORT`. options: `user`, the name under which the metastore stores grants as their grantor.
@@ -57,15 +64,6 @@ class HiveMetastore:
 
     capabilities = OF_ALL
     option_names = ("user",)
-    required_options: tuple[str, ...] = ()
-    policy_kinds: frozenset[str] = frozenset()
-    # its interface does not say it
-    version = grants_version = ""
-    secret_name = ""
-    remarks = ()
-    # databases have no time of creation
-    creations: Mapping[str, str] = {}
-    recreated: Collection[Address] = ()
 
     def __init__(self, url: str, options: Mapping[str, str], secret: str = ""):
         self.host, self.port = _host_and_port(url)
@@ -97,13 +95,10 @@ class HiveMetastore:
         with self._faults():
             databases = sorted(self._client.get_all_databases())
         for database in databases:
-            yield _address("namespace", database)
+            yield address_or_fault("namespace", database)
             with self._faults():
                 tables = sorted(self._client.get_all_tables(database))
-            yield from (_address("dataset", f"{database}.{table}") for table in tables)
-
-    def is_absent(self, entity: Address) -> bool:
-        return True
+            yield from (address_or_fault("dataset", f"{database}.{table}") for table in tables)
 
     def read_principals(self) -> Iterator[str | Unsupported]:
         with self._faults():
@@ -252,13 +247,6 @@ def _host_and_port(url: str) -> tuple[str, int]:
     return host, port
 
 
-def _address(kind: str, key: str) -> Address | Unsupported:
-    try:
-        return parse_address(f"{kind}:{key}")
-    except AddressError as error:
-        return Unsupported(f"{kind}:{key}", str(error))
-
-
 def _key(row: Any) -> tuple[str, Address] | Unsupported:
     """Return the principal and the entity of a privilege, or why the console cannot express it."""
     reference = row.hiveObject
@@ -273,7 +261,7 @@ def _key(row: Any) -> tuple[str, Address] | Unsupported:
     supported = _supported(principal)
     if isinstance(supported, Unsupported):
         return Unsupported(subject, supported.reason)
-    address = _address("dataset" if reference.objectName else "namespace", place)
+    address = address_or_fault("dataset" if reference.objectName else "namespace", place)
     return Unsupported(subject, address.reason) if isinstance(address, Unsupported) else (principal, address)
 
 
@@ -287,11 +275,7 @@ def _supported(principal: str) -> str | Unsupported:
     """Return the principal, or why the console cannot have it."""
     if principal in map(ROLE_PREFIX.__add__, BUILT_IN_ROLES):
         return Unsupported(principal, OWN_ROLE)
-    try:
-        parse_principal(principal)
-    except PrincipalError as error:
-        return Unsupported(principal, str(error))
-    return principal
+    return principal_or_fault(principal)
 
 
 def _console_privileges(privileges: Collection[str]) -> tuple[set[Privilege], list[tuple[str, str]]]:

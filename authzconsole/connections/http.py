@@ -18,9 +18,8 @@ from requests.auth import HTTPBasicAuth
 from urllib3.connection import HTTPConnection, HTTPSConnection
 
 from authzconsole.connections.peers import check_peer
-from authzconsole.connections.platform import ConnectionFault, MadeBy
+from authzconsole.connections.platform import ConnectionFault, Platform
 from entities.vocabulary import clip
-from grants.change_set import Key
 
 MAX_CONNECTIONS = 8
 CONNECT_SECONDS, READ_SECONDS = 10, 60
@@ -70,16 +69,13 @@ class _PlatformAdapter(HTTPAdapter):
         self.poolmanager.pool_classes_by_scheme = {"http": _HttpPool, "https": _HttpsPool}
 
 
-class HttpPlatform:
-    """A connection to a server. product: its name in messages. secret_name: what its account signs in with.
+class HttpPlatform(Platform):
+    """A connection to a server. product: its name in messages.
 
     url: without a slash at the end. verify: the option of this name, `yes`, `no` or the path of a file with certificates.
     """
 
     product: ClassVar[str]
-    secret_name: ClassVar[str]
-    # neither CDAP nor Ranger says who made a grant
-    made_by: Mapping[Key, MadeBy] = {}
 
     def __init__(self, url: str, options: Mapping[str, str]):
         self.url = url

@@ -14,7 +14,12 @@ import requests
 from requests.auth import HTTPBasicAuth
 
 from authzconsole.connections.http import HttpPlatform, base_url
-from authzconsole.connections.platform import ConnectionFault, PlatformChange, Unsupported
+from authzconsole.connections.platform import (
+    ConnectionFault,
+    PlatformChange,
+    Unsupported,
+    principal_or_fault,
+)
 from authzconsole.connections.ranger.matching import KINDS_IN_RANGER
 from authzconsole.connections.ranger.policies import (
     SERVICE_TYPE,
@@ -29,10 +34,8 @@ from authzconsole.connections.ranger_remarks import remarks_of, remarks_of_tag_s
 from entities.address import Address
 from entities.vocabulary import Privilege, clip
 from grants.change_set import Grant, Include, Join
-from grants.errors import PrincipalError
 from grants.models import Remark
 from grants.policies.principals import ROLE_PREFIX
-from grants.principal_names import parse_principal
 
 API = "service/public/v2/api"
 
@@ -45,8 +48,6 @@ class RangerAdmin(HttpPlatform):
 
     capabilities = frozenset(Privilege)
     policy_kinds = KINDS_IN_RANGER
-    creations: Mapping[str, str] = {}
-    recreated: Collection[Address] = ()
     option_names = ("service", "user", "verify")
     required_options = ("service", "user")
     product, secret_name = "Ranger Admin", "password"
@@ -127,7 +128,7 @@ class RangerAdmin(HttpPlatform):
             raise self.unknown_answer(response.url)
         self._roles = {row["name"]: row for row in rows}
         for name in self._named_roles():
-            yield _principal_or_fault(ROLE_PREFIX + name)
+            yield principal_or_fault(ROLE_PREFIX + name)
 
     def _named_roles(self) -> list[str]:
         items = (item for policy in self._file.policies for item in policy.items)
@@ -139,7 +140,7 @@ class RangerAdmin(HttpPlatform):
             for type_ in ("user", "group", "role"):
                 for member in row.get(f"{type_}s") or ():
                     principal = f"{type_}:{member.get('name')}"
-                    subject, supported = f"{principal} in {written}", _principal_or_fault(principal)
+                    subject, supported = f"{principal} in {written}", principal_or_fault(principal)
                     if isinstance(supported, Unsupported):
                         yield Unsupported(subject, supported.reason)
                         continue
@@ -148,7 +149,7 @@ class RangerAdmin(HttpPlatform):
                         continue
                     if member.get("isAdmin"):
                         yield Unsupported(subject, "the right to change the members of the role")
-                    if isinstance(_principal_or_fault(written), str):
+                    if isinstance(principal_or_fault(written), str):
                         yield (Join if type_ == "user" else Include)(member["name"], written)
 
     def read_grants(self) -> Iterator[Grant | Unsupported]:
@@ -228,15 +229,6 @@ class RangerAdmin(HttpPlatform):
         except (ValueError, KeyError, TypeError, RecursionError):
             return super().text(response)
         return clip(" ".join(str(message).split()), 400)
-
-
-def _principal_or_fault(principal: str) -> str | Unsupported:
-    """Return the principal, or why the console cannot have it."""
-    try:
-        parse_principal(principal)
-    except PrincipalError as error:
-        return Unsupported(principal, str(error))
-    return principal
 
 
 def _item_of_note(note: Note) -> Unsupported:

@@ -555,34 +555,27 @@ def _open_platform_with_grants(connection: Connection) -> Platform:
 
 def read_state(platform: Platform, progress: Callable[[int], None] = lambda count: None) -> PlatformState:
     """Read everything. progress: called with the number of items so far; may raise an error that ends the reading."""
-    state, lines = PlatformState(), []
-    numbers = itertools.count(1)
+    state = PlatformState()
+    numbers, lines = itertools.count(1), list[str]()
 
-    def with_progress(items: Iterator[T]) -> Iterator[T]:
+    def supported(items: Iterator[T | Unsupported]) -> Iterator[T]:
         for item in items:
             progress(next(numbers))
-            yield item
+            if isinstance(item, Unsupported):
+                state.unsupported.append(item)
+            else:
+                yield item
 
-    for entity in with_progress(platform.read_entities()):
-        if isinstance(entity, Address):
-            state.entities.add(entity)
-        else:
-            state.unsupported.append(entity)
-    for principal in with_progress(platform.read_principals()):
-        if isinstance(principal, Unsupported):
-            state.unsupported.append(principal)
-        else:
-            state.principals.add(principal)
-    for member in with_progress(platform.read_members()):
-        if isinstance(member, Unsupported):
-            state.unsupported.append(member)
-        else:
-            state.members.add(member)
-    for grant in with_progress(platform.read_grants()):
-        lines.append(str(grant))
-        if isinstance(grant, Unsupported):
-            state.unsupported.append(grant)
-        elif platform.policy_kinds or grant.address in state.entities:
+    def with_lines(grants: Iterator[Grant | Unsupported]) -> Iterator[Grant | Unsupported]:
+        for grant in grants:
+            lines.append(str(grant))
+            yield grant
+
+    state.entities.update(supported(platform.read_entities()))
+    state.principals.update(supported(platform.read_principals()))
+    state.members.update(supported(platform.read_members()))
+    for grant in supported(with_lines(platform.read_grants())):
+        if platform.policy_kinds or grant.address in state.entities:
             state.grants.add(grant)
         else:
             state.unsupported.append(Unsupported(str(grant), "the platform does not list this entity"))
@@ -616,7 +609,7 @@ def _check_platform(type_name: str, url: str, options: Mapping[str, str]) -> Non
     type_(url, options)
 
 
-def platform_type(type_name: str):
+def platform_type(type_name: str) -> type[Platform]:
     """Return the class of a type of platform. Raise ConnectionFault if its client is not installed."""
     try:
         return import_string(TYPES[type_name])
