@@ -20,7 +20,7 @@ from grants.errors import GuardrailError, PrincipalError
 from grants.models import GROUP, USER, Enforcement, Form, Guardrail, GuardrailException, privilege_of
 from grants.policies.catalogue import GENERATIONS
 from grants.policies.decide import EntitiesWithoutPrivilege, Facts, is_permitted
-from grants.policies.principals import is_group_text, principal_text, written_subject
+from grants.policies.principals import is_group_text, principal_text, type_and_name, written_subject
 from grants.policies.question import Question, QuestionError, question_from_json
 from grants.policies.times import format_time
 from grants.principal_names import MAX_REASON_CHARACTERS, parse_principal
@@ -118,14 +118,20 @@ def check_guardrail_name(name: object) -> str:
     return name
 
 
-def rule_from_text(text: str) -> Rule:
-    """Return the rule with this text. Raise GuardrailError if there is none."""
+def rule_from_text(text: str, principal: str = "") -> Rule:
+    """Return the rule with this text, or with this `text_without_principal` and this principal. Raise GuardrailError if there
+    is none.
+    """
     try:
         members = json.loads(text)
     except ValueError:
         members = None
     if not isinstance(members, dict):
         raise GuardrailError("this is not a guardrail")
+    if principal and isinstance(body := members.get("forbid"), dict):
+        body["members_of"] = principal
+    elif principal and isinstance(body := members.get("expect"), dict):
+        body["subject"] = _subject(principal)
     return rule_from_members(members)
 
 
@@ -362,11 +368,14 @@ def _read_expect(value: object, others: dict[str, Any]) -> Rule:
     return Rule(Form.EXPECT, (clause,), principal, action=question.operation, **others)
 
 
+def _subject(principal: str) -> dict[str, str]:
+    return dict(zip(("type", "id"), written_subject(*type_and_name(principal)), strict=True))
+
+
 def _write_expect(rule: Rule) -> dict[str, Any]:
-    subject_type, subject = written_subject(*parse_principal(rule.principal))
     clause = rule.clauses[0]
     return {
-        "subject": {"type": subject_type, "id": subject},
+        "subject": _subject(rule.principal),
         "action": {"name": rule.action},
         "resource": {"type": clause.kind, "id": clause.key},
     }

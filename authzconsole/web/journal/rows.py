@@ -2,7 +2,6 @@
 entity or principal, for accounts that can read the journal.
 """
 
-import json
 import re
 from collections import Counter
 from collections.abc import Iterable
@@ -21,7 +20,7 @@ from entities.models import Entity
 from entities.vocabulary import INNER_CONTAINER_KINDS
 from grants.authority.rights import can_read_history
 from grants.errors import GuardrailError
-from grants.guardrails.rules import rule_from_members
+from grants.guardrails.rules import rule_from_text
 from grants.journal import ACTIONS, current_revision
 from grants.journal_details import PeriodDetail, parse_detail
 from grants.journal_queries import (
@@ -237,13 +236,8 @@ def _guardrail_in_words(line: JournalLine) -> str:
     """Return the detail of a line about a written guardrail as a sentence; as it is if it is no rule."""
     name, _, text = line.detail.partition(": ")
     try:
-        members = json.loads(text)
-        if line.principal and isinstance(members.get("forbid"), dict):
-            members["forbid"]["members_of"] = line.principal
-        elif line.principal and isinstance(members.get("expect"), dict):
-            members["expect"]["subject"] = line.principal
-        return f"`{name}` {rule_from_members(members).sentence}"
-    except (ValueError, AttributeError, GuardrailError):
+        return f"`{name}` {rule_from_text(text, line.principal).sentence}"
+    except GuardrailError:
         return line.detail
 
 

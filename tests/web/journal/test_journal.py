@@ -380,6 +380,17 @@ def test_a_period_without_changes_is_named_and_the_last_days_are_one_click(brows
     assert f'href="/journal/?since={week}"' in page_html(browse("aud").get("/journal/"))
 
 
+def test_the_line_of_an_expected_decision_is_a_sentence(browse):
+    expected = {
+        "subject": {"type": "user", "id": "dee"},
+        "action": {"name": "READ"},
+        "resource": {"type": "namespace", "id": "hr"},
+    }
+    add_guardrail("salaries", {"expect": expected, "decision": False})
+    row = browse("aud").get("/journal/").context["rows"][0]
+    assert row["detail"] == "`salaries` expects that user:dee is denied `READ` on namespace:hr"
+
+
 def test_details_show_no_raw_data(browse):
     """Of a hash, the first digits are enough; the line of a guardrail is a sentence instead of JSON."""
     append_line("seal", f"seal 1: content {'ab' * 32}")
