@@ -4,7 +4,7 @@ A member of a group that is in a role is a member of the role, while both period
 stores these memberships.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Iterator
 
 from grants.bulk_rows import database_time, insert_rows
 from grants.models import RoleGroup, RoleMembership
@@ -31,11 +31,18 @@ def write_role_memberships(groups: Collection[int], users: Collection[int] | Non
         RoleMembership,
         ["user_id", "role_id", "via_id", *VALIDITY_COLUMNS],
         [
-            (user, role, via, *map(database_time, period))
-            for user, role, via, *times in rows.values_list(*columns)
-            if (period := Validity(*times[:2]).within(Validity(*times[2:]))) is not None
+            (*key, *map(database_time, period))
+            for *key, period in _with_common_period(rows.values_list(*columns))
         ],
     )
+
+
+def _with_common_period(rows: Iterable[tuple]) -> Iterator[tuple]:
+    """Yield the rows that have a time in both of their periods, with the common period in place of these."""
+    for *key, begins, ends, role_begins, role_ends in rows:
+        period = Validity(begins, ends).within(Validity(role_begins, role_ends))
+        if period is not None:
+            yield *key, period
 
 
 def role_membership_fault() -> str:
@@ -45,11 +52,7 @@ def role_membership_fault() -> str:
     """
     columns = ("user__username", "group__roles__pk", *VALIDITY_COLUMNS, *_ROLE_PERIOD)
     rows = memberships().filter(group__roles__isnull=False).order_by().values_list(*columns)
-    expected = {
-        (user, via, period)
-        for user, via, *times in rows.iterator()
-        if (period := Validity(*times[:2]).within(Validity(*times[2:]))) is not None
-    }
+    expected = set(_with_common_period(rows.iterator()))
     stored = RoleMembership.objects.order_by().values_list("user__username", "via", *VALIDITY_COLUMNS)
     found = {(user, via, Validity(*period)) for user, via, *period in stored.iterator()}
     if found == expected:

@@ -13,6 +13,7 @@ from itertools import product
 from operator import attrgetter
 from typing import Any
 
+from authzconsole.connections.platform import Unsupported, principal_or_fault
 from authzconsole.connections.ranger.matching import KINDS_IN_RANGER
 from authzconsole.connections.ranger.policies import (
     CURRENT_USER,
@@ -32,9 +33,7 @@ from authzconsole.connections.services import new_principals
 from entities.address import Address, AddressError, ancestor_kinds, instance_address, parse_grantable
 from entities.vocabulary import Privilege, clip
 from grants.change_set import ChangeSet, Grant, Key
-from grants.errors import PrincipalError
 from grants.journal_details import period_detail
-from grants.principal_names import parse_principal
 from grants.validity import Validity, ValidityError, question_time
 
 _LEVEL_OF_KIND = {kind: level for level, kind in KIND_OF_LEVEL.items()}
@@ -114,12 +113,11 @@ def principals_of_item(item: Item, reasons: list[str]) -> Iterator[str]:
             if name in (CURRENT_USER, OWNER) or principal == f"group:{PUBLIC_GROUP}":
                 reasons.append(f"the {type_} `{name}` stands for users that are not named")
                 continue
-            try:
-                parse_principal(principal)
-            except PrincipalError as error:
-                reasons.append(f"{principal}: {error}")
+            supported = principal_or_fault(principal)
+            if isinstance(supported, Unsupported):
+                reasons.append(f"{principal}: {supported.reason}")
             else:
-                yield principal
+                yield supported
 
 
 def addresses_of_policy(policy: Policy, reasons: list[str]) -> Iterator[Address]:

@@ -556,7 +556,8 @@ def _open_platform_with_grants(connection: Connection) -> Platform:
 def read_state(platform: Platform, progress: Callable[[int], None] = lambda count: None) -> PlatformState:
     """Read everything. progress: called with the number of items so far; may raise an error that ends the reading."""
     state = PlatformState()
-    numbers, lines = itertools.count(1), list[str]()
+    lines: list[str] = []
+    numbers = itertools.count(1)
 
     def supported(items: Iterator[T | Unsupported]) -> Iterator[T]:
         for item in items:

@@ -59,7 +59,6 @@ from grants.roles.capabilities import Capability
 from grants.usage import days_with_use
 
 ROWS_PER_PAGE = 20
-IS_LIMITED = Q(valid_from__isnull=False) | Q(valid_until__isnull=False)
 MAX_GROUPS = 200
 MAX_REPORTS = 10
 # the parameter with which the page of a user or group with many grants has the visible entities at once

@@ -69,7 +69,8 @@ class CheckAgain(FormPage):
         only, situation = form.cleaned_data["analysis"], Situation.now()
         reports = {name: run for name, run in situation.reports.items() if only in ("", name)}
         changes = changes_since_each(reports.values())
-        author, started = request_author(self.request), list[str]()
+        author = request_author(self.request)
+        started: list[str] = []
         # locks the journal, so that two requests do not start an analysis twice
         with administrator_transaction(author, capability=Capability.RUN_ANALYSES):
             unfinished = AnalysisRun.objects.filter(state__in=UNFINISHED_STATES)
