@@ -17,7 +17,7 @@ from django.db.models import Q
 
 from entities.address import Address
 from entities.models import PATTERN, Entity, State
-from entities.patterns import entities_matching, has_patterns, matches
+from entities.patterns import entities_matching, has_patterns, matches, reveals
 from entities.selectors import entities_at
 from entities.vocabulary import CONTAINER_KINDS
 from grants.active_generation import active_generation
@@ -284,14 +284,20 @@ def _any_matches(patterns: Iterable[Address]) -> Q:
 def _grants_on_new(
     addresses: Collection[Address], revoked: Iterable[Revoke], at: datetime
 ) -> Iterator[Grant]:
-    """Yield what the stored grants on patterns give on addresses that are not registered yet."""
+    """Yield what the stored grants on patterns give on addresses that are not registered yet. A grant that only shows a
+    container is one on an address inside it that nothing has.
+    """
     if not addresses:
         return
     keys = {change.key for change in revoked}
     for principal_type in PRINCIPAL_TYPES.values():
         rows = principal_type.grants.filter(content_object__state=PATTERN, **in_force(at=at))
         for principal, pattern, privilege in rows.grant_keys():
-            if (principal, pattern, privilege) not in keys:
-                yield from (
-                    Grant(principal, address, privilege) for address in addresses if matches(pattern, address)
-                )
+            if (principal, pattern, privilege) in keys:
+                continue
+            for address in addresses:
+                if matches(pattern, address):
+                    yield Grant(principal, address, privilege)
+                elif reveals(pattern, address):
+                    # no name has a space
+                    yield Grant(principal, Address(pattern.kind, f"{address.key}. "), privilege)

@@ -306,10 +306,11 @@ class _Evaluator:
         """Load the data about the entities inside these containers that decisions about the containers depend
         on.
         """
-        containers = [node for node in nodes if node.kind in CONTAINER_KINDS and node.pk > 0]
+        of_kinds = [node for node in nodes if node.kind in CONTAINER_KINDS]
+        containers = [node for node in of_kinds if node.pk > 0]
         for rules in filter(None, (self.rules, self.reference, self.rules_after)):
             self.inside |= self.holders.held_inside(
-                [node for node in containers if rules[node.kind].is_below and node.pk not in self.inside]
+                [node for node in of_kinds if rules[node.kind].is_below and node.pk not in self.inside]
             )
             for leaf in {leaf for node in containers for leaf in rules[node.kind].all_live}:
                 depending = [node for node in containers if leaf in rules[node.kind].all_live]

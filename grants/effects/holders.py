@@ -226,9 +226,11 @@ class AffectedHolders:
                 pk, _, principal = key
                 node = self._nodes.by_pk[pk]
                 if node.address.is_pattern:
-                    # one derived grant marks each container
+                    # one derived grant marks each container, unless it is not registered yet
                     for container in pks:
-                        if reveals(node.address, self._nodes.by_pk[container].address):
+                        if (step > 0 or container > 0) and reveals(
+                            node.address, self._nodes.by_pk[container].address
+                        ):
                             differences[principal, container] += step
                 elif (container := node.container(kind)) is not None:
                     # a grant and derived grants can give the same

@@ -1,6 +1,6 @@
 """Test the effect of changes: totals, people, entities, rows, filters and the digest."""
 
-from entities.address import parse_address
+from entities.address import parse_address, parse_grantable
 from entities.models import State
 from entities.services import ensure_entities
 from entities.vocabulary import ADMIN, READ, WRITE
@@ -83,6 +83,26 @@ def test_the_creator_of_what_is_live_already_gains_nothing(cast):
     assert changed(Register(ORDERS, "user:out")) == changed(Recreate(ORDERS, "user:out")) == set()
     assert "out" in changed(Recreate(legacy, "user:out"))
     assert "out" in changed(Delete(ORDERS), Recreate(ORDERS, "user:out"))
+
+
+def test_a_new_namespace_is_shown_to_those_who_hold_something_about_its_contents(cast):
+    fresh = parse_address("namespace:fresh")
+    for pattern in ("dataset:f*", "stream:fresh.?"):
+        add_grant("user:out", pattern, "READ")
+
+    def who_gains_list(*changes):
+        rows = effect_of(evaluable_changes(changes), FINAL).rows()
+        return {row.user for row in rows if (row.entity, row.operation) == (str(fresh), "list")}
+
+    assert who_gains_list(Register(fresh)) == {"out"}
+    first, second = (
+        Revoke("user:out", parse_grantable(pattern), READ) for pattern in ("dataset:f*", "stream:fresh.?")
+    )
+    assert who_gains_list(Register(fresh), first) == {"out"}
+    assert who_gains_list(Register(fresh), first, second) == set()
+    inside = parse_address("dataset:fresh.orders")
+    changes = Register(fresh), Register(inside), Grant("user:dee", inside, READ)
+    assert who_gains_list(*changes, first, second) == {"dee"}
 
 
 def test_a_membership_and_an_activation_intend_all_they_change(cast):
