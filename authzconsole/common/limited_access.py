@@ -7,6 +7,7 @@ from django.db.models import Q
 from django.urls import reverse
 from django.utils import timezone
 
+from entities.vocabulary import quantity
 from grants.plans.sources.expired import PeriodScope
 
 SOON = timedelta(days=7)
@@ -17,6 +18,11 @@ SHOWN = {
     "future": "Not begun",
     "expired": "Expired",
 }
+
+
+def count_text(total: int, singular: str, plural: str) -> str:
+    """Return a sentence about a number, such as `Over 1,000 requests wait` above MAX_COUNTED."""
+    return f"Over {MAX_COUNTED:,} {plural}" if total > MAX_COUNTED else quantity(total, singular, plural)
 
 
 def period_query(show: str) -> tuple[Q, str]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 
-from authzconsole.common.limited_access import MAX_COUNTED
+from authzconsole.common.limited_access import count_text
 from authzconsole.models import Finding, FindingState, Severity
 from entities.vocabulary import quantity
 
@@ -14,7 +14,7 @@ from entities.vocabulary import quantity
 class FindingKind:
     """One kind. one, many: the words after the figure; empty if the note of a finding is its whole text.
 
-    is_capped: figures above MAX_COUNTED mean "more than".
+    is_capped: the figure is counted up to a limit; see `count_text`.
     """
 
     name: str
@@ -28,9 +28,7 @@ class FindingKind:
         """Return the text of findings with this figure in total."""
         if not self.one:
             return note
-        if self.is_capped and figure > MAX_COUNTED:
-            return f"Over {MAX_COUNTED:,} {self.many}{note}"
-        return f"{quantity(figure, self.one, self.many)}{note}"
+        return f"{(count_text if self.is_capped else quantity)(figure, self.one, self.many)}{note}"
 
 
 PLANNED_TOO_LONG_DAYS = 90

@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from analytics.models import AnalysisRun
 from analytics.runs.selectors import changes_since_each
-from authzconsole.common.limited_access import MAX_COUNTED, SOON, counted_rows
+from authzconsole.common.limited_access import MAX_COUNTED, SOON, count_text, counted_rows
 from authzconsole.findings.kinds import KINDS, finding_text
 from authzconsole.models import Finding, FindingState, Severity
 from authzconsole.web.findings.links import About, FindingLinks, Fix
@@ -124,19 +124,14 @@ def _own_items(account: User) -> Iterator[AttentionItem]:
         (Severity.INFO, decided, ended, mine),
     ):
         if total := rows.order_by()[: MAX_COUNTED + 1].count():
-            yield AttentionItem(severity, _count_text(total, *texts), url)
+            yield AttentionItem(severity, count_text(total, *texts), url)
     if waiting := waiting_items(account):
         text = quantity(waiting, "review item waits for you", "review items wait for you")
         yield AttentionItem(Severity.WARNING, text, reverse("reviews"))
     if account.is_principal and (ending := counted_rows("soon", PeriodScope(f"user:{account.username}"))):
-        text = _count_text(
+        text = count_text(
             ending,
             "of your grants and memberships ends within 7 days",
             "of your grants and memberships end within 7 days",
         )
         yield AttentionItem(Severity.WARNING, text, reverse("my-access"))
-
-
-def _count_text(total: int, singular: str, plural: str) -> str:
-    """Return a sentence about a number, such as `Over 1,000 requests wait` above MAX_COUNTED."""
-    return f"Over {MAX_COUNTED:,} {plural}" if total > MAX_COUNTED else quantity(total, singular, plural)
