@@ -16,8 +16,6 @@ from entities.address import Address, address_or_none
 from entities.models import State
 from entities.vocabulary import Privilege
 from grants.models import PRINCIPAL_TYPES
-from grants.models.grants import privilege_of
-from grants.policies.principals import principal_text
 
 MAX_ROWS = 20
 GHOST_STATES = {
@@ -106,13 +104,7 @@ def _ghost_rows(finding: Finding, run: AnalysisRun | None) -> Iterator[ProblemRo
             inside &= ~is_planned_too_long()
     left = MAX_ROWS
     for principal_type in PRINCIPAL_TYPES.values():
-        rows = principal_type.grants.filter(inside)
-        columns = (principal_type.name_path, "content_object__kind", "content_object__key", "permission_id")
-        for name, kind, key, permission in rows.order_by("content_object_id", "pk").values_list(*columns)[
-            :left
-        ]:
-            privilege = str(privilege_of(permission))
-            yield _grant_row(
-                Address(kind, key), principal_text(principal_type.name, name), privilege, privilege
-            )
+        rows = principal_type.grants.filter(inside).order_by("content_object_id", "pk")[:left]
+        for principal, address, privilege in rows.grant_keys():
+            yield _grant_row(address, principal, privilege, privilege)
             left -= 1
