@@ -39,6 +39,14 @@ def newest_job(connection: Connection, job_type: str) -> Job | None:
     return jobs.select_related("requested_by").order_by("-pk").first()
 
 
+def newest_jobs() -> dict[str, Job]:
+    """Return the newest job of each connection, by its name. Runs two queries."""
+    jobs = Job.objects.filter(type__startswith=services.JOB_PREFIX).order_by()
+    newest = jobs.values("options__connection").annotate(newest=Max("pk")).values_list("newest", flat=True)
+    rows = Job.objects.filter(pk__in=list(newest)).only("type", "state", "requested_at", "options")
+    return {row.options["connection"]: row for row in rows}
+
+
 def request_connection_job(
     connection: Connection,
     job_type: str,
@@ -95,6 +103,7 @@ def test_connection(context: JobContext, connection: Connection, author: Author)
         summary = {
             "version": platform.version,
             "privileges": [str(one) for one in Privilege if one in platform.capabilities],
+            "has_policies": bool(platform.policy_kinds),
         }
         for name, read in (
             ("entity", platform.read_entities),

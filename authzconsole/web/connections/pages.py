@@ -20,6 +20,7 @@ from authzconsole.connections.jobs import (
     TEST_JOB,
     drift_row,
     newest_job,
+    newest_jobs,
     request_connection_job,
     request_push,
 )
@@ -69,9 +70,21 @@ INTERVALS = {0: "Only on request", 1: "Every hour", 4: "Every 4 hours", 24: "Eve
 @require_safe
 @capability_required(Capability.READ_ALL)
 def connection_list(request: HttpRequest) -> HttpResponse:
-    rows = [(row, TYPE_LABELS.get(row.type, row.type)) for row in Connections(request.user).rows()]
+    jobs = newest_jobs()
+    rows = [
+        (row, TYPE_LABELS.get(row.type, row.type), _job_row(jobs.get(row.name)))
+        for row in Connections(request.user).rows()
+    ]
     can_change = request.user.can(Capability.MANAGE_SETTINGS)
     return render_page(request, "connections/list.html", {"rows": rows, "can_change": can_change})
+
+
+def _job_row(job: Job | None) -> dict | None:
+    return job and {
+        "label": job.type.removeprefix(services.JOB_PREFIX),
+        "state": job.state,
+        "at": job.requested_at,
+    }
 
 
 def check_client(type_name: str) -> None:

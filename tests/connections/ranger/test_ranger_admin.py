@@ -9,6 +9,8 @@ from random import Random
 
 import pytest
 from django.core.management import CommandError, call_command
+from django.test import Client
+from pytest_django.asserts import assertContains
 
 from authzconsole.connections import http, services
 from authzconsole.models import Connection
@@ -19,7 +21,8 @@ from grants.change_set import AddUser, ChangeSet, Grant
 from grants.changes import apply
 from grants.evaluation.engine import answer_questions
 from grants.evaluation.remarks import replace_remarks
-from grants.models import JournalLine, Membership, Remark, RoleGroup, User
+from grants.jobs import run_job
+from grants.models import Job, JournalLine, Membership, Remark, RoleGroup, User
 from grants.policies.question import Question
 from grants.principals.services import add_role
 from grants.validity import Validity
@@ -93,6 +96,20 @@ def add_grant(principal: str, address: str, privilege: str, *validity: Validity)
 
 def push() -> list[dict]:
     return output("push", "policies", "--apply", "--reason", "quarterly review")
+
+
+def test_the_connection_can_be_tested_on_its_page(connected):
+    client = Client()
+    client.force_login(User.objects.create(username="ada", role="administrator"))
+    assert client.post("/connections/policies/run", {"verb": "test"}).status_code == 303
+    job = Job.objects.latest("pk")
+    run_job(job.pk)
+    job.refresh_from_db()
+    assert (job.state, job.error) == ("done", "")
+    page = client.get("/connections/policies/")
+    assertContains(page, "role:stewards")
+    assertContains(page, "policy 357")
+    assertContains(page, "the platform has policies instead")
 
 
 def test_a_sync_takes_over_grants_patterns_and_roles(connected):

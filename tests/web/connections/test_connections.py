@@ -17,7 +17,7 @@ from tests.support import changes as plans
 from tests.support.authors import COMMAND, author_named
 from tests.support.cdap_server import TOKEN, Cdap, Namespace
 from tests.support.changes import add_user, register_entity
-from tests.support.pages import shown_effect_of_plan
+from tests.support.pages import shown_effect_of_plan, text_of
 from tests.support.ranger_server import PASSWORD, example
 from tests.support.stand_in import running
 
@@ -64,6 +64,15 @@ def run_newest_job() -> Job:
 def test_the_list_says_what_to_do_first(browse):
     assertContains(browse("aud").get("/connections/"), "No connections yet")
     assertContains(browse("ada").get("/connections/new"), "Hive metastore")
+
+
+def test_the_list_has_the_last_result_of_each_connection(ada, monkeypatch):
+    monkeypatch.setattr("authzconsole.connections.http.PAUSES_SECONDS", ())
+    for url, state in ((Connection.objects.get().url, "done"), ("http://127.0.0.1:9", "failed")):
+        Connection.objects.update(url=url)
+        assert ada.post(f"{URL}run", {"verb": "test"}).status_code == 303
+        assert run_newest_job().state == state
+        assert f"test {state}" in text_of(ada.get("/connections/"))
 
 
 def test_a_connection_is_added_with_its_token_encrypted(ada, browse):
