@@ -9,7 +9,7 @@ from django.http import HttpRequest
 
 from authzconsole.lists.access import WhoCan
 from authzconsole.lists.files import download_links
-from authzconsole.web.shared.access_ways import way_rows
+from authzconsole.web.shared.access_ways import patterns_by_path, way_rows
 from authzconsole.web.shared.paging import Page, url_with, url_with_query
 from authzconsole.web.shared.parameters import choice_parameter, name_parameter, text_parameter
 from authzconsole.web.shared.past import past_moment_of
@@ -63,10 +63,14 @@ def access_section(request: HttpRequest, entity: Entity, generation: Generation)
     is_counted = is_first and (people.is_counted_at_once or COUNT in request.GET)
     page = access.page(position, ROWS_PER_PAGE, people)
     is_linked = request.user.can_see_all
+    is_known = is_linked and not past_moment_of(request)
+    patterns = patterns_by_path(user.ways for _, user in page.rows) if is_known else {}
     rows = [
         {
             "user": f"user:{user.user}",
-            "ways": way_rows(user.ways, address, generation, access.where.operation, is_linked=is_linked),
+            "ways": way_rows(
+                user.ways, address, generation, access.where.operation, patterns, is_linked=is_linked
+            ),
             "entity": address,
         }
         for address, user in page.rows

@@ -11,7 +11,7 @@ from authzconsole.common.limited_access import counted_rows
 from authzconsole.lists.access import WhatCan
 from authzconsole.lists.files import download_links
 from authzconsole.web.people.profile import Profile
-from authzconsole.web.shared.access_ways import way_rows
+from authzconsole.web.shared.access_ways import patterns_by_path, way_rows
 from authzconsole.web.shared.levels import capped_quantity, level_sentences, level_table
 from authzconsole.web.shared.paging import Page, url_with, url_with_query
 from authzconsole.web.shared.parameters import choice_parameter, text_parameter
@@ -20,7 +20,7 @@ from entities.address import Address, address_or_none, parse_address
 from entities.models import Entity
 from entities.selectors import entities_at
 from entities.vocabulary import KINDS, Privilege, join_words
-from grants.access import MAX_COUNTED, AccessibleEntities, EntityAccess, EntityFilter
+from grants.access import MAX_COUNTED, AccessibleEntities, EntityAccess, EntityFilter, Path
 from grants.active_generation import active_generation
 from grants.evaluation.entity_filters import visibility_condition
 from grants.plans.sources.expired import PeriodScope
@@ -43,6 +43,7 @@ def effective_access_section(request: HttpRequest, profile: Profile) -> dict:
     after = address_or_none(request.GET.get("what-after", ""))
     page = entities.page(after, ROWS_PER_PAGE)
     linked = _visible(page.rows, profile) if is_own else None
+    patterns = {} if past_moment_of(request) else patterns_by_path(row.ways for row in page.rows)
     is_all = not page.has_more and after is None
     is_counted = is_all or entities.is_counted_at_once or COUNT in request.GET
     if is_all:
@@ -52,7 +53,7 @@ def effective_access_section(request: HttpRequest, profile: Profile) -> dict:
         counts = entities.counts(MAX_COUNTED if entities.is_quickly_counted else None) if is_counted else {}
         levels = entities.level_counts(counts)
     return {
-        "rows": [_row(row, entities, linked) for row in page.rows],
+        "rows": [_row(row, entities, linked, patterns) for row in page.rows],
         "page": Page(
             page.rows,
             f"{len(page.rows):,} on this page",
@@ -114,13 +115,23 @@ def _visible(rows: list[EntityAccess], profile: Profile) -> Collection[Address]:
     return entities_at(addresses, Entity.objects.filter(is_visible))
 
 
-def _row(row: EntityAccess, entities: AccessibleEntities, linked: Collection[Address] | None) -> dict:
+def _row(
+    row: EntityAccess,
+    entities: AccessibleEntities,
+    linked: Collection[Address] | None,
+    patterns: Mapping[Path, str],
+) -> dict:
     is_linked = linked is None or row.address in linked
     return {
         "entity": row.address,
         "is_linked": is_linked,
         "ways": way_rows(
-            row.ways, row.address, entities.generation, entities.where.operation, is_linked=linked is None
+            row.ways,
+            row.address,
+            entities.generation,
+            entities.where.operation,
+            patterns,
+            is_linked=linked is None,
         ),
     }
 

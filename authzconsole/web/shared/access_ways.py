@@ -7,24 +7,67 @@ from collections.abc import Iterable, Mapping
 from itertools import islice
 
 from authzconsole.web.shared.links import address_link_to
-from entities.address import Address
+from entities.address import Address, address_or_none
+from entities.patterns import has_patterns
+from entities.selectors import entities_at
 from entities.vocabulary import Privilege, quantity
 from grants.access import Path, Ways
+from grants.models import PRINCIPAL_TYPES, privilege_of
 from grants.policies.levels import LEVELS, operations_by_level
 from grants.policies.policy import Generation
-from grants.policies.principals import is_group_text
+from grants.policies.principals import is_group_text, principal_text
+from grants.principal_names import parse_principal
+from grants.validity import in_force
 
 # Grants on other entities that an item lists; the downloads have all.
 MAX_LISTED = 10
 
 
+def patterns_by_path(listed: Iterable[Mapping[str, Ways]]) -> dict[Path, str]:
+    """Return the pattern of each listed path that only a grant on a pattern gives now.
+
+    listed: ways by operation. Runs one query without patterns, and four with some.
+    """
+    paths = {path for ways in listed for way in ways.values() for path in way.listed_paths}
+    addresses = {address for path in paths if (address := address_or_none(path.entity))}
+    if not addresses or not has_patterns():
+        return {}
+    entities = [row.pk for row in entities_at(addresses).values()]
+    given: dict[Path, str] = {}
+    for principal_type in PRINCIPAL_TYPES.values():
+        names = [
+            name
+            for type_, name in map(parse_principal, {path.principal for path in paths})
+            if type_ == principal_type.name
+        ]
+        columns = (principal_type.name_path, "content_object__kind", "content_object__key", "permission_id")
+        rows = principal_type.held_grants.filter(
+            **in_force(), **{f"{principal_type.name_path}__in": names}, content_object__in=entities
+        )
+        for name, kind, key, permission, *pattern in rows.order_by("pattern__key").values_list(
+            *columns, "pattern__kind", "pattern__key"
+        ):
+            path = Path(principal_text(principal_type.name, name), f"{kind}:{key}", privilege_of(permission))
+            if None in pattern:
+                given[path] = ""
+            else:
+                given.setdefault(path, ":".join(pattern))
+    return {path: pattern for path, pattern in given.items() if pattern}
+
+
 def way_rows(
-    ways: Mapping[str, Ways], entity: Address, generation: Generation, operation: str, *, is_linked: bool
+    ways: Mapping[str, Ways],
+    entity: Address,
+    generation: Generation,
+    operation: str,
+    patterns: Mapping[Path, str],
+    *,
+    is_linked: bool,
 ) -> list[dict]:
     """Return the rows of `shared/display/ways.html` for the operations on one entity: operations with the same paths, by
     access level, and the holders of these paths; the strongest level first.
 
-    operation: the only operation that was asked for; empty for all operations. is_linked: whether the entities of the
+    operation: the only operation that was asked for; empty for all operations. patterns: see `patterns_by_path`. is_linked: whether the entities of the
     paths are links.
     """
     operations: dict[tuple, list[str]] = {}
@@ -44,7 +87,7 @@ def way_rows(
                 for level, of_level in operations_by_level(generation, entity.kind, names).items()
             ],
             "operations": names,
-            "holders": list(_holder_items(paths, only, is_complete, str(entity), is_linked)),
+            "holders": list(_holder_items(paths, only, is_complete, str(entity), patterns, is_linked)),
         }
         for (paths, only, is_complete), names in operations.items()
     ]
@@ -52,12 +95,17 @@ def way_rows(
 
 
 def _holder_items(
-    paths: Iterable[Path], only: frozenset[Path], is_complete: bool, entity: str, is_linked: bool
+    paths: Iterable[Path],
+    only: frozenset[Path],
+    is_complete: bool,
+    entity: str,
+    patterns: Mapping[Path, str],
+    is_linked: bool,
 ) -> Iterable[dict]:
     """Yield the paths through each holder, direct grants first.
 
     group: such as `group:analysts`; empty for direct grants. privileges: those on the entity of the row, such as `READ,
-    ADMIN`; empty if there are none. is_only: one of them is the only path.
+    ADMIN`; empty if there are none. patterns: those by which only it has some of these. is_only: one of them is the only path.
     elsewhere: the first grants on other entities. total: the number of all of them, as text; empty for a single one.
     """
     by_holder: dict[str, dict[str, list[Path]]] = defaultdict(lambda: defaultdict(list))
@@ -70,6 +118,7 @@ def _holder_items(
         yield {
             "group": principal if is_group_text(principal) else "",
             "privileges": _privileges(own),
+            "patterns": sorted({patterns[path] for path in own if path in patterns}),
             "is_only": not only.isdisjoint(own),
             "elsewhere": [
                 {

@@ -3,7 +3,7 @@
 from pytest_django.asserts import assertContains, assertNotContains
 
 from tests.support.authors import all_grants, is_permitted
-from tests.support.changes import add_grant
+from tests.support.changes import add_grant, revoke_grant
 from tests.support.pages import page_html, post_as_shown, text_of
 
 PATTERN = "dataset:sales.*"
@@ -46,6 +46,19 @@ def test_the_page_of_an_entity_names_the_patterns_that_give_on_it(browse):
     assert "By patterns" in text and "gives READ to group:operators" in text
     own = page_html(browse("grp").get("/entities/dataset:sales.orders?tab=access"))
     assert "READ" in own and "By patterns" not in own
+
+
+def test_a_path_names_the_pattern_unless_another_grant_gives_the_same(browse):
+    add_grant("group:operators", PATTERN, "READ")
+    by_pattern = "`READ` by `dataset:sales.*` through group operators"
+    ada = browse("ada")
+    for url in ("/entities/dataset:sales.orders?tab=access", "/people/user:grp", "/people/group:operators"):
+        assert by_pattern in text_of(ada.get(url)), url
+    add_grant("group:operators", "dataset:sales.orders", "READ")
+    text = text_of(ada.get("/entities/dataset:sales.orders?tab=access"))
+    assert "`READ` through group operators" in text and by_pattern not in text
+    revoke_grant("group:operators", PATTERN, "READ")
+    assert "`READ` by" not in text_of(ada.get("/people/user:grp"))
 
 
 def test_the_forecast_of_a_registration_names_the_patterns_that_will_give_on_it(browse):
