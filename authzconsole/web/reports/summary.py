@@ -95,8 +95,6 @@ def _unused_access(run: AnalysisRun, figures: Figures, chart: dict) -> Summary:
 
 
 def _blast_radius(run: AnalysisRun, figures: Figures, chart: dict) -> Summary | None:
-    if not figures.get("users_with_privileges"):
-        return Summary("No active user holds a privilege on a live entity.")
     if user := chart.get("user"):
         row = chart["total"]
         found = (
@@ -110,7 +108,8 @@ def _blast_radius(run: AnalysisRun, figures: Figures, chart: dict) -> Summary | 
         )
         return Summary(found, meaning, (f"Open {user}", principal_url("person", f"user:{user}")))
     if not chart.get("bars"):
-        return None
+        has_rows = bool(figures.get("users_with_privileges"))
+        return None if has_rows else Summary("No active user holds a privilege on a live entity.")
     row = chart["bars"][0]["row"]
     return Summary(
         f"{row['user']} could damage the most: {row['changeable']:,} of {quantity(row['entities'], 'live entity', 'live entities')} "
