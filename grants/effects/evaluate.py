@@ -307,7 +307,8 @@ class _Evaluator:
         on.
         """
         of_kinds = [node for node in nodes if node.kind in CONTAINER_KINDS]
-        containers = [node for node in of_kinds if node.pk > 0]
+        # one that is not registered contains only what becomes live with it
+        containers = [node for node in of_kinds if node.pk > 0 or self.holders.has_changes_inside(node)]
         for rules in filter(None, (self.rules, self.reference, self.rules_after)):
             self.inside |= self.holders.held_inside(
                 [node for node in of_kinds if rules[node.kind].is_below and node.pk not in self.inside]

@@ -47,6 +47,21 @@ class AffectedHolders:
         self._existing: Counter[tuple[int, int, Principal]] | None = None
         self._held: dict[int, HeldMasks] = {}
         self._retained: set[int] = set()
+        # an entity with a changed state is live in some situations only
+        self._changed = {
+            node.pk: node
+            for situation in self.situations
+            for address in situation.states
+            if (node := nodes.by_address.get(address))
+        }
+        self._changed_inside: dict[int, list[int]] = defaultdict(list)
+        for pk, node in self._changed.items():
+            for container in {node.namespace, node.application} - {None, pk}:
+                self._changed_inside[container].append(pk)
+
+    def has_changes_inside(self, container: Node) -> bool:
+        """Return whether the state of an entity inside the container changes."""
+        return container.pk in self._changed_inside
 
     def holders_on(self, pk: int | None) -> HeldMasks:
         """Return the holders on a loaded entity; no holders for None."""
@@ -116,17 +131,9 @@ class AffectedHolders:
 
         Stop when no user is left.
         """
-        # an entity with a changed state is inside in some situations only
-        changed = {
-            node.pk: node
-            for situation in self.situations
-            for address in situation.states
-            if (node := self._nodes.by_address[address])
-        }
+        changed = self._changed
         inside = [
-            pk
-            for pk, node in changed.items()
-            if _is_inside(node, container) and leaf.kind in (None, node.kind)
+            pk for pk in self._changed_inside.get(container.pk, ()) if leaf.kind in (None, changed[pk].kind)
         ]
         rows = (
             self._live_inside(container, leaf.kind)
@@ -272,10 +279,6 @@ class AffectedHolders:
         for pk, number, principal in keys:
             by_entity[pk].append((number, principal))
         return by_entity
-
-
-def _is_inside(node: Node, container: Node) -> bool:
-    return node.pk != container.pk and node.container(container.kind) == container.pk
 
 
 def _growing_chunks(pks: Iterator[int]) -> Iterator[list[int]]:

@@ -54,6 +54,10 @@ def test_operations_that_need_no_grant_count_at_no_access_level(cast):
     ]
     assert [count.is_partial for count in administered] == [False]
     assert not any(effect.level_changes(["out"])["out"])
+    both = [StateChange(parse_address(text), State.LIVE) for text in ("namespace:new", "stream:new.clicks")]
+    assert {row.operation for row in effect_of(both, FINAL).rows() if row.entity == "namespace:new"} == {
+        "delete-all-dataset-modules"
+    }
     # the first stream of a namespace takes from everybody what needed no grant, and ADMIN on it gives it again
     lost = effect_of([StateChange(clicks, State.LIVE)], FINAL)
     assert (lost.tally.lost, lost.figures.grantless, lost.levels) == (4, 4, {})
