@@ -9,7 +9,7 @@ from entities.text import storage_fault
 from entities.vocabulary import clip
 from grants.bulk_rows import chunks
 from grants.errors import PrincipalError
-from grants.models import PRINCIPAL_TYPES, User
+from grants.models import PRINCIPAL_TYPES, GrantQuerySet, User
 from grants.policies.principals import ROLE_PREFIX, principal_text, type_and_name
 
 MAX_NAME_CHARACTERS = 150
@@ -60,6 +60,12 @@ def parse_principal(principal: str) -> tuple[str, str]:
     if fault := name_fault(name):
         raise PrincipalError(fault)
     return principal_type, name
+
+
+def grants_of(principal: str) -> GrantQuerySet:
+    """Return the grants to a principal in written form, as they were made. Raise PrincipalError for another text."""
+    principal_type, name = parse_principal(principal)
+    return PRINCIPAL_TYPES[principal_type].grants_to(name)
 
 
 def principals_by_name(written_names: Iterable[str]) -> dict[str, User | Group]:

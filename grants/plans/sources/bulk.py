@@ -27,7 +27,7 @@ from grants.models import (
 )
 from grants.plans.create import PlanDraft, PlanOrigin, plan_source
 from grants.plans.sources.recipes import read_address
-from grants.principal_names import format_principal, parse_principal, principals_by_name
+from grants.principal_names import format_principal, grants_of, parse_principal, principals_by_name
 from grants.stored_changes import stored_grants
 from grants.validity import VALIDITY_COLUMNS, Validity, format_time
 
@@ -297,10 +297,8 @@ def _new_grants(
     principal: str, change: BulkChange, entities: QuerySet[Entity]
 ) -> Iterator[tuple[Address, Privilege]]:
     """Yield the privileges that the principal does not hold yet, or holds for another period."""
-    kind, name = parse_principal(principal)
     privileges = change.privileges
-    grants = PRINCIPAL_TYPES[kind].grants_to(name)
-    grants = grants.filter(change.existing_condition, content_object_id=OuterRef("pk"))
+    grants = grants_of(principal).filter(change.existing_condition, content_object_id=OuterRef("pk"))
     columns = {
         f"holds_{privilege}": Exists(grants.filter(permission_id=permission_ids()[privilege]))
         for privilege in privileges
@@ -317,12 +315,9 @@ def _new_grants(
 
 def _existing_grants(principal: str, change: BulkChange, entities: QuerySet[Entity]) -> Iterator[Grant]:
     """Yield the grants of the principal."""
-    kind, name = parse_principal(principal)
     # start from the grants of the principal, which are far fewer than the entities
     return stored_grants(
-        PRINCIPAL_TYPES[kind]
-        .grants_to(name)
-        .filter(
+        grants_of(principal).filter(
             permission_id__in=[permission_ids()[privilege] for privilege in change.privileges],
             content_object__in=entities.order_by().values("pk"),
         )

@@ -10,10 +10,9 @@ from entities.address import Address
 from entities.vocabulary import INNER_CONTAINER_KINDS
 from grants.change_set import Grant
 from grants.errors import PlanError
-from grants.models import PRINCIPAL_TYPES
 from grants.plans.create import PlanDraft, PlanOrigin, plan_source
 from grants.plans.sources.recipes import read_address, read_period
-from grants.principal_names import format_principal, parse_principal, principals_by_name
+from grants.principal_names import format_principal, grants_of, principals_by_name
 from grants.querysets import on_and_inside
 from grants.stored_changes import stored_grants
 from grants.validity import Validity, not_over_condition
@@ -56,19 +55,13 @@ def grants_only_of(source: str, target: str, within: Address | None = None) -> I
 
     Runs one query.
     """
-    source_type, source_name = parse_principal(source)
-    target_type, target_name = parse_principal(target)
     is_current = not_over_condition(timezone.now())
-    target_grants = (
-        PRINCIPAL_TYPES[target_type]
-        .grants_to(target_name)
-        .filter(
-            is_current,
-            content_object_id=OuterRef("content_object_id"),
-            permission_id=OuterRef("permission_id"),
-        )
+    target_grants = grants_of(target).filter(
+        is_current,
+        content_object_id=OuterRef("content_object_id"),
+        permission_id=OuterRef("permission_id"),
     )
-    grants = PRINCIPAL_TYPES[source_type].grants_to(source_name).filter(is_current, ~Exists(target_grants))
+    grants = grants_of(source).filter(is_current, ~Exists(target_grants))
     if within is not None:
         grants = grants.filter(**on_and_inside(within))
     return stored_grants(grants)
