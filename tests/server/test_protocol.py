@@ -124,7 +124,7 @@ def test_a_304_has_no_content_and_no_length(server, token):
 def test_the_workers_of_a_killed_server_end_within_seconds(state):
     """Connected clients and an unfinished body do not keep a worker running."""
     with contextlib.ExitStack() as cleanup:
-        running = cleanup.enter_context(web_server(state[0]))
+        running = cleanup.enter_context(web_server(state[0], PYTHONFAULTHANDLER="1"))
         children = subprocess.run(
             ["ps", "-o", "pid=", "--ppid", str(running.process_id)], capture_output=True, text=True
         )
@@ -137,9 +137,18 @@ def test_the_workers_of_a_killed_server_end_within_seconds(state):
         # without the watch of its parent, a worker runs as long as its clients are connected; one that still loads the
         # console on a busy machine takes longer
         deadline = time.monotonic() + 60
-        while any(is_running(worker) for worker in workers):
-            assert time.monotonic() < deadline, "a worker outlives its server"
+        while remaining := [worker for worker in workers if is_running(worker)]:
+            if time.monotonic() > deadline:
+                pytest.fail(f"a worker outlives its server:\n{last_words(remaining, running.log)}")
             time.sleep(0.05)
+
+
+def last_words(workers, log):
+    """End the workers, and return the log with what each of their threads was doing."""
+    for worker in workers:
+        os.kill(worker, signal.SIGABRT)
+    time.sleep(5)
+    return log.read_text()
 
 
 def is_running(pid):
