@@ -9,6 +9,7 @@ them.
     directory   contains the users, groups, memberships and namespaces that every Python worker has
     units       assigns targets to units, and to positions in words of bits
     bits        evaluates requirements on bits, for many users at once
+    held        counts what users gain by rules that require one held fact; few targets then need bits
     sums        counts the changed answers, and adds up the counts in the order of the key of the table
     pairs       finds the pairs of user and entity with a changed answer, packs them by part, and merges the
                 parts

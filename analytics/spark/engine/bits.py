@@ -7,7 +7,7 @@ and the rows of the user's groups.
 """
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import and_, or_
@@ -35,6 +35,8 @@ cloudpickle.register_pickle_by_value(sys.modules[__name__])
 # core.
 CHUNK_BYTES = 4_000_000
 _NO_NUMBERS = np.empty(0, np.int64)
+# the forms of facts that are true of whole subtrees
+SUBTREE_FORMS = frozenset({"instance", "namespace", "anywhere"})
 # the forms of rows that make a fact true
 _FORMS = {
     "self": (GRANT,),
@@ -87,7 +89,7 @@ def changed_bits(unit: Unit, rules: CompiledRules, directory: Directory) -> Iter
 def _changes_of_users(
     unit: Unit, rules: CompiledRules, facts: list["FactBits"], users: Array
 ) -> Iterator[ChangedBits]:
-    bits_by_fact = [fact.user_bits(users) for fact in facts]
+    bits_by_fact = [fact.user_rows(users) for fact in facts]
     for number, rule in enumerate(rules.rules):
         segments = unit.segments_of(frozenset({rule.kind}))
         begin, end = unit.words_of(segments)
@@ -128,46 +130,69 @@ def evaluate_requirement(
     raise ValueError(f"`{operator}` is not a requirement")
 
 
-class FactBits:
+class HolderRows:
+    """A row of numbers for each user, such as the words of bits. It combines what the user's own entries and the user's
+    groups have in each column.
+    """
+
+    def __init__(
+        self,
+        directory: Directory,
+        width: int,
+        combination: np.ufunc,
+        *entries: tuple[Array, Array, Callable[[Array, Array, Array], None]],
+    ) -> None:
+        """combination: combines two numbers of a column. entries: principal numbers, places, and the function that writes
+        entries into rows of a table. It gets the table, and the row and the place of each entry.
+        """
+        user_count = directory.user_count
+        principals = np.concatenate([holders for holders, *_ in entries])
+        self._groups = GroupRows(directory, principals[principals >= user_count] - user_count)
+        self._group_table = np.zeros((self._groups.row_count, width), np.uint64)
+        self._combination = combination
+        # (users, places, the function), by user
+        self._own = []
+        for holders, places, write in entries:
+            is_user = holders < user_count
+            rows = self._groups.row_by_group[holders[~is_user] - user_count]
+            write(self._group_table, rows, places[~is_user])
+            by_user = np.argsort(holders[is_user])
+            self._own.append((holders[is_user][by_user], places[is_user][by_user], write))
+
+    def mark_holders(self, is_holder: Array) -> None:
+        """Set `is_holder[user index]` for each user with an entry, or in a group with one."""
+        for users in (self._groups.users, *(users for users, *_ in self._own)):
+            is_holder[users] = True
+
+    def user_rows(self, users: Array) -> Array:
+        """Return the row of each of these users.
+
+        users: ascending indexes, with every holder between the first and the last of them.
+        """
+        table = self._groups.combine(self._group_table, users, self._combination)
+        for holders, places, write in self._own:
+            begin, end = np.searchsorted(holders, [users[0], users[-1] + 1])
+            write(table, np.searchsorted(users, holders[begin:end]), places[begin:end])
+        return table
+
+
+class FactBits(HolderRows):
     """The bits of one fact by user: `word_count` words of a unit, starting with the word `first_word`."""
 
     def __init__(self, unit: Unit, fact: CompiledFact, directory: Directory):
         self._unit, self._segments = unit, unit.segments_of(fact.kinds)
         self.first_word, end = unit.words_of(self._segments)
         self.word_count = end - self.first_word
-        principals, positions = _entries(unit, fact)
+        principals, positions = fact_entries(unit, fact)
         # drops entries at no target, or at a target of a kind without a rule that uses the fact
         is_used = (positions >= self.first_word * WORD_BITS) & (positions < end * WORD_BITS)
-        self._set_holders(
+        super().__init__(
             directory,
-            (principals[is_used], positions[is_used] - self.first_word * WORD_BITS),
-            _subtree_entries(unit, fact, directory),
+            self.word_count,
+            np.bitwise_or,
+            (principals[is_used], positions[is_used] - self.first_word * WORD_BITS, set_positions),
+            (*_subtree_entries(unit, fact, directory), self._set_subtrees),
         )
-
-    def _set_holders(
-        self, directory: Directory, entries: tuple[Array, Array], subtree_entries: tuple[Array, Array]
-    ) -> None:
-        """Compute the bits of groups, and keep the entries of users by user."""
-        user_count = directory.user_count
-        principals = np.concatenate([entries[0], subtree_entries[0]])
-        self._groups = GroupRows(directory, principals[principals >= user_count] - user_count)
-        self._group_bits = np.zeros((self._groups.row_count, self.word_count), np.uint64)
-        # (users, positions or subtrees, the function that sets their bits)
-        self._own = []
-        for (principals, places), set_bits in (
-            (entries, self._set_positions),
-            (subtree_entries, self._set_subtrees),
-        ):
-            is_user = principals < user_count
-            rows = self._groups.row_by_group[principals[~is_user] - user_count]
-            set_bits(self._group_bits, rows, places[~is_user])
-            by_user = np.argsort(principals[is_user])
-            self._own.append((principals[is_user][by_user], places[is_user][by_user], set_bits))
-
-    def _set_positions(self, bits: Array, rows: Array, positions: Array) -> None:
-        """Set one bit in each of these rows."""
-        words = rows * self.word_count + positions // WORD_BITS
-        np.bitwise_or.at(bits.reshape(-1), words, np.uint64(1) << (positions % WORD_BITS).astype(np.uint64))
 
     def _set_subtrees(self, bits: Array, rows: Array, subtrees: Array) -> None:
         """Set all bits of one subtree in each of these rows."""
@@ -181,21 +206,11 @@ class FactBits:
         words = concatenated_ranges(unit.segment_begin[segments] - self.first_word, word_counts)
         bits[np.repeat(np.repeat(rows, counts), word_counts), words] = ALL_BITS
 
-    def mark_holders(self, is_holder: Array) -> None:
-        """Set `is_holder[user index]` for each user who meets the fact anywhere in the unit."""
-        for users in (self._groups.users, *(users for users, *_ in self._own)):
-            is_holder[users] = True
 
-    def user_bits(self, users: Array) -> Array:
-        """Return a row of bits for each of these users.
-
-        users: ascending indexes, with every holder between the first and the last of them.
-        """
-        bits = self._groups.combine(self._group_bits, users)
-        for holders, places, set_bits in self._own:
-            begin, end = np.searchsorted(holders, [users[0], users[-1] + 1])
-            set_bits(bits, np.searchsorted(users, holders[begin:end]), places[begin:end])
-        return bits
+def set_positions(bits: Array, rows: Array, positions: Array) -> None:
+    """Set one bit in each of these rows."""
+    words = rows * bits.shape[1] + positions // WORD_BITS
+    np.bitwise_or.at(bits.reshape(-1), words, np.uint64(1) << (positions % WORD_BITS).astype(np.uint64))
 
 
 def _holdings(unit: Unit, fact: CompiledFact) -> Rows:
@@ -206,7 +221,7 @@ def _holdings(unit: Unit, fact: CompiledFact) -> Rows:
     )
 
 
-def _entries(unit: Unit, fact: CompiledFact) -> tuple[Array, Array]:
+def fact_entries(unit: Unit, fact: CompiledFact) -> tuple[Array, Array]:
     """Return (principal numbers, positions) of the fact. Some positions may be NONE."""
     held = _holdings(unit, fact)
     match fact.form:

@@ -144,8 +144,7 @@ class Directory:
 
 
 class GroupRows:
-    """Assign each of some groups a row of a table of bits, and combine the rows of a user's groups into a row
-    for the user.
+    """Assign each of some groups a row of a table, and combine the rows of a user's groups into a row for the user.
 
     row_by_group: by group index, the row of the group, or NONE.
     row_count: the number of rows of a table.
@@ -162,8 +161,8 @@ class GroupRows:
         is_included = rows != NONE
         self.users, self._member_rows = directory.member_users[is_included], rows[is_included]
 
-    def combine(self, table: Array, users: Array) -> Array:
-        """Return a row for each of these users: the rows of the user's groups, combined with OR.
+    def combine(self, table: Array, users: Array, combination: np.ufunc) -> Array:
+        """Return a row for each of these users: the rows of the user's groups, combined.
 
         users: ascending, and with every member between the first and the last of them.
         """
@@ -172,13 +171,14 @@ class GroupRows:
         # The users with the most groups first, so that those who have a further group are always the first rows.
         by_count = np.argsort(-counts)
         begins, counts = begins[by_count], counts[by_count]
-        bits = np.zeros((len(users), table.shape[1]), table.dtype)
+        rows = np.zeros((len(users), table.shape[1]), table.dtype)
         # The first group of each user, then the second, and so on: each step handles all users at once.
         for step in range(int(counts.max(initial=0))):
             with_more = np.count_nonzero(counts > step)
-            bits[:with_more] |= table[self._member_rows[begins[:with_more] + step]]
-        by_user = np.empty_like(bits)
-        by_user[by_count] = bits
+            further = table[self._member_rows[begins[:with_more] + step]]
+            combination(rows[:with_more], further, out=rows[:with_more])
+        by_user = np.empty_like(rows)
+        by_user[by_count] = rows
         return by_user
 
 

@@ -24,9 +24,10 @@ from analytics.spark.batches import (
     unpack_numbers,
 )
 from analytics.spark.engine.bits import ChangedBits, changed_bits
-from analytics.spark.engine.compiled import CompiledRules
+from analytics.spark.engine.compiled import CompiledRules, fact_numbers
 from analytics.spark.engine.directory import Directory, DirectoryBroadcast
-from analytics.spark.engine.rows import Array, decode_batches
+from analytics.spark.engine.held import held_counts, split_rules
+from analytics.spark.engine.rows import NONE, Array, decode_batches
 from analytics.spark.engine.units import Unit, split_into_units
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
@@ -104,14 +105,15 @@ def pack_sums(rules: CompiledRules, order: SumOrder, broadcast: DirectoryBroadca
         first_keys = order.first_keys(key)
         for unit in read_units(batches, directory):
             namespaces = directory.namespace_ranks(unit.segment_subtree)
-            for changes in changed_bits(unit, rules, directory):
-                users, segments, gained, lost = count_bits(unit, changes, "namespace" in order.names)
+            for rule, users, segments, gained, lost in count_changes(
+                unit, rules, directory, "namespace" in order.names
+            ):
                 keys = key.encode(
                     user=directory.user_ranks[users],
-                    rule=order.rules[changes.rule],
+                    rule=order.rules[rule],
                     namespace=namespaces[segments],
                 )
-                is_counted = order.is_counted[changes.rule]
+                is_counted = order.is_counted[rule]
                 buffered.append((keys, gained * is_counted, lost * is_counted))
                 size += len(users)
                 if size > MAX_BUFFERED_COUNTS:
@@ -208,12 +210,11 @@ def count_by_subtree(rules: CompiledRules, broadcast: DirectoryBroadcast) -> Bat
     def count(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         directory = Directory.load(broadcast)
         for unit in read_units(batches, directory):
-            for changes in changed_bits(unit, rules, directory):
-                users, segments, gained, _ = count_bits(unit, changes, by_segment=True)
+            for rule, users, segments, gained, _ in count_changes(unit, rules, directory, by_segment=True):
                 yield pa.record_batch(
                     {
                         "subtree": unit.segment_subtree[segments],
-                        "rule": np.full(len(users), changes.rule, np.int32),
+                        "rule": np.full(len(users), rule, np.int32),
                         "user_id": directory.user_ids[users],
                         "gained": gained,
                     }
@@ -228,11 +229,25 @@ def read_units(batches: Iterator[pa.RecordBatch], directory: Directory) -> Itera
         yield from split_into_units(decode_batches(all_batches)[0], directory)
 
 
-def count_bits(unit: Unit, changes: ChangedBits, by_segment: bool) -> tuple[Array, Array, Array, Array]:
-    """Return (user indexes, segments, gained, lost): the counts that are not zero.
+def count_changes(
+    unit: Unit, rules: CompiledRules, directory: Directory, by_segment: bool
+) -> Iterator[tuple[int, Array, Array, Array, Array]]:
+    """Yield (rule, user indexes, segments, gained, lost): the counts that are not zero.
 
     by_segment: otherwise the counts of all segments are added up, and the first stands for them.
     """
+    counted, others = split_rules(rules)
+    for requirement, rules_by_kind in counted.items():
+        facts = [rules.facts[number] for number in fact_numbers(requirement)]
+        for rule, users, segments, gained in held_counts(unit, facts, rules_by_kind, directory, by_segment):
+            yield rule, users, segments, gained, np.zeros_like(gained)
+    if any(rule.kind != NONE for rule in others.rules):
+        for changes in changed_bits(unit, others, directory):
+            yield changes.rule, *_count_bits(unit, changes, by_segment)
+
+
+def _count_bits(unit: Unit, changes: ChangedBits, by_segment: bool) -> tuple[Array, Array, Array, Array]:
+    """Return (user indexes, segments, gained, lost), like `count_changes`."""
     first, end = changes.segments
     begins = unit.segment_begin[first : end if by_segment else first + 1] - unit.segment_begin[first]
     gained, lost = (
