@@ -13,7 +13,7 @@ from pathlib import Path
 from django.conf import settings
 from django.urls import get_resolver
 
-from authzconsole.ops.processes import die_with_parent, keep_files_private
+from authzconsole.ops.processes import die_with_parent, keep_files_private, outlive_parent
 
 # the server that started this worker, also if it has ended since
 _server = multiprocessing.parent_process()
@@ -80,10 +80,14 @@ def exit_with_parent(parent: int) -> None:
     def wait() -> None:
         while os.getppid() == parent:
             time.sleep(PARENT_CHECK_SECONDS)
-        time.sleep(LAST_SECONDS)
-        os._exit(1)
+        # the operating system ends the process, because granian sometimes blocks all threads when it handles SIGTERM
+        signal.alarm(LAST_SECONDS)
+        os.kill(os.getpid(), signal.SIGTERM)
 
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
     threading.Thread(target=wait, name="exit-with-parent", daemon=True).start()
+    # granian would handle the signal before the thread sets the alarm
+    outlive_parent()
 
 
 keep_files_private()

@@ -40,6 +40,12 @@ def die_with_parent(signum: int, parent: int | None = None) -> Callable[[], None
     return request_signal
 
 
+def outlive_parent() -> None:
+    """Cancel the signal that this process gets when its parent ends."""
+    if _libc is not None:
+        _libc.prctl(PR_SET_PDEATHSIG, 0, 0, 0, 0)
+
+
 def keep_files_private() -> None:
     """Let only the owner read the files that this process and its children create. A stricter mask stays."""
     os.umask(os.umask(PRIVATE_UMASK) | PRIVATE_UMASK)

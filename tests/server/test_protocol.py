@@ -121,10 +121,13 @@ def test_a_304_has_no_content_and_no_length(server, token):
     )
 
 
-def test_the_workers_of_a_killed_server_end_within_seconds(state):
-    """Connected clients and an unfinished body do not keep a worker running."""
+@pytest.mark.parametrize("module", ["authzconsole.server_worker", "tests.server.blocked_worker"])
+def test_the_workers_of_a_killed_server_end_within_seconds(state, module):
+    """Neither connected clients nor an unfinished body nor a blocked interpreter keep a worker running."""
     with contextlib.ExitStack() as cleanup:
-        running = cleanup.enter_context(web_server(state[0], PYTHONFAULTHANDLER="1"))
+        running = cleanup.enter_context(
+            web_server(state[0], target=f"{module}:application", PYTHONFAULTHANDLER="1")
+        )
         children = subprocess.run(
             ["ps", "-o", "pid=", "--ppid", str(running.process_id)], capture_output=True, text=True
         )
