@@ -13,7 +13,7 @@ from datetime import datetime
 from functools import cached_property, reduce
 from heapq import nsmallest
 from itertools import compress, groupby, islice
-from operator import and_, attrgetter
+from operator import and_, attrgetter, or_
 from typing import Any, NamedTuple, TypeVar
 
 from entities.address import Address
@@ -135,7 +135,7 @@ class Figures(NamedTuple):
 
     levels: by access level, the number of (user, entity) with a changed decision about one of its operations.
     An entity with intended changes at a level is not counted beyond the purpose too. levels_by_person: the
-    same for the first MAX_PEOPLE_WITH_LEVELS of `people`. grantless: how many of the decisions are about operations that need
+    same for the first MAX_PEOPLE_WITH_LEVELS people with a change at a level, in the order of `people`. grantless: how many of the decisions are about operations that need
     no grant; no level counts them.
     people, entities: most changes beyond the purpose first, then most changes, then by name. There can be
     fewer than `people_count` and `entity_count`. operations: by kind and operation, most changes first.
@@ -189,13 +189,11 @@ def figures_of(
     changed = counters[0].any | counters[1].any | counters[2].any | counters[3].any
     counts = [counter.counts for counter in counters]
     bits = {names[bit]: bit for bit in bits_of(changed)}
-    people = _first_rows(
-        ((name, Tally(*(of_change.get(bit, 0) for of_change in counts))) for name, bit in bits.items()),
-        max_top,
-    )
+    tallies = {name: Tally(*(of_change.get(bit, 0) for of_change in counts)) for name, bit in bits.items()}
+    at_levels = reduce(or_, (counter.any for of_level in by_level.values() for counter in of_level), 0)
     return Figures(
         Tally(*map(sum, zip(*operations.values(), strict=True))) if operations else Tally(),
-        people,
+        _first_rows(tallies.items(), max_top),
         len(bits),
         entities,
         entity_count,
@@ -214,7 +212,10 @@ def figures_of(
                 for level, of_level in by_level.items()
                 if (tally := _tally_of(of_level, bits[name])).total
             }
-            for name, _ in people[:MAX_PEOPLE_WITH_LEVELS]
+            for name, _ in _first_rows(
+                ((name, tally) for name, tally in tallies.items() if at_levels >> bits[name] & 1),
+                MAX_PEOPLE_WITH_LEVELS,
+            )
         },
         grantless,
     )
@@ -323,6 +324,11 @@ class KnownEffect:
         known.
         """
         raise NotImplementedError
+
+    @property
+    def people_with_levels(self) -> Sequence[tuple[str, Tally]]:
+        """Those of `people` with changes about other operations than those that need no grant; empty if it is not known."""
+        return ()
 
     def level_changes(self, users: Sequence[str]) -> Mapping[str, LevelChanges]:
         """Return what each of these users gains and loses, by namespace; empty if it is not known."""
@@ -531,6 +537,14 @@ class Effect(KnownEffect):
                 f"\n{cell.address} {cell.operation} {' '.join(hashes[mask] for mask in cell.masks)}".encode()
             )
         return content.hexdigest()[:32]
+
+    @property
+    def people_with_levels(self) -> list[tuple[str, Tally]]:
+        changed = reduce(
+            or_, (mask for cell in self.cells if not cell.needs_no_grant for mask in cell.masks), 0
+        )
+        names = {self.names[bit] for bit in bits_of(changed)}
+        return [(name, tally) for name, tally in self.people if name in names]
 
     def level_changes(self, users: Sequence[str]) -> dict[str, LevelChanges]:
         """Return what each of these users gains and loses, counted by access level, kind and namespace."""

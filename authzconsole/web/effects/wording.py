@@ -31,12 +31,10 @@ def _grantless_sentence(effect: KnownEffect) -> str:
     count = effect.figures.grantless
     if not count:
         return ""
-    subject = (
-        "All of them need"
-        if count == effect.tally.total
-        else f"{quantity(count, 'of them needs', 'of them need')}"
-    )
-    return f"{subject} no grant, because there is nothing that they act on."
+    subject = quantity(count, "of them needs", "of them need")
+    if count == effect.tally.total:
+        subject = "It needs" if count == 1 else "All of them need"
+    return f"{subject} no grant as long as there is nothing that they act on."
 
 
 def filtered_sentence(effect: KnownEffect, selected: KnownEffect | None) -> str:

@@ -148,7 +148,7 @@ def effect_table(effect: KnownEffect) -> dict | None:
         if has_attached and title == "Intended":
             title = "Intended, with what comes with the grants"
         parts.append({"title": title, "rows": rows, "total": total if effect.people_count > 1 else None})
-    return {"levels": levels, "parts": parts, "people_count": effect.people_count}
+    return {"levels": levels, "parts": parts, "people_count": effect.people_count} if parts else None
 
 
 def _effect_row(
@@ -171,9 +171,8 @@ def effect_sentences(effect: KnownEffect) -> list[dict]:
     finance`, and in numbers; empty if it is not known.
     """
     effect = effect.with_attached_intended
-    tallies = dict(sorted(effect.people, key=lambda row: -row[1].lost)[:MAX_PEOPLE])
-    # without those with no other changes than about operations that need no grant
-    changes = {name: of_user for name, of_user in effect.level_changes(list(tallies)).items() if any(of_user)}
+    tallies = dict(sorted(effect.people_with_levels, key=lambda row: -row[1].lost)[:MAX_PEOPLE])
+    changes = effect.level_changes(list(tallies))
     return [
         {
             "user": name,

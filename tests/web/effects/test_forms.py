@@ -139,7 +139,7 @@ def test_the_number_of_queries_is_limited(browse, django_assert_max_num_queries,
 def test_a_new_namespace_gives_nobody_a_level_by_operations_that_need_no_grant(browse):
     text = text_of(browse("ada").get(with_effect("/lifecycle/register/namespace:fresh")))
     assert (
-        "Gives 8 permissions, on 1 entity. All of them need no grant, because there is nothing that they act on."
+        "Gives 8 permissions, on 1 entity. All of them need no grant as long as there is nothing that they act on."
         in text
     )
     assert "administer" not in text.split("All of them")[1].split("Entities and operations")[0]
