@@ -655,15 +655,13 @@ def _is_related(one: Address, other: Address) -> bool:
 
 
 def _only_ends_access(changes: Collection[Change]) -> bool:
-    """Return whether principals or entities go, and nothing else changes than the access of these principals and to these
-    entities.
-    """
+    """Return whether users or entities go, and nothing else changes than the access of these users and to these entities."""
     gone: set[str | Address] = set()
     for change in changes:
         match change:
             case Deactivate(user):
                 gone.add(f"user:{user}")
-            case RemovePrincipal(principal):
+            case RemovePrincipal(principal) if principal.startswith("user:"):
                 gone.add(principal)
             case Delete(address):
                 gone.add(address)
@@ -674,6 +672,8 @@ def _only_ends_access(changes: Collection[Change]) -> bool:
                 return not gone.isdisjoint((principal, address, *address.ancestors))
             case Leave() | Exclude():
                 return not gone.isdisjoint(change.key)
+            case RemovePrincipal(principal):
+                return principal in gone
         return isinstance(change, _ENDINGS)
 
     return bool(gone) and all(map(is_of_gone, changes))

@@ -18,7 +18,15 @@ from grants.guardrails.rules import (
     with_rules,
 )
 from grants.journal import JournalEntry
-from grants.models import Form, Guardrail, GuardrailClause, GuardrailException, User, permission_ids
+from grants.models import (
+    Belonging,
+    Form,
+    Guardrail,
+    GuardrailClause,
+    GuardrailException,
+    User,
+    permission_ids,
+)
 from grants.policies.principals import group_text, type_and_name
 from grants.principal_names import principals_by_name
 from grants.querysets import memberships_in_force
@@ -77,8 +85,11 @@ def present_conflicts(name: str, rule: Rule, stored: dict[str, Rule]) -> list[st
         if other_name != name and is_unreachable(expects, forbids, generation)
     ]
     users = {type_and_name(user)[1] for _, user, group in pairs if group}
-    rows = memberships_in_force().filter(user__username__in=users) if users else ()
-    members = {(str(row.user), group_text(row.group.name)) for row in rows}
+    rows = memberships_in_force().filter(user__username__in=users) if users else Belonging.objects.none()
+    members = {
+        (f"user:{user}", group_text(group))
+        for user, group in rows.values_list("user__username", "group__name")
+    }
     return [
         f"it cannot hold together with guardrail {other_name} now"
         for other_name, user, group in pairs

@@ -214,6 +214,17 @@ def test_the_end_of_the_access_of_one_person_does_not_let_another_one_lose_a_req
     assert make(revoke, Deactivate("ned")).has_changed
 
 
+def test_a_group_with_a_required_grant_is_not_removed_also_beside_a_user(cast):
+    add_group("admins")
+    add_member("dee", "admins")
+    add_grant("group:admins", ORDERS, "ADMIN")
+    revoke_grant("user:ned", ORDERS, "ADMIN")
+    add_guardrail("admins", ADMINS)
+    for others in ((), (RemovePrincipal("user:ina", True),)):
+        changes = ChangeSet.of(RemovePrincipal("group:admins", True), *others)
+        refused(lambda changes=changes: apply(changes, author=COMMAND), "too few users hold ADMIN")
+
+
 def test_only_a_limit_of_an_existing_grant_takes_a_required_holder_away(cast):
     add_guardrail("admins", ADMINS)
     later = Validity(valid_from=(timezone.now() + timedelta(days=3)).replace(microsecond=0))
