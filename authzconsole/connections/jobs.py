@@ -40,11 +40,19 @@ def newest_job(connection: Connection, job_type: str) -> Job | None:
 
 
 def newest_jobs() -> dict[str, Job]:
-    """Return the newest job of each connection, by its name. Runs two queries."""
+    """Return the newest job of each connection, by its name. A comparison after a sync that is not done does not hide
+    the sync. Runs two queries.
+    """
     jobs = Job.objects.filter(type__startswith=services.JOB_PREFIX).order_by()
-    newest = jobs.values("options__connection").annotate(newest=Max("pk")).values_list("newest", flat=True)
-    rows = Job.objects.filter(pk__in=list(newest)).only("type", "state", "requested_at", "options")
-    return {row.options["connection"]: row for row in rows}
+    newest = jobs.values("options__connection", "type").annotate(newest=Max("pk"))
+    rows = Job.objects.filter(pk__in=[row["newest"] for row in newest]).order_by("pk")
+    by_connection: dict[str, Job] = {}
+    for row in rows.only("type", "state", "requested_at", "options"):
+        last = by_connection.get(row.options["connection"])
+        has_open_sync = last is not None and last.type == SYNC_JOB and last.state != JobState.DONE
+        if not (has_open_sync and row.type == COMPARE_JOB):
+            by_connection[row.options["connection"]] = row
+    return by_connection
 
 
 def request_connection_job(

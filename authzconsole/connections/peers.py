@@ -9,7 +9,10 @@ import socket
 from authzconsole.connections.platform import ConnectionFault
 
 # of metadata services, besides link-local addresses
-_METADATA = [ipaddress.ip_network(text) for text in ("192.0.0.192", "100.100.100.200", "fd00:ec2::/32")]
+_METADATA = [
+    ipaddress.ip_network(text)
+    for text in ("192.0.0.192", "100.100.100.200", "168.63.129.16", "fd00:ec2::/32", "fd20:ce::254")
+]
 # the last four bytes of these can be an IPv4 address: mapped, compatible, translated, and of NAT64
 _WITH_IPV4 = ipaddress.ip_network("::/8")
 

@@ -199,10 +199,12 @@ def change_connection(
     with administrator_transaction(author, capability=Capability.MANAGE_SETTINGS) as head:
         connection.refresh_from_db()
         if connection.url != url:
-            connection.secret = ""
+            # nothing of an earlier maker is used with another address
+            connection.secret, connection.maker_ids = "", sorted(accounts_of(author))
+        elif connection.options != dict(options):
+            connection.maker_ids = _makers_with(connection, author)
         connection.url, connection.options = url, dict(options)
         connection.interval_hours, connection.applies_syncs = interval_hours, applies_syncs
-        connection.maker_ids = _makers_with(connection, author)
         connection.save(
             update_fields=["secret", "url", "options", "interval_hours", "applies_syncs", "maker_ids"]
         )

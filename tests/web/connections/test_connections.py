@@ -3,6 +3,7 @@
 from datetime import timedelta
 
 import pytest
+from django.test import Client
 from django.utils import timezone
 from pytest_django.asserts import assertContains, assertNotContains
 
@@ -73,6 +74,16 @@ def test_the_list_has_the_last_result_of_each_connection(ada, monkeypatch):
         assert ada.post(f"{URL}run", {"verb": "test"}).status_code == 303
         assert run_newest_job().state == state
         assert f"test {state}" in text_of(ada.get("/connections/"))
+
+
+def test_a_comparison_does_not_hide_a_sync_that_failed_before_it(ada):
+    options = {"connection": Connection.objects.get().name}
+    for job_type, state in (("sync", "failed"), ("compare", "done")):
+        Job.objects.create(type=f"connection-{job_type}", options=options, state=state)
+    assert "sync failed" in text_of(ada.get("/connections/"))
+    Job.objects.create(type="connection-sync", options=options, state="done")
+    Job.objects.create(type="connection-compare", options=options, state="done")
+    assert "compare done" in text_of(ada.get("/connections/"))
 
 
 def test_a_connection_is_added_with_its_token_encrypted(ada, browse):
@@ -166,6 +177,20 @@ def test_with_four_eyes_who_configures_a_connection_does_not_apply_what_its_sche
     assert plans.apply_plan(plan, author=author_named("eve")).state == "applied"
 
 
+def test_an_interval_makes_nobody_a_maker_and_another_address_replaces_the_makers(ada, form):
+    add_user("eve", role="administrator")
+    User.objects.filter(username="eve").update(is_active=True)
+    ids, form = dict(User.objects.values_list("username", "pk")), form | {"token": ""}
+    assert ada.post(f"{URL}edit", form | {"url": "http://127.0.0.1:9"}).status_code == 303
+    assert Connection.objects.get().maker_ids == [ids["ada"]]
+    eve, form = Client(), form | {"url": "http://127.0.0.1:9"}
+    eve.force_login(User.objects.get(username="eve"))
+    assert eve.post(f"{URL}edit", form | {"interval_hours": "24"}).status_code == 303
+    assert Connection.objects.get().maker_ids == [ids["ada"]]
+    assert eve.post(f"{URL}edit", form | {"url": "http://127.0.0.1:10"}).status_code == 303
+    assert Connection.objects.get().maker_ids == [ids["eve"]]
+
+
 def test_a_test_shows_what_the_account_can_read(ada, cdap):
     cdap.token = TOKEN
     assert ada.post(f"{URL}run", {"verb": "test"}).status_code == 303
@@ -199,6 +224,8 @@ def test_a_test_says_why_it_failed(ada):
         "http://[::ffff:0.0.0.0]:8001",
         "http://100.100.100.200",
         "http://192.0.0.192",
+        "http://168.63.129.16",
+        "http://[fd20:ce::254]",
     ],
 )
 def test_no_connection_reaches_the_metadata_of_a_cloud(ada, url):
