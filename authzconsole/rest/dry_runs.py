@@ -43,7 +43,7 @@ NO_EFFECT = {
     "levels": [],
     "times": [],
     "other_beginnings": 0,
-    "guardrails": [],
+    "guardrails": None,
 }
 
 
@@ -126,8 +126,10 @@ class PermissionEffectSerializer(EffectPartsSerializer):
     )
     guardrails = serializers.ListField(
         child=serializers.CharField(),
+        allow_null=True,
         help_text="One sentence for each violation of a guardrail that the changes add, at most "
-        f"{MAX_NAMED} that refuse them and {MAX_NAMED} that do not, and one with the number of further violations.",
+        f"{MAX_NAMED} that refuse them and {MAX_NAMED} that do not, and one with the number of further violations; "
+        "null if they were not checked.",
     )
     leftover_created = serializers.IntegerField(
         help_text="Grants on deleted addresses that exist only afterwards."
@@ -169,7 +171,7 @@ def effect_as_json(
         "levels": [{"level": level.value, **summary_of(tally)} for level, tally in effect.levels.items()],
         "times": [{"at": format_time(one.at), **one.summary} for one in effect.times],
         "other_beginnings": effect.other_beginnings,
-        "guardrails": list(added.sentences) if added else [],
+        "guardrails": None if added is None else list(added.sentences),
         **(consequences or Consequences())._asdict(),
     }
 

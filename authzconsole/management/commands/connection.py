@@ -10,6 +10,7 @@ from grants.changes import added_violations
 from grants.journal import Author
 from grants.management.console_command import ConsoleCommand
 from grants.management.second_person import add_second_person_argument, reason_with_second_person
+from grants.plans.application import large_change_count
 
 
 class Command(ConsoleCommand):
@@ -82,11 +83,20 @@ class Command(ConsoleCommand):
             reason = reason_with_second_person(reason, second_person)
         result = services.computed_sync(connection, accepts_shrunken=accept_shrunken)
         if dry_run:
-            for sentence in added_violations(result.change_set).sentences:
-                self.stderr.write(f"{sentence}.")
+            self._write_violations(result.change_set)
         else:
             services.sync(connection, result, author=Author("connection", reason))
         self.write_json(**result.counts, unsupported=[row._asdict() for row in result.unsupported])
+
+    def _write_violations(self, change_set):
+        if count := large_change_count(change_set):
+            # the check makes all changes and rolls them back, while nothing else can be changed
+            self.stderr.write(
+                f"Guardrails were not checked, because a sync makes {count:,} changes; it checks them."
+            )
+            return
+        for sentence in added_violations(change_set).sentences:
+            self.stderr.write(f"{sentence}.")
 
     def _drift(self, *, name, **_):
         drift = list(services.compare_connection(services.connection_by_name(name)).drift)

@@ -146,7 +146,9 @@ def test_the_effect_counts_leftover_grants_and_the_access_that_ends(ada, by_toke
     }
 
 
-def test_the_effect_names_the_guardrails_that_the_plan_violates_before_and_after_it_is_applied(ada, cast):
+def test_the_effect_names_the_guardrails_that_the_plan_violates_before_and_after_it_is_applied(
+    ada, cast, settings
+):
     warning = {"forbid": {"privileges": ["WRITE"], "within": SALES}, "level": "warn"}
     add_guardrail("no-writers", warning)
     plan = create_plan_from_changes(grant=[("user:out", ORDERS, "WRITE")])
@@ -156,6 +158,10 @@ def test_the_effect_names_the_guardrails_that_the_plan_violates_before_and_after
     assert ada.post("/effects", changes).json()["guardrails"] == [violation]
     item = {"grant": [grant_item("user:out", ORDERS, "WRITE")], "dry_run": True, "reason": "x"}
     assert ada.post("/grants", item).json()["effect"]["guardrails"] == [violation]
+    settings.APPLY_MAX_CHANGES = 0
+    # a job makes and checks the changes of a large plan
+    assert ada.get(f"/plans/{plan.pk}/effect").json()["guardrails"] is None
+    settings.APPLY_MAX_CHANGES = 10
     apply_plan(ada, plan.pk)
     assert ada.get(f"/plans/{plan.pk}/effect").json()["guardrails"] == [violation]
     assert ada.post("/effects", changes).json()["guardrails"] == []
