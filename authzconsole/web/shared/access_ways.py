@@ -104,9 +104,8 @@ def _holder_items(
 ) -> Iterable[dict]:
     """Yield the paths through each holder, direct grants first.
 
-    group: such as `group:analysts`; empty for direct grants. privileges: those on the entity of the row, such as `READ,
-    ADMIN`; empty if there are none. patterns: those by which only it has some of these. is_only: one of them is the only path.
-    elsewhere: the first grants on other entities. total: the number of all of them, as text; empty for a single one.
+    group: such as `group:analysts`; empty for direct grants. own: see `_by_pattern`, on the entity of the row. is_only: one of
+    them is the only path. elsewhere: the first grants on other entities. total: the number of all of them, as text; empty for a single one.
     """
     by_holder: dict[str, dict[str, list[Path]]] = defaultdict(lambda: defaultdict(list))
     for path in paths:
@@ -117,12 +116,11 @@ def _holder_items(
         total = f"{quantity(count, 'grant', 'grants')}{'' if is_complete else ' or more'} inside"
         yield {
             "group": principal if is_group_text(principal) else "",
-            "privileges": _privileges(own),
-            "patterns": sorted({patterns[path] for path in own if path in patterns}),
+            "own": _by_pattern(own, patterns),
             "is_only": not only.isdisjoint(own),
             "elsewhere": [
                 {
-                    "privileges": _privileges(grants),
+                    "held": _by_pattern(grants, patterns),
                     "entity": address_link_to(address, is_linked=is_linked),
                     "is_only": not only.isdisjoint(grants),
                 }
@@ -131,6 +129,17 @@ def _holder_items(
             "total": total if len(by_entity) > 1 else "",
             "has_more": len(by_entity) > MAX_LISTED or not is_complete,
         }
+
+
+def _by_pattern(paths: Iterable[Path], patterns: Mapping[Path, str]) -> list[dict]:
+    """Return the privileges of paths, such as `READ, ADMIN`, with the pattern that gives them; first those without one."""
+    grouped: dict[str, list[Path]] = defaultdict(list)
+    for path in paths:
+        grouped[patterns.get(path, "")].append(path)
+    return [
+        {"privileges": _privileges(of_pattern), "pattern": pattern}
+        for pattern, of_pattern in sorted(grouped.items())
+    ]
 
 
 def _privileges(paths: Iterable[Path]) -> str:

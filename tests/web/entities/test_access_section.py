@@ -31,7 +31,7 @@ def test_people_are_listed_with_operations_and_paths(browse):
     dee = next(row for row in access["page"].rows if row["user"].removeprefix("user:") == "dee")
     holders = [holder for way in dee["ways"] for holder in way["holders"]]
     assert all(
-        holder["privileges"] == "READ"
+        holder["own"] == [{"privileges": "READ", "pattern": ""}]
         and not holder["group"]
         and not holder["elsewhere"]
         and holder["is_only"]

@@ -61,6 +61,13 @@ def test_a_path_names_the_pattern_unless_another_grant_gives_the_same(browse):
     assert "`READ` by" not in text_of(ada.get("/people/user:grp"))
 
 
+def test_a_path_tells_the_privileges_of_a_pattern_from_those_of_other_grants(browse):
+    add_grant("group:operators", PATTERN, "READ")
+    add_grant("group:operators", "dataset:sales.orders", "WRITE")
+    text = text_of(browse("ada").get("/entities/dataset:sales.orders?tab=access"))
+    assert "`WRITE` , `READ` by `dataset:sales.*` through group operators" in text.replace("`,", "` ,")
+
+
 def test_the_forecast_of_a_registration_names_the_patterns_that_will_give_on_it(browse):
     add_grant("group:operators", PATTERN, "READ")
     text = text_of(browse("ada").get("/lifecycle/register/dataset:sales.fresh?preview=yes"))
