@@ -373,7 +373,8 @@ class GuardrailPage(FormPage):
     def get_template_names(self) -> list[str]:
         if requested_section(self.request) == "violations":
             return ["policies/guardrails/_violations.html"]
-        is_deletion = "delete" in self.request.GET and self.request.user.can(Capability.MANAGE_SETTINGS)
+        asks = "delete" in self.request.GET or self.request.POST.get("verb") == "delete"
+        is_deletion = asks and self.request.user.can(Capability.MANAGE_SETTINGS)
         return ["policies/guardrails/delete.html"] if is_deletion else super().get_template_names()
 
     def get_context_data(self, **context) -> dict:

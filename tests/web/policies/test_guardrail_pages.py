@@ -141,6 +141,9 @@ def test_a_click_on_delete_asks_first_and_the_journal_has_the_reason(cast, brows
     question = ada.html(f"{url}?delete=yes")
     assert button in question and "1 exception ends" in question and "Add an exception" not in question
     assert button not in browse("aud").html(f"{url}?delete=yes")
+    refused = ada.post(url, {"verb": "delete", "reason": "x" * 3_000})
+    assert refused.status_code == 400
+    assert "x" * 3_000 in (page := refused.content.decode()) and "Add an exception" not in page
     ada.post(url, {"verb": "delete", "reason": "replaced by policy 5"})
     assert not Guardrail.objects.exists()
     assert JournalLine.objects.get(action="guardrail-delete").reason == "replaced by policy 5"
