@@ -3,6 +3,7 @@ forms that decide, ask back, answer and withdraw.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import ClassVar
 
@@ -37,6 +38,7 @@ from grants.authority.rights import can_see_holders
 from grants.authority.stewards import sees_everything_in, stewarded_namespaces, stewards_of
 from grants.changes import ChangeSet, Shown, added_violations
 from grants.effects.effect import TOO_LARGE, Effect
+from grants.errors import RequestError
 from grants.guardrails.check import AddedViolations
 from grants.journal import Author
 from grants.models import (
@@ -218,7 +220,7 @@ def _decide_context(request: HttpRequest, view: RequestView, choice: ApprovalFor
         else None
     )
     end = row.requested_until
-    added = _added_violations(row, chosen) if is_visible else AddedViolations()
+    added = _added_violations(row, chosen, _chosen_end(row, choice)) if is_visible else AddedViolations()
     context = {
         "parts": [_background_row(background, choice, view.scope.account) for background in backgrounds],
         "max_day": last_day(end),
@@ -260,11 +262,20 @@ def _decide_context(request: HttpRequest, view: RequestView, choice: ApprovalFor
     }
 
 
-def _added_violations(row: AccessRequest, chosen: list[tuple[PartBackground, Proposal]]) -> AddedViolations:
-    """Return the violations of guardrails that an approval of these proposals would add."""
+def _chosen_end(row: AccessRequest, choice: ApprovalForm) -> datetime | None:
+    """Return the end of the chosen day; the requested end without a valid day."""
+    with suppress(RequestError):
+        if choice.is_valid():
+            return choice.end(row) or row.requested_until
+    return row.requested_until
+
+
+def _added_violations(
+    row: AccessRequest, chosen: list[tuple[PartBackground, Proposal]], end: datetime | None
+) -> AddedViolations:
+    """Return the violations of guardrails that an approval of these proposals until this end would add."""
     assert row.subject is not None
-    validity = Validity(None, row.requested_until)
-    changes = changes_of(row.subject, [proposal for _, proposal in chosen], validity)
+    changes = changes_of(row.subject, [proposal for _, proposal in chosen], Validity(None, end))
     return added_violations(ChangeSet.of(*changes))
 
 

@@ -14,7 +14,7 @@ from grants.requests.create import RequestDraft, WantedAccess, create_request
 from grants.stewards import add_steward
 from grants.validity import Validity
 from tests.support.authors import COMMAND, author_named
-from tests.support.changes import add_grant, remove_member
+from tests.support.changes import add_grant, add_group, add_member, remove_member
 from tests.support.guardrails import add_guardrail
 from tests.support.pages import page_html, text_of, with_effect
 
@@ -132,6 +132,22 @@ def test_an_approver_reads_which_guardrail_an_approval_would_violate(browse, lev
     assert page.context["decide"]["can_approve"] != is_refused
     answer = browse("ada").post(f"{url}approve", approval_fields(page))
     assert answer.status_code == (400 if is_refused else 303)
+
+
+def test_an_approver_can_choose_an_end_before_the_access_would_violate_a_guardrail(browse):
+    today = timezone.localdate()
+    add_group("contractors")
+    begins = timezone.now() + timedelta(days=20)
+    add_member("out", "contractors", validity=Validity(valid_from=begins.replace(microsecond=0)))
+    forbid = {"members_of": "group:contractors", "privileges": ["READ"], "within": "namespace:sales"}
+    add_guardrail("no-readers", {"forbid": forbid})
+    url = new_request(browse("out"))
+    client = browse("ada")
+    assert not client.get(with_effect(url)).context["decide"]["can_approve"]
+    chosen = f"{with_effect(url)}&until={today + timedelta(days=5)}"
+    page = client.get(chosen)
+    assert page.context["decide"]["can_approve"]
+    assert client.post(f"{url}approve", approval_fields(page)).status_code == 303
 
 
 def test_an_approver_who_does_not_see_all_grants_reads_only_the_name_of_the_guardrail(browse):
