@@ -370,7 +370,7 @@ class OutlierPlans(Endpoint):
         body=OutliersSerializer,
     )
     def post(self) -> Plan:
-        """Create a plan that takes away unusual privileges.
+        """Create a plan that takes selected privileges away from users.
 
         Revokes the direct grants, and ends the memberships in groups that give the user only these privileges and have no other
         purpose. Privileges that other groups give remain; `recipe.note` says how many, and names the groups. Returns 409 if

@@ -39,8 +39,7 @@ def outlier_plan(privileges: Sequence[Revoke]) -> PlanDraft:
     """Return a plan that takes these privileges away from users: it revokes the direct grants, and ends a membership
     through which the user gets these privileges only. Memberships in groups that have another purpose remain.
 
-    Privileges that other memberships give remain; the note of the plan counts them and names the groups. The plan becomes
-    stale with a grant to or a revocation from a group that a user leaves.
+    Other privileges remain; the note of the plan counts them, and names the groups of such memberships. The plan becomes stale with a grant to or a revocation from a group that a user leaves.
     Raise PlanError if none is selected, or if the plan would change nothing.
     """
     if not privileges:
@@ -51,7 +50,9 @@ def outlier_plan(privileges: Sequence[Revoke]) -> PlanDraft:
     direct = existing_grants(selected)
     memberships = list(_memberships(selected))
     left = [row for row in memberships if row.is_ended]
-    note = _note([row for row in memberships if not row.is_ended])
+    given = frozenset[Revoke]().union(*(row.given for row in memberships))
+    others = sum(1 for row in selected if row.key not in direct and row not in given)
+    note = _note([row for row in memberships if not row.is_ended], others)
     return PlanDraft(
         title=f"Take away {quantity(len(selected), 'privilege', 'privileges')}",
         changes=[
@@ -60,7 +61,7 @@ def outlier_plan(privileges: Sequence[Revoke]) -> PlanDraft:
         ],
         recipe={"note": note} if note else {},
         watches=sorted({group_text(row.group) for row in left}),
-        empty_message=note or "the users hold none of these privileges any more: run the analysis again",
+        empty_message=note,
     )
 
 
@@ -94,10 +95,22 @@ def _memberships(selected: Collection[Revoke]) -> Iterator[_Membership]:
             yield _Membership(user, group, rows, is_ended)
 
 
-def _note(kept: Sequence[_Membership]) -> str:
-    """Return what the plan does not take away, and through which groups; empty if it takes away everything."""
-    if not kept:
-        return ""
+def _note(kept: Sequence[_Membership], others: int) -> str:
+    """Return what the plan does not take away, and through which groups; empty if it takes away everything.
+
+    others: how many privileges neither a direct grant nor a membership gives.
+    """
+    sentences = [_note_on_groups(kept)] if kept else []
+    if others:
+        come = quantity(others, "privilege comes", "privileges come")
+        sentences.append(
+            f"{come} from a grant on a pattern or from a role of a group, or {'is' if others == 1 else 'are'} not held any more. Revoke "
+            "the grant on the pattern, or take the group out of the role."
+        )
+    return " ".join(sentences)
+
+
+def _note_on_groups(kept: Sequence[_Membership]) -> str:
     total = len({privilege for row in kept for privilege in row.given})
     groups = sorted({row.group for row in kept})
     names = ", ".join(group_text(clip(name)) for name in groups[:MAX_GROUPS_NAMED])
