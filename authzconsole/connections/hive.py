@@ -11,7 +11,6 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from operator import attrgetter
 from typing import Any, Self
 from urllib.parse import urlsplit
 
@@ -53,6 +52,7 @@ PARTS = {
     Privilege.READ: frozenset({"SELECT"}),
     Privilege.WRITE: frozenset({"INSERT", "UPDATE", "DELETE"}),
 }
+_UNKNOWN_TIME = datetime.min.replace(tzinfo=UTC)
 OF_ALL = frozenset({Privilege.READ, Privilege.WRITE, Privilege.ADMIN})
 
 
@@ -139,15 +139,18 @@ class HiveMetastore(Platform):
                 continue
             if row.grantInfo.grantOption:
                 yield Unsupported(_text(privilege, *key), "the console has no grant option")
-            at = datetime.fromtimestamp(max(row.grantInfo.createTime or 0, 0), UTC)
-            by_key[key][privilege] = MadeBy(row.grantInfo.grantor or "", at)
+            created = row.grantInfo.createTime or 0
+            at = datetime.fromtimestamp(created, UTC) if created > 0 else None
+            made = MadeBy(row.grantInfo.grantor or "", at)
+            # the same privilege can have several grantors
+            by_key[key][privilege] = max(made, by_key[key].get(privilege, made), key=_time_of)
         self._privileges = {key: set(privileges) for key, privileges in by_key.items()}
         self.made_by = {}
         for (principal, entity), privileges in by_key.items():
             held, others = _console_privileges(privileges)
             for privilege in held:
                 parts = [ALL] if ALL in privileges else PARTS[privilege]
-                newest = max((privileges[part] for part in parts), key=attrgetter("at"))
+                newest = max((privileges[part] for part in parts), key=_time_of)
                 self.made_by[principal, entity, privilege] = newest
                 yield Grant(principal, entity, privilege)
             for other, reason in others:
@@ -232,6 +235,10 @@ class HiveMetastore(Platform):
             ) from error
         except (OSError, EOFError) as error:
             raise ConnectionFault(f"{place} cannot be reached: {error}") from error
+
+
+def _time_of(made: MadeBy) -> datetime:
+    return made.at or _UNKNOWN_TIME
 
 
 def _host_and_port(url: str) -> tuple[str, int]:

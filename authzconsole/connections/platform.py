@@ -48,10 +48,10 @@ class PlatformChange(NamedTuple):
 
 
 class MadeBy(NamedTuple):
-    """Who made a grant on a platform, and when."""
+    """Who made a grant on a platform, and when; empty and None if the platform does not say."""
 
     grantor: str
-    at: datetime
+    at: datetime | None
 
 
 class Platform(AbstractContextManager):
