@@ -211,8 +211,8 @@ def _stable_days(text: str, facts: Facts) -> str:
     """
     if not text or text == "0":
         return ""
-    covered = facts.days_of_history()
-    if not (text.isascii() and text.isdigit()) or not 1 <= int(text[:9]) <= covered:
+    covered, days = facts.days_of_history(), _number(text)
+    if not 1 <= days <= covered:
         raise AnalysisError(
             f"`{clip(text)}` is not a number of days that the journal covers (stable_days, on the command line "
             f"--stable-days): enter one from 1 to {covered:,}, or leave it out"
@@ -220,7 +220,12 @@ def _stable_days(text: str, facts: Facts) -> str:
             else "the journal is less than a day old, so it does not know what was held before: leave stable_days out",
             field="stable_days",
         )
-    return str(int(text))
+    return str(days)
+
+
+def _number(text: str) -> int:
+    """Return a number of at most 18 digits; 0 for other texts."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= 18 else 0
 
 
 def _surplus(text: str, facts: Facts) -> str:
@@ -240,14 +245,14 @@ def _revision(name: str, text: str, facts: Facts) -> str:
     """Return the number of a journal line; empty for the default, which the history of each run knows."""
     if not text:
         return ""
-    newest = facts.newest_revision()
+    newest, revision = facts.newest_revision(), _number(text)
     option = f"{name}, on the command line --{name.replace('_', '-')}"
-    if not (text.isascii() and text.isdigit()) or not 1 <= int(text[:18]) <= newest:
+    if not 1 <= revision <= newest:
         raise AnalysisError(
             f"`{clip(text)}` is not a revision ({option}): enter the number of a journal line, from 1 to {newest:,}",
             field=name,
         )
-    return str(int(text))
+    return str(revision)
 
 
 _CHECKS: Mapping[str, Callable[[str, Facts], str]] = {

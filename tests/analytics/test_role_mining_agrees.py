@@ -274,7 +274,10 @@ def test_options_of_roles_are_checked(options, message):
 @pytest.mark.parametrize(
     ("prefer", "days", "message"),
     [
-        *(("teams", days, "enter one from 1 to 3, or leave") for days in ("-1", "x", "4", "99999", "9" * 30)),
+        *(
+            ("teams", days, "enter one from 1 to 3, or leave")
+            for days in ("-1", "x", "4", "99999", "0000000059999", "9" * 30)
+        ),
         ("fewest", "3", "set prefer to teams"),
     ],
 )
