@@ -67,7 +67,9 @@ class SyncSerializer(_JobSerializer):
         "`manage.py connection sync NAME --dry-run` lists all.",
     )
     unsupported_count = output.Integer(
-        get=_result("unsupported_count", 0), example=1, help_text="The number of all of it."
+        get=lambda job: job.summary.get("unsupported_count", len(job.summary.get("unsupported", ()))),
+        example=1,
+        help_text="The number of everything that the console cannot express.",
     )
 
 

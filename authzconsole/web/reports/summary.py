@@ -183,9 +183,8 @@ def _role_mining(run: AnalysisRun, figures: Figures, chart: dict) -> Summary:
     found = f"{quantity(roles, 'role', 'roles')} would give exactly what the direct grants give; "
     if not shared:
         return Summary(
-            f"{found}none of them has several users.",
-            "A user who alone has a direct grant needs a role of their own. What several users share is found by roles that people "
-            "would define.",
+            f"{found}no role has several users.",
+            "Each of these roles replaces the grants of one user. Roles that people would define also find what several users share.",
             ("Prefer such roles", f"{reverse('analyses')}?analysis={run.type}&prefer={ROLES_OF_TEAMS}"),
         )
     return Summary(

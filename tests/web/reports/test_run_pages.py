@@ -236,7 +236,7 @@ def test_a_report_of_unused_access_says_how_much_history_the_records_cover(brows
             "3 roles would give exactly what the direct grants give; 1 of them has",
             "",
         ),
-        ("role-mining", {"roles": 3}, {}, "none of them has several users", "prefer=teams"),
+        ("role-mining", {"roles": 3}, {}, "no role has several users", "prefer=teams"),
         ("guardrails", {"guardrails": 0}, {}, "No guardrail is defined", "/policies/guardrails"),
         ("guardrails", {"guardrails": 2}, {}, "The grants violate none of 2 guardrails.", ""),
         (
