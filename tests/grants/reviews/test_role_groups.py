@@ -126,7 +126,9 @@ def test_the_cost_of_the_items_of_a_role_is_proportional_to_its_members():
         cursor.execute("EXPLAIN (ANALYZE, FORMAT JSON) " + text, parameters)
         plan = cursor.fetchone()[0]
     steps = _steps(json.loads(plan) if isinstance(plan, str) else plan)
-    most = max(step["Actual Loops"] * step["Actual Rows"] for step in steps)
+    # an index also has the rows of earlier tests, which were rolled back
+    read = [step for step in steps if step["Node Type"] != "Bitmap Index Scan"]
+    most = max(step["Actual Loops"] * step["Actual Rows"] for step in read)
     assert 200 <= most <= 2 * Belonging.objects.count()
 
 
