@@ -118,9 +118,7 @@ EMPTY = {
     "redundant.memberships.jsonl",
     "guardrails.rows.jsonl",
     "guardrails.guardrails.jsonl",
-    "patterns.rows.jsonl",
     "patterns.narrower.jsonl",
-    "patterns.kinds.jsonl",
 }
 
 
