@@ -159,7 +159,7 @@ def _readable_grants(request: TokenRequest, principal: str) -> Grants:
     """Return the grants of a principal. Raise Problem (403) if the account may not read what the principal has."""
     rows = Grants(request.user, {"principal": principal, "through_groups": False, "valid": "now"})
     if not rows.is_readable:
-        raise Problem(403, "your account can only read the grants and roles of its own and of its groups")
+        raise Problem(403, "your account may only read its own grants and roles, and those of its groups")
     return rows
 
 

@@ -26,7 +26,7 @@ CONNECT_SECONDS, READ_SECONDS = 10, 60
 # before each repetition of a read that failed for a moment
 PAUSES_SECONDS = (0.5, 1, 2, 4)
 MOMENTARY_STATUSES = (429, 502, 503, 504)
-# of one answer, after its compression
+# of one answer, after decompression
 MAX_ANSWER_BYTES, MAX_ANSWER_SECONDS = 256 * 1024 * 1024, 600
 BYTES_PER_READ = 1024 * 1024
 
@@ -37,16 +37,16 @@ class Forbidden(ConnectionFault):
 
 class _CheckedHttp(HTTPConnection):
     def _new_conn(self) -> socket.socket:
-        return _checked(self.host, super()._new_conn())
+        return _platform_socket(self.host, super()._new_conn())
 
 
 class _CheckedHttps(HTTPSConnection):
     def _new_conn(self) -> socket.socket:
-        return _checked(self.host, super()._new_conn())
+        return _platform_socket(self.host, super()._new_conn())
 
 
-def _checked(host: str, connected: socket.socket) -> socket.socket:
-    """Return a connection to a platform, before anything is sent. Raise ConnectionFault, and end it, if it is none."""
+def _platform_socket(host: str, connected: socket.socket) -> socket.socket:
+    """Return a new connection. Close it and raise ConnectionFault if the other end cannot be a platform."""
     try:
         check_peer(host, connected)
     except ConnectionFault:

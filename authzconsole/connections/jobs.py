@@ -146,11 +146,11 @@ def sync_connection(context: JobContext, connection: Connection, author: Author)
         services.sync(connection, result, author=author)
     else:
         plan = services.prepare_sync(connection, result, author=author, confirm=context.confirm_claim)
-    summary = result.counts | {"plan": plan and plan.pk} | _unsupported(result.unsupported)
+    summary = result.counts | {"plan": plan and plan.pk} | _unsupported_summary(result.unsupported)
     return JobResult(summary, result.revision)
 
 
-def _unsupported(rows: Sequence[Unsupported]) -> dict[str, Any]:
+def _unsupported_summary(rows: Sequence[Unsupported]) -> dict[str, Any]:
     """Return what one side cannot express, for the summary of a job, which each look at the connection reads."""
     return {"unsupported_count": len(rows), "unsupported": [list(row) for row in rows[:MAX_ROWS]]}
 
@@ -198,7 +198,7 @@ def _comparison_result(comparison: services.Comparison) -> JobResult:
             "rows": rows[:MAX_ROWS],
             "change_count": len(changes),
             "changes": changes[:MAX_ROWS],
-            **_unsupported(comparison.unsupported),
+            **_unsupported_summary(comparison.unsupported),
             "digest": comparison.digest,
         }
     )

@@ -343,7 +343,7 @@ def prepare_sync(
 ) -> Plan | None:
     """Store the changes of a sync as a plan, in place of the plan of an earlier one. Return None if there are none.
 
-    Whoever configured the connection is a maker of the plan, so that another person must apply it with four eyes.
+    The people who configured the connection are makers of the plan. With FOUR_EYES, another person must apply it.
 
     confirm: called in the transaction. Raise NotAdministrator.
     """
@@ -561,7 +561,7 @@ def read_state(platform: Platform, progress: Callable[[int], None] = lambda coun
     lines: list[str] = []
     numbers = itertools.count(1)
 
-    def supported(items: Iterator[T | Unsupported]) -> Iterator[T]:
+    def supported_items(items: Iterator[T | Unsupported]) -> Iterator[T]:
         for item in items:
             progress(next(numbers))
             if isinstance(item, Unsupported):
@@ -574,10 +574,10 @@ def read_state(platform: Platform, progress: Callable[[int], None] = lambda coun
             lines.append(str(grant))
             yield grant
 
-    state.entities.update(supported(platform.read_entities()))
-    state.principals.update(supported(platform.read_principals()))
-    state.members.update(supported(platform.read_members()))
-    for grant in supported(with_lines(platform.read_grants())):
+    state.entities.update(supported_items(platform.read_entities()))
+    state.principals.update(supported_items(platform.read_principals()))
+    state.members.update(supported_items(platform.read_members()))
+    for grant in supported_items(with_lines(platform.read_grants())):
         if platform.policy_kinds or grant.address in state.entities:
             state.grants.add(grant)
         else:

@@ -1,4 +1,4 @@
-"""A worker of the server whose handler of SIGTERM never returns, and does not let other threads run."""
+"""A web worker that handles SIGTERM forever and blocks all its other threads."""
 
 import ctypes
 import signal

@@ -1,8 +1,8 @@
 """Count the targets on which each user holds a fact, for rules that require nothing else.
 
-A target with one holder, a user or a group, is counted for the holder. The count of a user is the user's own one plus those of
-the user's groups. Among several holders of a target, a user can be counted twice, so only these targets need bits. For
-one privilege, large tenants have few of them.
+A target with one holder, a user or a group, is counted for this holder. The count of a user is the sum of the user's own count and
+the counts of the user's groups. If a target has several holders, this sum could count it twice for a user. So these targets, and only
+these, have bits. In large tenants, few targets have several holders of the same privilege.
 """
 
 import sys
