@@ -339,7 +339,7 @@ class ExceptionForm(_RuleForm):
 class GuardrailPage(FormPage):
     """Show a guardrail with its violations and exceptions; add or end an exception, or delete the guardrail.
 
-    With `delete` in the URL, the page asks whether to delete it.
+    With `verb=delete` in the URL, the page asks whether to delete it.
     """
 
     capabilities = (Capability.READ_ALL,)
@@ -373,7 +373,7 @@ class GuardrailPage(FormPage):
     def get_template_names(self) -> list[str]:
         if requested_section(self.request) == "violations":
             return ["policies/guardrails/_violations.html"]
-        asks = "delete" in self.request.GET or self.request.POST.get("verb") == "delete"
+        asks = self.get_form()["verb"].value() == "delete"
         is_deletion = asks and self.request.user.can(Capability.MANAGE_SETTINGS)
         return ["policies/guardrails/delete.html"] if is_deletion else super().get_template_names()
 

@@ -137,10 +137,10 @@ def test_a_click_on_delete_asks_first_and_the_journal_has_the_reason(cast, brows
     add_exception("no-writers", until=timezone.now() + timedelta(days=9))
     ada, url, button = browse("ada"), "/policies/guardrails/no-writers/", 'value="delete"'
     page = ada.html(url)
-    assert button not in page and 'href="?delete=yes"' in page
-    question = ada.html(f"{url}?delete=yes")
+    assert button not in page and 'href="?verb=delete"' in page
+    question = ada.html(f"{url}?verb=delete")
     assert button in question and "1 exception ends" in question and "Add an exception" not in question
-    assert button not in browse("aud").html(f"{url}?delete=yes")
+    assert button not in browse("aud").html(f"{url}?verb=delete")
     refused = ada.post(url, {"verb": "delete", "reason": "x" * 3_000})
     assert refused.status_code == 400
     assert "x" * 3_000 in (page := refused.content.decode()) and "Add an exception" not in page
