@@ -94,7 +94,10 @@ class HttpPlatform(Platform):
         if not self.verify:
             # the option says so, and each request would repeat it
             urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
-        self._session.mount(self.url, _PlatformAdapter(pool_maxsize=MAX_CONNECTIONS))
+        # for every address: the session requests a normal form, which can begin otherwise than the address
+        adapter = _PlatformAdapter(pool_maxsize=MAX_CONNECTIONS)
+        for prefix in ("http://", "https://"):
+            self._session.mount(prefix, adapter)
         return self
 
     def __exit__(self, *error) -> None:

@@ -380,8 +380,18 @@ def test_a_fault_says_what_to_check_and_changes_nothing(connected, monkeypatch, 
     assert live() == before and JournalLine.objects.count() == journal
 
 
-def test_a_name_that_gets_another_address_after_the_check_is_not_connected(connected, monkeypatch):
-    """`127.0.0.1` stands for the metadata service, of which the first answer of the DNS server did not speak."""
+@pytest.mark.parametrize(
+    ("part", "written"),
+    [("", ""), ("127.0.0.1:", "127.0.0.1:0"), ("", "/a/.."), ("", "/%61")],
+)
+def test_a_name_that_gets_another_address_after_the_check_is_not_connected(
+    connected, monkeypatch, part, written
+):
+    """`127.0.0.1` stands for the metadata service, of which the first answer of the DNS server did not speak. The
+    library that sends requests changes the form of some addresses.
+    """
+    row = Connection.objects.get()
+    Connection.objects.update(url=row.url.replace(part, written) if part else f"{row.url}{written}")
     monkeypatch.setattr(peers, "_METADATA", [ipaddress.ip_network("127.0.0.1")])
     monkeypatch.setattr(services, "check_host", lambda host: None)
     connected.token = TOKEN
