@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import time
+from datetime import time, timedelta
 from typing import Any
 
 from django import forms
@@ -47,6 +47,8 @@ from grants.policies.times import parse_time
 from grants.roles.capabilities import Capability
 
 RUNS_PER_PAGE = 20
+# the page asks more often during this time, in which a run on a small tenant ends
+SHORT_RUN = timedelta(seconds=5)
 # by the id of a section: its context, and its template reports/_NAME.html
 SECTIONS = {"namespaces": "namespaces", "rows": "table", "role-size": "role_size"}
 
@@ -210,6 +212,7 @@ def run_page(request: HttpRequest, pk: int) -> HttpResponse:
         # the tables that this page does not show
         "other_outputs": [] if run.type == AnalysisName.DELETE_READINESS else analysis.outputs[1:],
         "url": reverse("analysis", args=[run.pk]),
+        "refresh_interval": "250ms" if timezone.now() - run.requested_at < SHORT_RUN else "1s",
         "section": section,
         "can_cancel": request.user.can(Capability.RUN_ANALYSES),
         "applied": applied_plan(PLAN_ORIGINS[run.type], run=run.pk)

@@ -1,11 +1,13 @@
 """Content Security Policy, accessibility and colour contrast of the pages."""
 
 import re
+from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from django.conf import settings
+from django.utils import timezone
 
 from analytics.models import AnalysisRun
 from tests.support.runs import create_waiting_run
@@ -129,13 +131,15 @@ def test_the_page_of_a_run_refreshes_only_while_it_runs(browse, htmx):
     client, url = browse("ada"), f"/analyses/{run.pk}/"
     page = client.html(url)
     assert (
-        'hx-trigger="every 1s"' in page
+        'hx-trigger="every 250ms"' in page
         and '<noscript><meta http-equiv="refresh" content="3"></noscript>' in page
     )
+    assert 'hx-trigger="every 250ms"' in client.html(url, headers=htmx("run"))
+    AnalysisRun.objects.update(requested_at=timezone.now() - timedelta(seconds=10))
     assert 'hx-trigger="every 1s"' in client.html(url, headers=htmx("run"))
     AnalysisRun.objects.update(state="failed", error="the disk is full")
     part = client.html(url, headers=htmx("run"))
-    assert "every 1s" not in part and "the disk is full" in part and "<html" not in part
+    assert 'hx-trigger="every' not in part and "the disk is full" in part and "<html" not in part
 
 
 # Tokens
