@@ -6,10 +6,12 @@ log of the driver's client says that executors ended, and why.
 
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from typing import Any
 
 from py4j.protocol import Py4JError
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from analytics.spark.session import SparkUnavailable
@@ -46,7 +48,7 @@ def limit_lost_executors(session: SparkSession) -> Iterator[None]:
 class _Watch:
     """A thread that counts lost executors. reasons: why each one ended."""
 
-    def __init__(self, context, new_lines):
+    def __init__(self, context: SparkContext, new_lines: Callable[[], str]) -> None:
         self.reasons: list[str] = []
         self._context, self._new_lines, self._over = context, new_lines, threading.Event()
         self._thread = threading.Thread(target=self._run, name="watch of executors", daemon=True)
@@ -69,7 +71,7 @@ class _Watch:
 
 
 @contextmanager
-def _log_of_client(context) -> Iterator:
+def _log_of_client(context: Any) -> Iterator[Callable[[], str]]:
     """Record what the client of the standalone master logs. Yield a function that returns what is new."""
     log4j, scala_context = context._jvm.org.apache.logging.log4j, context._jsc.sc()
     loggers = log4j.LogManager.getContext(scala_context.getClass().getClassLoader(), False)

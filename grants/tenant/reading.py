@@ -55,7 +55,7 @@ class BadTenantDocument(GrantError):
 class Faults:
     """Collect faults, which are added in the order of their lines, in bounded memory."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.kept: list[Fault] = []
         self._lines: set[int] = set()
 

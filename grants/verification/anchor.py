@@ -252,7 +252,7 @@ class AnchorCheck:
     Keeps one anchor of each place in memory.
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         places: list[AnchorPlace] = [anchor_place(text) for text in settings.JOURNAL_ANCHOR]
         self._records: dict[str, Iterator[tuple[int, str]]] = {
             place.name: records for place in places if (records := place.records()) is not None

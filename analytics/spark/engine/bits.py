@@ -240,16 +240,15 @@ def fact_entries(unit: Unit, fact: CompiledFact) -> tuple[Array, Array]:
 
 def _subtree_entries(unit: Unit, fact: CompiledFact, directory: Directory) -> tuple[Array, Array]:
     """Return (principal numbers, subtrees) where the fact is true of every target in the subtree."""
-    match fact.form:
-        case "instance":
-            has_privilege = np.isin(directory.instance_privileges, fact.selectors)
-            principals = np.unique(directory.instance_principals[has_privilege])
-            subtrees = np.unique(unit.segment_subtree)
-            return np.repeat(principals, len(subtrees)), np.tile(subtrees, len(principals))
-        case "namespace" | "anywhere":
-            held = _holdings(unit, fact)
-            if fact.form == "namespace":
-                held = held.select((held.form != GRANT) | (held.entity == held.subtree))
-            principals, subtrees = np.unique(np.stack([held.principal, held.subtree]), axis=1)
-            return principals, subtrees
-    return _NO_NUMBERS, _NO_NUMBERS
+    if fact.form not in SUBTREE_FORMS:
+        return _NO_NUMBERS, _NO_NUMBERS
+    if fact.form == "instance":
+        has_privilege = np.isin(directory.instance_privileges, fact.selectors)
+        principals = np.unique(directory.instance_principals[has_privilege])
+        subtrees = np.unique(unit.segment_subtree)
+        return np.repeat(principals, len(subtrees)), np.tile(subtrees, len(principals))
+    held = _holdings(unit, fact)
+    if fact.form == "namespace":
+        held = held.select((held.form != GRANT) | (held.entity == held.subtree))
+    principals, subtrees = np.unique(np.stack([held.principal, held.subtree]), axis=1)
+    return principals, subtrees

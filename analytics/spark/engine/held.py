@@ -8,6 +8,7 @@ these, have bits. In large tenants, few targets have several holders of the same
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 from pyspark import cloudpickle
@@ -28,11 +29,15 @@ from analytics.spark.engine.units import WORD_BITS, Unit, concatenated_ranges
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 
-def split_rules(rules: CompiledRules) -> tuple[dict[Requirement, dict[int, list[int]]], CompiledRules]:
-    """Return the rules that `held_counts` counts, and the others, which keep their numbers.
+class HeldRules(NamedTuple):
+    """Rules that permit what one of these facts permits, and nothing else. numbers: of the rules, by kind."""
 
-    The former are numbers of rules by kind, by what they require.
-    """
+    facts: list[CompiledFact]
+    numbers: dict[int, list[int]]
+
+
+def split_rules(rules: CompiledRules) -> tuple[list[HeldRules], CompiledRules]:
+    """Return the rules that `held_counts` counts, and the others, which keep their numbers."""
     counted: dict[Requirement, dict[int, list[int]]] = {}
     others, used = list(rules.rules), set()
     for number, rule in enumerate(rules.rules):
@@ -45,7 +50,11 @@ def split_rules(rules: CompiledRules) -> tuple[dict[Requirement, dict[int, list[
         fact if number in used else replace(fact, kinds=frozenset())
         for number, fact in enumerate(rules.facts)
     ]
-    return counted, CompiledRules(tuple(others), tuple(facts))
+    held = [
+        HeldRules([rules.facts[number] for number in fact_numbers(requirement)], numbers)
+        for requirement, numbers in counted.items()
+    ]
+    return held, CompiledRules(tuple(others), tuple(facts))
 
 
 def _is_counted(rules: CompiledRules, rule: CompiledRule) -> bool:
@@ -62,21 +71,21 @@ def _is_counted(rules: CompiledRules, rule: CompiledRule) -> bool:
 
 
 def held_counts(
-    unit: Unit, facts: list[CompiledFact], rules: dict[int, list[int]], directory: Directory, by_segment: bool
+    unit: Unit, rules: HeldRules, directory: Directory, by_segment: bool
 ) -> Iterator[tuple[int, Array, Array, Array]]:
     """Yield (rule, user indexes, segments, counts): on how many targets users hold one of the facts, if it is not zero.
 
-    rules: the numbers of the rules by kind. by_segment: otherwise the counts of all segments of a kind are added up, and the first
+    by_segment: otherwise the counts of all segments of a kind are added up, and the first
     segment stands for them.
     """
-    first, end = unit.segments_of(frozenset(rules))
+    first, end = unit.segments_of(frozenset(rules.numbers))
     # the first segment of each column
     begins = (
         np.arange(first, end)
         if by_segment
         else first + np.flatnonzero(_is_first(unit.segment_kind[first:end]))
     )
-    principals, positions = _holders(unit, facts, directory, unit.words_of((first, end)))
+    principals, positions = _holders(unit, rules.facts, directory, unit.words_of((first, end)))
     if not len(positions):
         return
     is_first = _is_first(positions)
@@ -105,7 +114,7 @@ def held_counts(
         if has_words.any():
             bits = np.bitwise_count(shared.user_rows(users))
             counts[:, has_words] += np.add.reduceat(bits, word_begins[has_words], axis=1, dtype=np.uint64)
-        for kind, numbers in rules.items():
+        for kind, numbers in rules.numbers.items():
             of_kind = np.flatnonzero(unit.segment_kind[begins] == kind)
             rows, places = np.nonzero(counts[:, of_kind])
             gained = counts[rows, of_kind[places]].astype(np.int64)

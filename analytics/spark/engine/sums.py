@@ -24,9 +24,9 @@ from analytics.spark.batches import (
     unpack_numbers,
 )
 from analytics.spark.engine.bits import ChangedBits, changed_bits
-from analytics.spark.engine.compiled import CompiledRules, fact_numbers
+from analytics.spark.engine.compiled import CompiledRules
 from analytics.spark.engine.directory import Directory, DirectoryBroadcast
-from analytics.spark.engine.held import held_counts, split_rules
+from analytics.spark.engine.held import HeldRules, held_counts, split_rules
 from analytics.spark.engine.rows import NONE, Array, decode_batches
 from analytics.spark.engine.units import Unit, split_into_units
 
@@ -98,6 +98,7 @@ class SumOrder:
 
 def pack_sums(rules: CompiledRules, order: SumOrder, broadcast: DirectoryBroadcast) -> BatchFunction:
     """Return a function that turns the rows of a tenant into PARTIAL_SUMS."""
+    split = split_rules(rules)
 
     def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         directory, buffered, size = Directory.load(broadcast), [], 0
@@ -106,7 +107,7 @@ def pack_sums(rules: CompiledRules, order: SumOrder, broadcast: DirectoryBroadca
         for unit in read_units(batches, directory):
             namespaces = directory.namespace_ranks(unit.segment_subtree)
             for rule, users, segments, gained, lost in count_changes(
-                unit, rules, directory, "namespace" in order.names
+                unit, *split, directory, "namespace" in order.names
             ):
                 keys = key.encode(
                     user=directory.user_ranks[users],
@@ -206,11 +207,12 @@ def readiness_rows(directory: Directory, numbers: dict[str, Array]) -> pa.Record
 
 def count_by_subtree(rules: CompiledRules, broadcast: DirectoryBroadcast) -> BatchFunction:
     """Return a function that turns the rows of a tenant into COUNTS."""
+    split = split_rules(rules)
 
     def count(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         directory = Directory.load(broadcast)
         for unit in read_units(batches, directory):
-            for rule, users, segments, gained, _ in count_changes(unit, rules, directory, by_segment=True):
+            for rule, users, segments, gained, _ in count_changes(unit, *split, directory, by_segment=True):
                 yield pa.record_batch(
                     {
                         "subtree": unit.segment_subtree[segments],
@@ -230,16 +232,15 @@ def read_units(batches: Iterator[pa.RecordBatch], directory: Directory) -> Itera
 
 
 def count_changes(
-    unit: Unit, rules: CompiledRules, directory: Directory, by_segment: bool
+    unit: Unit, held: list[HeldRules], others: CompiledRules, directory: Directory, by_segment: bool
 ) -> Iterator[tuple[int, Array, Array, Array, Array]]:
     """Yield (rule, user indexes, segments, gained, lost): the counts that are not zero.
 
+    held, others: from `split_rules`.
     by_segment: otherwise the counts of all segments are added up, and the first stands for them.
     """
-    counted, others = split_rules(rules)
-    for requirement, rules_by_kind in counted.items():
-        facts = [rules.facts[number] for number in fact_numbers(requirement)]
-        for rule, users, segments, gained in held_counts(unit, facts, rules_by_kind, directory, by_segment):
+    for rules in held:
+        for rule, users, segments, gained in held_counts(unit, rules, directory, by_segment):
             yield rule, users, segments, gained, np.zeros_like(gained)
     if any(rule.kind != NONE for rule in others.rules):
         for changes in changed_bits(unit, others, directory):

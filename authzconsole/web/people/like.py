@@ -4,6 +4,7 @@ plan.
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import groupby, islice
+from typing import Any
 
 from django.contrib import messages
 from django.contrib.auth.models import Group
@@ -85,7 +86,7 @@ class LikeForm(PeriodForm):
     # `question` of the list that the items were chosen from
     listed = TextField()
 
-    def __init__(self, *args, **kwargs):
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.users: dict[str, User] = {}
 
