@@ -35,6 +35,7 @@ from grants.guardrails.storage import (
     fill_exception,
     guardrail_entry,
     present_conflicts,
+    reasons_for_no_match,
     rule_faults,
     store_rule,
     stored_rules,
@@ -99,9 +100,10 @@ def _write_guardrail(
     revision = append_to_journal(head, [entry], author=author)
     found = [quantity(count, "violation exists", "violations exist")] if count else []
     verb = "changed" if before else "added"
+    notes = [*found, *reasons_for_no_match({name: rule}).values(), *present_conflicts(name, rule, stored)]
     return Outcome(
         True,
-        "; ".join([f"guardrail {name} was {verb}", *found, *present_conflicts(name, rule, stored)]),
+        "; ".join([f"guardrail {name} was {verb}", *notes]),
         revision,
         (change,),
         previous=SetGuardrail(name, before.text) if before else None,

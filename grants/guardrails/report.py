@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from entities.vocabulary import quantity
 from grants.guardrails.evaluation import Violation
@@ -18,24 +18,27 @@ _SARIF_LEVELS = {Enforcement.BLOCK: "error", Enforcement.WARN: "warning"}
 class Report:
     """The violations of guardrails, and the exceptions that accept them.
 
-    rules: the evaluated ones, by name. file: the name of the document that was checked, and `lines` the numbers of
+    rules: the evaluated ones, by name. no_match: why some of them match nothing now. file: the name of the document that was checked, and `lines` the numbers of
     the lines of its guardrails; for SARIF. open_count: the number of violations that no exception accepts; it is
     complete after the last piece of the output.
     """
 
     rules: Mapping[str, Rule]
     rows: Iterable[tuple[Violation, GuardrailException | None]]
+    no_match: Mapping[str, str] = field(default_factory=dict)
     file: str = ""
     lines: Mapping[str, int] | None = None
     open_count: int = 0
     accepted_count: int = 0
 
     def text(self) -> Iterator[str]:
-        """Yield one line for each violation, and a last line with their numbers."""
+        """Yield one line for each violation and each rule that matches nothing, and a last line with their numbers."""
         for row, exception in self._count_rows():
             level = self.rules[row.guardrail].level
             end = f" (exception until {format_time(exception.valid_until)})" if exception else ""
             yield f"{level}: {row.guardrail}: {row.sentence()}{end}\n"
+        for name, reason in self.no_match.items():
+            yield f"note: {name}: {reason}\n"
         checked = quantity(len(self.rules), "guardrail", "guardrails")
         if not self.open_count:
             yield f"{checked} checked: all hold{self._accepted_note}\n"
@@ -52,11 +55,13 @@ class Report:
             yield f"{',' if number else ''}\n{_json(members)}"
         yield (
             f'\n],"guardrails":{len(self.rules)},"count":{self.open_count},"accepted":{self.accepted_count}'
-            f',"holds":{"false" if self.open_count else "true"}}}\n'
+            f',"holds":{"false" if self.open_count else "true"},"no_match":{_json(self.no_match)}}}\n'
         )
 
     def sarif(self) -> Iterator[str]:
-        """Yield a SARIF log: a rule for each guardrail, a result for each violation. An exception suppresses it."""
+        """Yield a SARIF log: a rule for each guardrail, a result for each violation. An exception suppresses it. A rule that
+        matches nothing has a notification.
+        """
         rules = [
             {
                 "id": name,
@@ -67,10 +72,15 @@ class Report:
             for name, rule in self.rules.items()
         ]
         positions = {name: position for position, name in enumerate(self.rules)}
+        notifications = [
+            {"level": "note", "message": {"text": reason}, "associatedRule": {"id": name}}
+            for name, reason in self.no_match.items()
+        ]
+        invocation = {"executionSuccessful": True, "toolExecutionNotifications": notifications}
         driver = {"name": "check_guardrails", "rules": rules}
         yield (
             f'{{"$schema":{_json(SARIF_SCHEMA)},"version":"2.1.0","runs":[{{"tool":{{"driver":{_json(driver)}}},'
-            '"results":['
+            f'"invocations":[{_json(invocation)}],"results":['
         )
         for number, (row, exception) in enumerate(self._count_rows()):
             yield f"{',' if number else ''}\n{_json(self._result(row, exception, positions))}"

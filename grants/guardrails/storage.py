@@ -1,11 +1,13 @@
 """Store guardrails, for changes and imports."""
 
+from collections.abc import Mapping
 from datetime import datetime
 
 from django.contrib.auth.models import Group
 from django.utils import timezone
 
 from entities.address import Address
+from entities.models import Entity, State
 from entities.selectors import entities_at
 from grants.active_generation import active_generation
 from grants.errors import GuardrailError
@@ -29,7 +31,8 @@ from grants.models import (
 )
 from grants.policies.principals import group_text, type_and_name
 from grants.principal_names import principals_by_name
-from grants.querysets import memberships_in_force
+from grants.querysets import belongings, memberships_in_force
+from grants.validity import not_over_condition, question_time
 
 
 def stored_rules() -> dict[str, Rule]:
@@ -95,6 +98,31 @@ def present_conflicts(name: str, rule: Rule, stored: dict[str, Rule]) -> list[st
         for other_name, user, group in pairs
         if not group or (user, group) in members
     ]
+
+
+def reasons_for_no_match(rules: Mapping[str, Rule]) -> dict[str, str]:
+    """Return why rules match nothing now, by name: they are about a kind without entities, or a group without members.
+
+    Runs one query for each of these kinds, and one for the groups.
+    """
+    kinds = {rule.clauses[0].kind for rule in rules.values() if rule.form == Form.REQUIRE}
+    used_kinds = {
+        kind
+        for kind in kinds
+        if Entity.objects.filter(kind=kind, state__in=(State.LIVE, State.PLANNED)).exists()
+    }
+    groups = {rule.principal for rule in rules.values() if rule.form == Form.FORBID and rule.principal}
+    members = belongings().filter(
+        not_over_condition(question_time()), group__name__in={type_and_name(group)[1] for group in groups}
+    )
+    used_groups = set(map(group_text, members.values_list("group__name", flat=True).distinct()))
+    reasons = {}
+    for name, rule in rules.items():
+        if (kind := rule.clauses[0].kind) in kinds - used_kinds and rule.form == Form.REQUIRE:
+            reasons[name] = f"it matches nothing now: there is no entity of kind:{kind}"
+        elif rule.principal in groups - used_groups:
+            reasons[name] = f"it matches nothing now: {rule.principal} has no members"
+    return reasons
 
 
 def guardrail_entry(name: str, rule: Rule) -> JournalEntry:

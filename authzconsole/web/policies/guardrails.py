@@ -41,6 +41,7 @@ from grants.errors import GuardrailError
 from grants.guardrails.evaluation import Violation
 from grants.guardrails.exceptions import draft_violations, open_violations
 from grants.guardrails.rules import Rule, rule_from_members, rule_of, with_rules
+from grants.guardrails.storage import reasons_for_no_match
 from grants.models import Enforcement, Form, Guardrail
 from grants.policies.principals import group_text, type_and_name, written_subject
 from grants.policies.times import format_time
@@ -305,7 +306,13 @@ class WriteGuardrail(FormPage):
             total = len(examples) + sum(1 for _ in violations)
         except Refusal:
             return None
-        return {"rule": rule, "examples": examples, "total": total, "more": total - len(examples)}
+        return {
+            "rule": rule,
+            "examples": examples,
+            "total": total,
+            "more": total - len(examples),
+            "no_match": reasons_for_no_match({"": rule}).get(""),
+        }
 
     def perform(self, form: GuardrailForm) -> HttpResponse:
         name = self.guardrail.name if self.guardrail else form.cleaned_data["name"]

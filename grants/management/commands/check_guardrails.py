@@ -12,6 +12,7 @@ from grants.guardrails.evaluation import EVERYTHING, Part, violations
 from grants.guardrails.exceptions import Exceptions
 from grants.guardrails.report import Report
 from grants.guardrails.rules import rule_of, with_rules
+from grants.guardrails.storage import reasons_for_no_match
 from grants.management.console_command import ConsoleCommand, opened_input
 from grants.models import Guardrail
 from grants.plans.apply import rehearsed_plan
@@ -61,9 +62,11 @@ class Command(ConsoleCommand):
             is_all = lines is None or len(guardrails) == Guardrail.objects.count()
             part = EVERYTHING if is_all else Part(guardrails=[row.pk for row in guardrails.values()])
             exceptions = Exceptions()
+            rules = {name: rule_of(row) for name, row in sorted(guardrails.items())}
             report = Report(
-                {name: rule_of(row) for name, row in sorted(guardrails.items())},
+                rules,
                 ((row, exceptions.accepting(row)) for row in violations(part)),
+                no_match=reasons_for_no_match(rules),
                 file=Path(file).name if file and file != "-" else "",
                 lines=lines,
             )

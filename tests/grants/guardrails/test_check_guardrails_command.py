@@ -1,13 +1,22 @@
 """`check_guardrails` prints violations as text, JSON and SARIF, for the console, a plan and a document."""
 
 import json
+from datetime import timedelta
 
 import pytest
 from django.core.management import CommandError, call_command
+from django.utils import timezone
 
 from grants.journal import current_revision
+from grants.validity import Validity
 from tests.support.authors import database_state
-from tests.support.changes import add_grant, create_plan_from_changes
+from tests.support.changes import (
+    add_grant,
+    add_group,
+    add_member,
+    create_plan_from_changes,
+    register_entity,
+)
 from tests.support.guardrails import FORBID, add_exception, add_guardrail
 from tests.support.tenant_documents import document, export_bytes, grant
 
@@ -64,7 +73,31 @@ def test_json_has_the_rows_of_the_analysis(cast, capsys):
         "count": 1,
         "accepted": 0,
         "holds": False,
+        "no_match": {},
     }
+
+
+def test_a_guardrail_that_matches_nothing_now_is_named_when_it_is_written_and_checked(cast, capsys):
+    add_group("contractors")
+    forbid = {"forbid": FORBID["forbid"] | {"members_of": "group:contractors"}}
+    streams = {"require": {"privilege": "ADMIN", "on": "kind:stream", "at_least": 1}, "level": "warn"}
+    reasons = {
+        "contractors": "it matches nothing now: group:contractors has no members",
+        "streams": "it matches nothing now: there is no entity of kind:stream",
+    }
+    for name, rule in (("contractors", forbid), ("streams", streams)):
+        assert add_guardrail(name, rule).sentence == f"guardrail {name} was added; {reasons[name]}"
+    code, text = check(capsys)
+    notes = "".join(f"note: {name}: {reason}\n" for name, reason in reasons.items())
+    assert (code, text) == (0, f"{notes}2 guardrails checked: all hold\n")
+    assert json.loads(check(capsys, "--format", "json")[1])["no_match"] == reasons
+    (run,) = json.loads(check(capsys, "--format", "sarif")[1])["runs"]
+    (invocation,) = run["invocations"]
+    found = invocation["toolExecutionNotifications"]
+    assert {note["associatedRule"]["id"]: note["message"]["text"] for note in found} == reasons
+    add_member("dee", "contractors", Validity(timezone.now() + timedelta(days=1)))
+    register_entity("stream:sales.clicks")
+    assert "note:" not in check(capsys)[1]
 
 
 def test_sarif_has_rules_results_and_suppressions(cast, capsys, tmp_path):

@@ -7,7 +7,7 @@ import pytest
 from django.utils import timezone
 
 from grants.models import Guardrail, GuardrailException, JournalLine, Plan, UserGrant
-from tests.support.changes import add_grant, set_user_active
+from tests.support.changes import add_grant, add_group, set_user_active
 from tests.support.guardrails import FORBID, add_exception, add_guardrail
 
 pytestmark = pytest.mark.django_db
@@ -33,6 +33,14 @@ def test_the_form_counts_the_violations_of_what_is_entered_and_writes_it_when_th
     response = ada.post(NEW, FIELDS | {"accepted": "1", "reason": "policy"})
     assert response.status_code == 303 and response.headers["Location"] == "/policies/guardrails/no-writers/"
     assert Guardrail.objects.get().changed_by == "ada"
+
+
+def test_the_form_says_that_a_guardrail_matches_nothing_now(cast, browse):
+    add_group("contractors")
+    shown = part(browse("ada"), NEW, "guardrail-count", FIELDS | {"group": "contractors"})
+    assert "0 violations now" in shown and "notice warning" in shown
+    assert "it matches nothing now: group:contractors has no members" in shown
+    assert "nothing now" not in part(browse("ada"), NEW, "guardrail-count", FIELDS)
 
 
 @pytest.mark.parametrize(
