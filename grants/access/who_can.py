@@ -120,7 +120,7 @@ class PeopleFilter:
     level: only operations of this access level.
     path_kind: only operations with a `direct` path, or with one through a `group`.
     group_namespace: the namespace of a reader that sees nothing else. A group without a grant in it then
-    looks empty, because the reader would learn who its members are.
+    looks empty and is not listed, because the reader would learn who its members are.
     """
 
     text: str = ""
@@ -245,13 +245,16 @@ class PeopleWithAccess:
     def groups(self) -> QuerySet[Group]:
         """Return the groups through which their members are permitted an operation.
 
-        Only the filter of operations applies.
+        Only the filter of operations, and `group_namespace`, apply.
         """
         if self._any_requirement in (AnyOf(()), Always()):
             return Group.objects.none()
         question = replace(self._question, subject_type="group")
         conditions = replace(self._conditions, question=question)
-        return permitted_principals(self._any_requirement, question, conditions)[0]
+        rows = permitted_principals(self._any_requirement, question, conditions)[0]
+        if namespace := self.where.group_namespace:
+            rows = rows.filter(pk__in=_groups_with_grants_in(namespace))
+        return rows
 
     def matching(self, access: UserAccess) -> UserAccess | None:
         """Return the access with the operations that match the filter of paths; None if there are none."""
@@ -340,8 +343,7 @@ class PeopleWithAccess:
         )
         if not namespace:
             return rows
-        grants = GroupGrant.held.filter(content_object__namespace__key=namespace)
-        return rows.filter(group__in=grants.values("group"))
+        return rows.filter(group__in=_groups_with_grants_in(namespace))
 
     @cached_property
     def _has_grant_in_reach(self) -> Q:
@@ -364,3 +366,8 @@ class PeopleWithAccess:
             if is_direct is not bool(source.membership):
                 condition |= Q(Exists(source.rows(**{source.subject: OuterRef("pk")}).filter(on_entity)))
         return condition
+
+
+def _groups_with_grants_in(namespace: str) -> QuerySet:
+    """Return the primary keys of the groups with a grant in the namespace."""
+    return GroupGrant.held.filter(content_object__namespace__key=namespace).values("group")

@@ -31,6 +31,7 @@ from entities.vocabulary import KINDS
 from grants.authority.rights import can_change_some_grants
 from grants.models import PRINCIPAL_TYPES, Plan, User
 from grants.policies.principals import group_text, principal_text, type_and_name
+from grants.querysets import groups_of
 from grants.roles.capabilities import Capability
 
 # shorter texts match too much to be useful
@@ -352,9 +353,10 @@ def suggest_principals(request: HttpRequest) -> HttpResponse:
     type_, name = type_and_name(text)
     has_type, only_type = type_ in PRINCIPAL_TYPES, NAME_FIELDS.get(field)
     types = {only_type} if only_type else {type_} if has_type else {"user", "group"}
+    names = _matching_principals(request.user, types, name if has_type else text)
     options = [
         {"type": type_, "value": name if only_type else f"{kept}{principal_text(type_, name)}"}
-        for type_, name in map(type_and_name, _matching_principals(types, name if has_type else text))
+        for type_, name in map(type_and_name, names)
     ]
     return render_page(
         request,
@@ -368,16 +370,14 @@ def _has_several(field: str) -> bool:
     return field == "stranded_to" or field.startswith(HEIR_FIELD_PREFIXES)
 
 
-def _matching_principals(types: set[str], text: str) -> list[str]:
+def _matching_principals(account: User, types: set[str], text: str) -> list[str]:
+    """Return the written names of users, and of the groups that the account may list."""
     users = (
         User.objects.filter(username__icontains=text).order_by("username")
         if "user" in types
         else User.objects.none()
     )
-    groups = (
-        Group.objects.filter(name__icontains=text).order_by("name")
-        if "group" in types
-        else Group.objects.none()
-    )
+    listed = Group.objects.order_by("name") if account.can_see_all else groups_of(account)
+    groups = listed.filter(name__icontains=text) if "group" in types else Group.objects.none()
     result = [f"user:{name}" for name in users.values_list("username", flat=True)[:MAX_OPTIONS]]
     return result + [group_text(name) for name in groups.values_list("name", flat=True)[:MAX_OPTIONS]]

@@ -81,6 +81,18 @@ def test_a_steward_does_not_find_the_members_of_groups_that_hold_nothing_in_the_
     assert found(steward, "/api/v1/who-can?entity=dataset:sales.orders&group=board") == {"dee"}
 
 
+def test_a_steward_is_not_told_of_groups_that_hold_nothing_in_the_namespace(steward, browse):
+    """No stream is in the namespace, so deleting all of them needs no grant, and every group may do it."""
+    add_group("board")
+    add_member("dee", "board")
+    url = "/entities/namespace:sales?tab=access&can=delete-all-streams"
+
+    def groups(client) -> list[str]:
+        return [group.name for group in client.get(url).context["access"]["summary"]["groups"]]
+
+    assert groups(browse("ada")) == ["board", "operators"] and groups(steward) == ["operators"]
+
+
 def test_a_steward_finds_the_entities_of_the_namespace_in_lists_and_search(steward):
     text = page_html(steward.get("/"))
     assert "namespace:sales" in text and "namespace:hr" not in text

@@ -142,6 +142,19 @@ def test_principals_are_suggested_by_type_and_part_of_the_name(browse):
     assert options("principal=%25") == [] and options("principal=%00zzz") == []
 
 
+def test_groups_are_suggested_only_to_accounts_that_may_list_them(cast, browse):
+    cast |= create_role_accounts()
+    suggested = {
+        name: [
+            option["value"]
+            for option in browse(name).get("/suggest/principals?principal=o").context["options"]
+        ]
+        for name in ("ada", "sec")
+    }
+    assert "group:operators" in suggested["ada"]
+    assert suggested["sec"] == [value for value in suggested["ada"] if value.startswith("user:")]
+
+
 def hits_of(response) -> dict[str, list[str]]:
     return {group.name: [hit.title for hit in group.hits] for group in response.context["groups"]}
 
