@@ -45,15 +45,16 @@ _NOTHING = {"values": ["*"], "isExcludes": True, "isRecursive": False}
 _TAKEN_OVER = frozenset({Feature.ROLES, Feature.SCHEDULE})
 
 
-def grants_of(file: PolicyFile) -> tuple[list[Grant], list[Note]]:
-    """Return the grants that the policies give, without duplicates, and what was not taken over."""
-    grants: dict[Grant, None] = {}
+def grants_of(file: PolicyFile) -> tuple[dict[Grant, list[Policy]], list[Note]]:
+    """Return the grants that the policies give, with the policies that give them, and what was not taken over."""
+    grants: dict[Grant, list[Policy]] = defaultdict(list)
     notes = [note for note in file.notes if note.feature not in _TAKEN_OVER]
     for policy in file.policies:
         reasons: list[str] = []
-        grants |= dict.fromkeys(grants_of_policy(policy, reasons))
+        for grant in dict.fromkeys(grants_of_policy(policy, reasons)):
+            grants[grant].append(policy)
         notes += [Note(policy.name, policy.id, reason) for reason in dict.fromkeys(reasons)]
-    return list(grants), notes
+    return grants, notes
 
 
 def grants_of_policy(policy: Policy, reasons: list[str]) -> Iterator[Grant]:
@@ -89,6 +90,8 @@ def fault_of_policy(policy: Policy) -> str:
         return "the policy has several validity schedules"
     if any(schedule.recurs for schedule in policy.schedules):
         return "the policy has a recurring schedule"
+    if any(schedule.is_unclear for schedule in policy.schedules):
+        return "the policy has a schedule with a time or a zone that cannot be read"
     try:
         _validity(policy).check_not_over(question_time())
     except ValidityError as error:
@@ -197,9 +200,12 @@ def merged_grants(file: PolicyFile) -> tuple[dict[Key, Grant], list[Note]]:
         other = grants.setdefault(grant.key, grant)
         if other.validity.within(grant.validity) == other.validity:
             grants[grant.key] = grant
-        elif grant.validity.within(other.validity) != grant.validity:
-            reason = f"another policy gives it in another period than {period_detail(grant.validity)}"
-            notes.append(Note(str(grant), None, reason))
+    for grant, policies in found.items():
+        if grant.validity.within(grants[grant.key].validity) != grant.validity:
+            reason = (
+                f"{grant}: another policy gives it in another period than {period_detail(grant.validity)}"
+            )
+            notes += [Note(policy.name, policy.id, reason) for policy in policies]
     return grants, notes
 
 
@@ -207,7 +213,12 @@ def computed_import(file: PolicyFile) -> tuple[ChangeSet, list[Note]]:
     """Return the changes that add the grants of the policies and their unknown principals, and what is not taken over."""
     grants, notes = merged_grants(file)
     added, unknown = new_principals({grant.principal for grant in grants.values()})
-    notes += [Note("", None, f"{name}: {fault}") for name, fault in unknown.items()]
+    for policy in file.policies:
+        named = {principal for item in policy.allow for principal in principals_of_item(item, [])}
+        notes += [
+            Note(policy.name, policy.id, f"{name}: {unknown[name]}")
+            for name in sorted(named & unknown.keys())
+        ]
     known = (grant for grant in grants.values() if grant.principal not in unknown)
     return ChangeSet((*added, *sorted(known, key=attrgetter("sort_key")))), notes
 

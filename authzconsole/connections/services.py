@@ -66,7 +66,7 @@ from grants.plans.apply import discard_plan
 from grants.plans.create import PlanDraft, PlanOrigin, store_plan
 from grants.policies.principals import ROLE_PREFIX
 from grants.principal_names import parse_principal, principals_by_name
-from grants.principals.new_names import new_name_fault
+from grants.principals.new_names import look_keys, new_name_fault
 from grants.querysets import memberships
 from grants.roles.capabilities import Capability
 from grants.validity import VALIDITY_COLUMNS, Validity, in_force, not_over_condition, question_time
@@ -736,18 +736,26 @@ def _live_changes(
 
 
 def new_principals(names: Collection[str]) -> tuple[list[AddUser | AddGroup], dict[str, str]]:
-    """Return the changes that add the unknown ones of these principals, and by name why one cannot be added."""
+    """Return the changes that add the unknown ones of these principals, and by name why one cannot be added. Of names that
+    look alike, the first one is added.
+    """
     names = sorted(names)
     known = principals_by_name(names)
     added: list[AddUser | AddGroup] = []
     faults = {}
+    looks: dict[tuple[str, int, str], str] = {}
     for name in names:
         if name in known:
             continue
         principal_type, plain_name = parse_principal(name)
+        keys = [(principal_type, number, key) for number, key in enumerate(look_keys(plain_name))]
+        alike = [looks[key] for key in keys if key in looks]
         if fault := new_name_fault(principal_type, plain_name):
             faults[name] = fault
+        elif alike:
+            faults[name] = f"`{clip(plain_name)}` looks like {clip(alike[0])}, which is new too"
         else:
+            looks |= dict.fromkeys(keys, name)
             added.append(AddUser(plain_name) if principal_type == USER.name else AddGroup(plain_name))
     return added, faults
 

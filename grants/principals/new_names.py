@@ -67,7 +67,7 @@ def new_name_fault(principal_type: str, name: str, *, replaces: str = "") -> str
         return "the name starts or ends with a space"
     if fault := invisible_character_fault(name):
         return fault
-    if principal_type == USER.name and any(map(is_reserved_name, (_comparison_key(name), _ascii_key(name)))):
+    if principal_type == USER.name and any(map(is_reserved_name, look_keys(name))):
         return f"`{clip(name)}` is reserved for a command of the console"
     if other := _lookalike(PRINCIPAL_TYPES[principal_type], name, replaces):
         return f"`{clip(name)}` looks like the existing {principal_text(principal_type, clip(other))}"
@@ -107,7 +107,7 @@ def _lookalike(principal_type: PrincipalType, name: str, replaces: str) -> str:
     the new name has the same letters.
     """
     column = principal_type.name_column
-    key, ascii_key = _comparison_key(name), _ascii_key(name)
+    key, ascii_key = look_keys(name)
     texts = (name, key, key.upper(), key.title(), ascii_key)
     variants = {variant for text in texts for variant in (text.upper(), text.translate(_ASCII_UPPER))}
     names = (
@@ -124,6 +124,11 @@ def _lookalike(principal_type: PrincipalType, name: str, replaces: str) -> str:
         ),
         "",
     )
+
+
+def look_keys(name: str) -> tuple[str, str]:
+    """Return what one of is the same for names that look alike, at the same place."""
+    return _comparison_key(name), _ascii_key(name)
 
 
 def _comparison_key(name: str) -> str:

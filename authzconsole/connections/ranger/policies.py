@@ -120,11 +120,14 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """A period of validity; None for no limit. recurs: whether it is limited to recurring parts of the period."""
+    """A period of validity; None for no limit. recurs: whether it is limited to recurring parts of the period. is_unclear:
+    whether a time or the zone cannot be read.
+    """
 
     start: datetime | None
     end: datetime | None
     recurs: bool = False
+    is_unclear: bool = False
 
     def contains(self, at: datetime) -> bool:
         return (self.start is None or self.start <= at) and (self.end is None or at <= self.end)
@@ -491,11 +494,19 @@ def _item(body: dict, field_name: str, place: str, reasons: list[str]) -> Item:
 
 def _schedules(entry: dict, place: str, reasons: list[str]) -> Iterator[Schedule]:
     """Yield the schedules (`RangerValidityScheduleEvaluator`): times without a zone are in the zone of the
-    schedule, or in GMT.
+    schedule. They are in GMT without a zone, and with one that Java does not know.
     """
     for schedule in _objects(entry, "validitySchedules", place):
         place_of_schedule = f"{place}.validitySchedules"
-        zone = _member(schedule, "timeZone", str, place_of_schedule, "") or "GMT"
+        zone_name = _member(schedule, "timeZone", str, place_of_schedule, "") or "GMT"
+        is_unclear, zone = False, ZoneInfo("GMT")
+        try:
+            zone = ZoneInfo(zone_name)
+        except (ValueError, KeyError, OSError):
+            is_unclear = True
+            reasons.append(
+                f"the policy has a schedule in the time zone `{clip(zone_name)}`, which is unknown"
+            )
         recurs = bool(_member(schedule, "recurrences", list, place_of_schedule, []))
         if recurs:
             reasons.append("the policy has a recurring schedule; its recurrences are not evaluated")
@@ -503,15 +514,14 @@ def _schedules(entry: dict, place: str, reasons: list[str]) -> Iterator[Schedule
         for name in ("startTime", "endTime"):
             text = _member(schedule, name, str, place_of_schedule, "")
             try:
-                times.append(
-                    datetime.strptime(text, SCHEDULE_TIME).replace(tzinfo=ZoneInfo(zone)) if text else None
-                )
-            except (ValueError, KeyError, OSError):
+                times.append(datetime.strptime(text, SCHEDULE_TIME).replace(tzinfo=zone) if text else None)
+            except ValueError:
+                is_unclear = True
                 reasons.append(
-                    f"the policy has the {name} `{clip(text)}` in `{clip(zone)}`, which is not a time; it is no limit"
+                    f"the policy has the {name} `{clip(text)}` in `{clip(zone_name)}`, which is not a time; it is no limit"
                 )
                 times.append(None)
-        yield Schedule(times[0], times[1], recurs)
+        yield Schedule(times[0], times[1], recurs, is_unclear)
 
 
 def _features(policy: Policy) -> Iterator[Feature]:

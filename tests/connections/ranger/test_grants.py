@@ -177,7 +177,7 @@ def test_a_schedule_and_roles_are_taken_over():
         namespace="sales", dataset="a", validitySchedules=[schedule], policyItems=[item(roles=["lead"])]
     )
     grants, notes = grants_of(policy_file(policies))
-    assert grants == [Grant("role:lead", parse_address("dataset:sales.a"), Privilege.READ, SPRING)]
+    assert list(grants) == [Grant("role:lead", parse_address("dataset:sales.a"), Privilege.READ, SPRING)]
     assert notes == []
 
 

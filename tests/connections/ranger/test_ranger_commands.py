@@ -8,6 +8,7 @@ from django.core.management import CommandError, call_command
 
 from grants.models import JournalLine, all_grants
 from tests.connections.ranger.policy_files import NOTHING_BELOW, document, item, policy
+from tests.support.changes import add_user
 
 POLICIES = [
     policy("ann", "read write", number=1, namespace="sales", dataset="?*"),
@@ -80,6 +81,55 @@ def test_a_policy_that_is_not_taken_over_wholly_is_one_line(policies):
     assert (line["policy"], line["id"]) == ("odd", 7)
     assert "deny items" in line["reason"]
     assert "several validity schedules" in line["reason"]
+
+
+def lines(output: str) -> list[tuple[str, int]]:
+    return [(line["policy"], line["id"]) for line in map(json.loads, output.splitlines())]
+
+
+def test_a_line_names_each_policy_with_a_name_that_cannot_be_added(policies):
+    """Two new names may also look like each other."""
+    add_user("bob")
+    names = ("ann", "Ann", "Bob", "bob\u200b")
+    entries = [policy(n, name=f"p{i}", number=i, namespace="a", dataset="b") for i, n in enumerate(names)]
+    output, errors = run("import_ranger", policies(*entries))
+    assert lines(output) == [("p0", 0), ("p2", 2), ("p3", 3)]
+    assert "`ann` looks like user:Ann, which is new too" in output
+    assert (stored(), errors) == ({"user:Ann READ dataset:a.b"}, "2 changes made\n")
+
+
+def schedule(start: str, end: str, zone: str = "UTC") -> dict:
+    return {
+        "validitySchedules": [
+            {"startTime": f"{start} 00:00:00", "endTime": f"{end} 00:00:00", "timeZone": zone}
+        ]
+    }
+
+
+def test_a_line_names_each_policy_with_another_period_than_the_one_that_is_kept(policies):
+    periods = [("2098/01/01", "2098/03/01"), ("2098/02/01", "2098/04/01"), ("2098/01/01", "2098/05/01")]
+    widest = [
+        policy("ann", name=f"p{i}", number=i, namespace="a", dataset="b", **schedule(*period))
+        for i, period in enumerate(periods)
+    ]
+    assert run("import_ranger", policies(*widest), "--dry-run") == ("", "2 changes would be made\n")
+    output, _ = run("import_ranger", policies(*widest[:2]))
+    assert lines(output) == [("p1", 1)] and "another policy gives it in another period" in output
+
+
+@pytest.mark.parametrize(
+    ("end", "zone"),
+    [("2098/01/01", "Mars/North"), ("2098/01/01", "../UTC"), ("2098-01-01", "UTC"), ("soon", "")],
+)
+def test_a_period_that_cannot_be_read_does_not_become_a_grant_without_an_end(policies, end, zone):
+    output, _ = run(
+        "import_ranger",
+        policies(
+            policy("ann", name="p", number=1, namespace="a", dataset="b", **schedule("2097/01/01", end, zone))
+        ),
+    )
+    assert lines(output) == [("p", 1)] and "a time or a zone that cannot be read" in output
+    assert stored() == set()
 
 
 def test_a_file_that_is_not_an_export_is_refused_with_exit_code_2(tmp_path, db):
