@@ -7,7 +7,8 @@ import re
 import socket
 import time
 from collections.abc import Mapping
-from io import BytesIO
+from http.client import HTTPResponse
+from io import BufferedReader, BytesIO, RawIOBase
 from typing import Any, ClassVar, Self
 from urllib.parse import urlsplit
 
@@ -35,12 +36,47 @@ class Forbidden(ConnectionFault):
     """The account may not do this."""
 
 
+class _Unlimited(Exception):
+    """An answer takes too long, or is too long."""
+
+
+class _TimedReader(RawIOBase):
+    """What a server sends, for MAX_ANSWER_SECONDS: headers, content, and what is between its parts."""
+
+    def __init__(self, sent: BufferedReader):
+        self._sent = sent
+        self._end = time.monotonic() + MAX_ANSWER_SECONDS
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        count = self._sent.raw.readinto(buffer)
+        if time.monotonic() > self._end:
+            raise _Unlimited
+        return count
+
+    def close(self) -> None:
+        self._sent.close()
+        super().close()
+
+
+class _TimedResponse(HTTPResponse):
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.fp = BufferedReader(_TimedReader(self.fp))
+
+
 class _CheckedHttp(HTTPConnection):
+    response_class = _TimedResponse
+
     def _new_conn(self) -> socket.socket:
         return _platform_socket(self.host, super()._new_conn())
 
 
 class _CheckedHttps(HTTPSConnection):
+    response_class = _TimedResponse
+
     def _new_conn(self) -> socket.socket:
         return _platform_socket(self.host, super()._new_conn())
 
@@ -139,6 +175,11 @@ class HttpPlatform(Platform):
                 raise ConnectionFault(
                     f"{url} has a certificate that is not trusted: {clip(error, 300)}; {advice}"
                 ) from error
+            except _Unlimited:
+                raise ConnectionFault(
+                    f"{url} answers with more than {MAX_ANSWER_BYTES // 2**20:,} MB, or for more than "
+                    f"{MAX_ANSWER_SECONDS:,} seconds: check whether it is the platform"
+                ) from None
             except (
                 requests.ConnectionError,
                 requests.Timeout,
@@ -194,17 +235,13 @@ class HttpPlatform(Platform):
 
 
 def _read(response: requests.Response) -> None:
-    """Read the content of an answer. Raise ConnectionFault above the limits: the other end may send without an end."""
-    content, end = bytearray(), time.monotonic() + MAX_ANSWER_SECONDS
-    # unlike `iter_content`, this returns what has arrived, so that the time is checked
+    """Read the content of an answer. Raise _Unlimited above the limits: the other end may send without an end."""
+    content = bytearray()
     while part := response.raw.read1(BYTES_PER_READ, decode_content=True):
         content += part
-        if len(content) > MAX_ANSWER_BYTES or time.monotonic() > end:
+        if len(content) > MAX_ANSWER_BYTES:
             response.close()
-            raise ConnectionFault(
-                f"{response.url} answers with more than {MAX_ANSWER_BYTES // 2**20:,} MB, or for more than "
-                f"{MAX_ANSWER_SECONDS:,} seconds: check whether it is the platform"
-            )
+            raise _Unlimited
     response.raw = BytesIO(content)
     # otherwise, `text` compares the content with all encodings
     response.encoding = response.encoding or "utf-8"

@@ -15,7 +15,7 @@ from typing import Protocol, TypeVar
 @dataclass
 class Answer:
     """A status, a body and headers. cut: the bytes that the server sends before it closes the connection. bytes_per_second:
-    of a body that it sends byte by byte.
+    of a body that it sends byte by byte. start: what it sends before the body in place of the status and the headers.
     """
 
     status: int = 200
@@ -24,6 +24,7 @@ class Answer:
     cut: int | None = None
     pause: float = 0
     bytes_per_second: float = 0
+    start: str = ""
 
 
 class StandIn(Protocol):
@@ -68,11 +69,14 @@ def running(stand_in: Server, tls: tuple[str, str] | None = None, port: int = 0)
             answer = stand_in.answer(self.command, self.path, dict(self.headers), sent)
             time.sleep(answer.pause)
             body = answer.body.encode() if isinstance(answer.body, str) else answer.body
-            self.send_response(answer.status)
-            for name, value in answer.headers.items():
-                self.send_header(name, value)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
+            if answer.start:
+                self.wfile.write(answer.start.encode())
+            else:
+                self.send_response(answer.status)
+                for name, value in answer.headers.items():
+                    self.send_header(name, value)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
             for byte in body if answer.bytes_per_second else ():
                 self.wfile.write(bytes([byte]))
                 time.sleep(1 / answer.bytes_per_second)

@@ -413,9 +413,19 @@ def test_an_answer_without_an_end_is_refused(connected, monkeypatch):
         output("sync", "prod")
 
 
-def test_an_answer_that_is_sent_byte_by_byte_is_refused(connected, monkeypatch):
+@pytest.mark.parametrize(
+    "start",
+    [
+        "",
+        "HTTP/1.1 200 ",
+        "HTTP/1.1 200 OK\r\nServer: ",
+        # the length of a part, which can have a comment
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1;",
+    ],
+)
+def test_an_answer_that_is_sent_byte_by_byte_is_refused(connected, monkeypatch, start):
     monkeypatch.setattr(http, "MAX_ANSWER_SECONDS", 0.2)
-    connected.faults["namespaces"] = Answer(200, "[" + " " * 100, bytes_per_second=20)
+    connected.faults["namespaces"] = Answer(200, "[" + " " * 100, bytes_per_second=20, start=start)
     with pytest.raises(CommandError, match="for more than"):
         output("sync", "prod")
 
