@@ -44,6 +44,8 @@ def grant(request: TokenRequest) -> None:
     body = read_json_object(request)
     address = _changeable_address_of(request, body)
     principal = _principal_of(body)
+    if principal not in principals_by_name([principal]):
+        raise Problem(404, f"the console does not know {clip(principal)}: add it before it gets privileges")
     _apply(
         request, *(Grant(principal, address, privilege) for privilege in _privileges_of(body, address.kind))
     )
@@ -57,8 +59,10 @@ def revoke(request: TokenRequest) -> None:
         rows = all_grants(content_object__kind=address.kind, content_object__key=address.key)
         changes = [Revoke(*key) for grants in rows for key in grants.grant_keys()]
     else:
-        principal = _principal_of(body)
-        changes = [Revoke(principal, address, privilege) for privilege in _privileges_of(body, address.kind)]
+        principal, privileges = _principal_of(body), _privileges_of(body, address.kind)
+        # CDAP does not know who exists, and takes nothing from others
+        is_known = principal in principals_by_name([principal])
+        changes = [Revoke(principal, address, privilege) for privilege in privileges] if is_known else []
     _apply(request, *changes)
 
 
@@ -205,23 +209,23 @@ def _member(body: dict, name: str, type_: type, example: str) -> Any:
 def _principal_of(body: dict) -> str:
     member = _member(body, "principal", dict, '{"name": "sofia", "type": "USER"}')
     name = _member(member, "name", str, "the name of the principal")
-    principal = _principal(_member(member, "type", str, "USER, GROUP or ROLE"), name)
-    if principal not in principals_by_name([principal]):
-        raise Problem(404, f"the console does not know {clip(principal)}: add it before it gets privileges")
-    return principal
+    return _principal(_member(member, "type", str, "USER, GROUP or ROLE"), name)
 
 
 def _privileges_of(body: dict, kind: str) -> list[Privilege]:
-    """Return the privileges of `actions`, or those that give the `permissions` of CDAP 6.5 on an entity of the kind."""
-    if body.get("actions") is None and body.get("permissions") is not None:
+    """Return the privileges of `actions`, and those that give the `permissions` of CDAP 6.5 on an entity of the kind. CDAP
+    accepts either or both.
+    """
+    privileges = []
+    if body.get("permissions") is not None:
         permissions = _member(
             body, "permissions", list, 'a list such as [{"type": "STANDARD", "name": "GET"}]'
         )
-        privileges = [_privilege_of(permission, kind) for permission in permissions]
-    else:
+        privileges += [_privilege_of(permission, kind) for permission in permissions]
+    if body.get("actions") is not None or body.get("permissions") is None:
         names = _member(body, "actions", list, 'a list such as ["READ", "WRITE"]')
         try:
-            privileges = [privilege_by_name(str(name)) for name in names]
+            privileges += [privilege_by_name(str(name)) for name in names]
         except VocabularyError as error:
             raise Problem(400, f"`actions`: {error}") from None
     if not privileges:
@@ -249,7 +253,13 @@ def _address_of(body: dict) -> Address:
         raise Problem(
             400, f"`{clip(type_name)}` is not a type of entity: use {', '.join(map(str.upper, KINDS))}"
         )
+    if member.get("childType") is not None:
+        raise Problem(
+            400, f"`childType` is not supported: name what {kind.upper()} contains, such as with the name *"
+        )
     path = named_kinds(kind) or [kind]
+    if surplus := sorted(parts.keys() - {name.upper() for name in path}):
+        raise Problem(400, f"`entityParts` of {kind.upper()} cannot have `{clip(surplus[0])}`")
     if missing := [name.upper() for name in path if not isinstance(parts.get(name.upper()), str)]:
         raise Problem(400, f"`entityParts` of {kind.upper()} lacks {', '.join(missing)}")
     # joined with a dot, they would be other parts

@@ -4,7 +4,6 @@ JSON for content, and plain text for errors.
 
 import re
 from http import HTTPStatus
-from urllib.parse import unquote
 
 from django.contrib.auth.decorators import login_not_required
 from django.http import HttpRequest, HttpResponse, JsonResponse
@@ -43,9 +42,7 @@ def administer(request: HttpRequest, call: str) -> HttpResponse:
         _authenticate(request)
         for method, pattern, function in CALLS:
             if method == request.method and (match := re.fullmatch(pattern, call)):
-                content = function(
-                    request, **{name: unquote(part) for name, part in match.groupdict().items()}
-                )
+                content = function(request, **match.groupdict())
                 return HttpResponse() if content is None else JsonResponse(content, safe=False)
         raise Problem(
             404, f"there is no call {request.method} {request.path} in the administration API of CDAP"

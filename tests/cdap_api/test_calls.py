@@ -125,10 +125,40 @@ def test_the_permissions_of_later_clients_become_the_privilege_that_allows_the_l
     assert cdap.privileges("USER/out") == set()
 
 
+@pytest.mark.parametrize("actions", [["READ"], []])
+def test_actions_and_permissions_may_come_together(cdap, actions):
+    permissions = [{"type": "STANDARD", "name": "UPDATE"}]
+    body = {"authorizable": ORDERS, "principal": {"name": "out", "type": "USER"}, "actions": actions}
+    assert cdap.send("POST", "//privileges/grant", body | {"permissions": permissions}).status_code == 200
+    assert cdap.privileges("USER/out") == {("sales.orders", name) for name in (*actions, "WRITE")}
+    assert cdap.send("POST", "//privileges/revoke", body | {"permissions": permissions}).status_code == 200
+    assert cdap.privileges("USER/out") == set()
+
+
+def test_a_revocation_of_what_is_not_there_changes_nothing(cdap):
+    before = JournalLine.objects.count()
+    nowhere = {"entityType": "DATASET", "entityParts": {"NAMESPACE": "none", "DATASET": "orders"}}
+    for place, name in ((ORDERS, "out"), (ORDERS, "nobody"), (nowhere, "nobody")):
+        assert cdap.change("revoke", place, name, "EXECUTE").status_code == 200
+    assert cdap.send("POST", "//privileges/revoke", {"authorizable": nowhere}).status_code == 200
+    assert JournalLine.objects.count() == before
+
+
+def test_a_name_in_the_path_is_decoded_once(cdap):
+    assert cdap.send("PUT", "/roles/50%2541").status_code == 200
+    assert cdap.send("GET", "/roles").json() == [{"name": "50%41", "type": "ROLE"}]
+
+
 @pytest.mark.parametrize(
     ("body", "status", "message"),
     [
         ({}, 400, "`authorizable` is missing"),
+        (
+            {"authorizable": {"entityType": "NAMESPACE", "entityParts": ORDERS["entityParts"]}},
+            400,
+            "`entityParts` of NAMESPACE cannot have `DATASET`",
+        ),
+        ({"authorizable": ORDERS | {"childType": "DATASET"}}, 400, "`childType` is not supported"),
         ({"authorizable": ORDERS | {"entityType": "CUBE"}}, 400, "`CUBE` is not a type of entity"),
         (
             {"authorizable": {"entityType": "DATASET", "entityParts": {"NAMESPACE": "sales"}}},
