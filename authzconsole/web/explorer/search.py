@@ -133,7 +133,7 @@ def _action_targets(user: User, action: Action, text: str, max_hits: int) -> lis
     if action.target in (Target.USER, Target.GROUP):
         type_ = action.target.name.lower()
         name = text.removeprefix(f"{type_}:")
-        return _matching_principals({type_}, name)[:max_hits] if user.can_see_all else []
+        return _matching_principals(user, {type_}, name)[:max_hits] if user.can_see_all else []
     rows = search_visible_entities(user, text, max_hits).rows
     is_limited = action.target is Target.GRANTABLE
     return [str(row) for row in rows if not is_limited or can_change_some_grants(user, row)]
