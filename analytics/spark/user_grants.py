@@ -175,12 +175,14 @@ def _pack_grants(order: PairOrder, broadcast: DirectoryBroadcast) -> BatchFuncti
         grants = grants.drop_columns(["principal_type", "principal_id"]).append_column(
             "holder", pa.array(holders)
         )
+        # leave out the grants of inactive users, and of groups without active users
+        grants, holders = grants.filter(pa.array(holders != NONE)), holders[holders != NONE]
         users = _Holders.of(directory)
         parts_of_users = np.searchsorted(order.first_keys, users.users, side="right") - 1
         is_in_part = np.zeros((len(users.begins), order.part_count), bool)
         is_in_part[np.repeat(np.arange(len(users.begins)), users.ends - users.begins), parts_of_users] = True
         for part in range(order.part_count):
-            selected = np.flatnonzero((holders != NONE) & is_in_part[holders, part])
+            selected = np.flatnonzero(is_in_part[holders, part])
             if len(selected):
                 yield _batch(part, source, grants.take(pa.array(selected)))
 

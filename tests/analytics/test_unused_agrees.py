@@ -36,16 +36,16 @@ def today():
     return timezone.now().date()
 
 
-def record_random_uses(tenant, seed):
+def record_random_uses(tenant, seed, *, addresses=None):
     """Record uses of about a half of the entities by each user, the first one 80 days ago. Return {(user, address): the
-    last day}.
+    last day}. addresses: of the entities; by default all that are live.
     """
-    dice, last = random.Random(seed), {}
-    first = next(iter(tenant.users)), live_addresses(tenant)[0], today() - timedelta(days=80)
+    dice, last, addresses = random.Random(seed), {}, addresses or live_addresses(tenant)
+    first = next(iter(tenant.users)), addresses[0], today() - timedelta(days=80)
     add_usage([UsageRecord(first[0], first[1].kind, first[1].key, first[2])])
     last[first[:2]] = first[2]
     for user in tenant.users:
-        for address in live_addresses(tenant):
+        for address in addresses:
             for _ in range(dice.choice((0, 0, 1, 2))):
                 day = today() - timedelta(days=dice.choice((0, 1, WINDOW - 1, WINDOW, WINDOW + 1, 80)))
                 add_usage([UsageRecord(user, address.kind, address.key, day)])
@@ -117,6 +117,9 @@ def test_unused_access_of_a_tenant_in_which_a_part_is_missing(spark, name):
     tenant = sparse_tenant(name)
     store_tenant(tenant, has_periods=False)
     assert check_unused(tenant, {}, None)["coverage"] == [("", "", 0, 0)]
+    if tenant.users:
+        last = record_random_uses(tenant, 0, addresses=list(tenant.entities))
+        check_unused(tenant, last, today() - timedelta(days=WINDOW), since=str(WINDOW))
 
 
 def test_nothing_is_unused_before_the_records_begin(spark, folder):

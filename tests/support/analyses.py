@@ -97,7 +97,8 @@ def sparse_tenant(name):
             staff = ("group:staff", orders, Privilege.READ)
             return Tenant(entities, {"ann": (True, True)}, {"staff": []}, {grant, staff})
         case "inactive users":
-            return Tenant(entities, {"ann": (False, True)}, {"staff": ["ann"]}, {grant})
+            staff = ("group:staff", orders, Privilege.READ)
+            return Tenant(entities, {"ann": (False, True)}, {"staff": ["ann"]}, {grant, staff})
         case "nothing live":
             return Tenant(dict.fromkeys(entities, State.DELETED), {"ann": (True, True)}, {}, {grant})
 
