@@ -16,6 +16,7 @@ from entities.vocabulary import Privilege
 from grants.history import as_of
 from grants.journal import current_revision
 from grants.models import User, UserGrant
+from grants.policies.principals import ROLE_PREFIX
 from grants.validity import at_time, in_force
 from tests.analytics.test_drift_agrees import held_at
 from tests.support.analyses import (
@@ -78,7 +79,11 @@ def check_tables(tenant, tables, direct):
         tables["permissions"]
     )
     active = set(active_users(tenant))
-    groups = {name: active.intersection(members) for name, members in sorted(tenant.groups.items())}
+    groups = {
+        name: active.intersection(members)
+        for name, members in sorted(tenant.groups.items())
+        if not name.startswith(ROLE_PREFIX)
+    }
     assert tables["rows"] == [
         (
             role,
@@ -135,6 +140,15 @@ def test_roles_of_a_tenant_in_which_a_part_is_missing(spark, folder, name):
     check_roles(tenant, tables_of("role-mining"), direct_grants(tenant))
     rows, detail = run_analysis(folder, "role-mining")
     assert bool(rows) == bool(detail) == bool(direct_grants(tenant))
+
+
+def test_an_existing_role_with_the_users_of_a_proposed_one_is_not_named_as_a_group(spark):
+    tenant = sparse_tenant("one user")
+    tenant.groups = {"role:all": ["ann"]}
+    store_tenant(tenant, has_periods=False)
+    tables = tables_of("role-mining")
+    check_roles(tenant, tables, direct_grants(tenant))
+    assert [row[-1] for row in tables["rows"]] == [""]
 
 
 def test_roles_of_one_namespace_give_its_direct_grants(spark):

@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 from analytics.spark.analysis_input import AnalysisInput
 from analytics.spark.joins import live_addresses, live_entities, user_names, users_of_principals
 from analytics.spark.schemas import Tables
+from grants.policies.principals import ROLE_PREFIX
 
 # in smaller groups, a single member is a large share
 MIN_MEMBERS = 5
@@ -103,10 +104,15 @@ def _granted_sets(tables: Tables, namespace: str) -> DataFrame:
 
 
 def _members_of_large_groups(tables: Tables) -> DataFrame:
-    """Return user_id, group_id and members (their number) of the groups with at least MIN_MEMBERS active members."""
-    active = tables.memberships.join(
-        tables.users.select(F.col("id").alias("user_id")), on="user_id", how="left_semi"
-    ).select("user_id", "group_id")
+    """Return user_id, group_id and members (their number) of the groups with at least MIN_MEMBERS active members. Roles are
+    no groups.
+    """
+    groups = tables.groups.where(~F.col("name").startswith(ROLE_PREFIX)).select(F.col("id").alias("group_id"))
+    active = (
+        tables.memberships.join(groups, on="group_id", how="left_semi")
+        .join(tables.users.select(F.col("id").alias("user_id")), on="user_id", how="left_semi")
+        .select("user_id", "group_id")
+    )
     large = (
         active.groupBy("group_id").agg(F.count("*").alias("members")).where(F.col("members") >= MIN_MEMBERS)
     )

@@ -21,6 +21,7 @@ from analytics.spark.role_cover import fewest_roles
 from analytics.spark.schemas import Tables
 from analytics.spark.team_roles import enough, team_roles
 from entities.vocabulary import Privilege
+from grants.policies.principals import ROLE_PREFIX
 
 PRIVILEGES = list(Privilege)
 # Their cover takes about 2 GB in the driver.
@@ -160,10 +161,14 @@ def _sizes(analysis_input: AnalysisInput) -> DataFrame:
 
 
 def rows(analysis_input: AnalysisInput) -> DataFrame:
-    """Return tables.ROLES: the size of each role, and the first group by name with exactly its users."""
+    """Return tables.ROLES: the size of each role, and the first group by name with exactly its users.
+
+    An existing role is no group.
+    """
     earlier = analysis_input.earlier
     groups = (
         _members_of_groups(analysis_input.tables)
+        .where(~F.col("group").startswith(ROLE_PREFIX))
         .groupBy("group")
         .agg(_digest("user"))
         .groupBy("digest")
