@@ -186,11 +186,12 @@ class PrincipalField(TextField):
 class AddressField(TextField):
     """An address; its value is an Address, or None for an empty text in a field that is not required.
 
-    missing: the message for an empty text in a required field, if it is another one than for invalid addresses.
+    missing: the message for an empty text in a required field, if it is another one than for invalid addresses. parse: reads the
+    text, by default an address.
     """
 
-    def __init__(self, *, missing: str = "", **options):
-        self.missing = missing
+    def __init__(self, *, missing: str = "", parse: Callable[[str], Address] = parse_address, **options):
+        self.missing, self.parse = missing, parse
         widget = SuggestionInput("search", "Addresses")
         super().__init__(**{"widget": widget} | options)
 
@@ -201,7 +202,7 @@ class AddressField(TextField):
         if not text and self.missing:
             raise ValidationError(self.missing)
         try:
-            return parse_address(text)
+            return self.parse(text)
         except AddressError as error:
             raise ValidationError(as_sentence(error)) from None
 

@@ -180,6 +180,7 @@ PAGES_BY_STATUS: dict[tuple[int, ...], list[str]] = {
     ADMINISTRATOR: [
         "/findings/change?verb=accept&number=1",
         "/stewards/namespace:sales",
+        "/grant?principal=user:dee",
         "/register?parent=namespace:sales",
         "/plans/many",
         "/plans/many?within=namespace:sales",
@@ -307,6 +308,7 @@ WRITES_BY_STATUS = {
         "/grant/dataset:hr.salaries",
         "/grant/dataset:sales.nothing",
         "/stewards/namespace:sales",
+        "/grant",
         "/register",
         "/plans/many",
         "/plans/ghosts",

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import ClassVar
 from urllib.parse import urlencode
 
+from django import forms
 from django.contrib import messages
 from django.core.exceptions import ValidationError
 from django.http import Http404, HttpRequest, HttpResponse
@@ -15,10 +16,14 @@ from django.utils.html import format_html
 from authzconsole.common.messages import as_sentence
 from authzconsole.web.effects.forms import EffectPage
 from authzconsole.web.forms import (
+    AddressField,
     ConsoleForm,
+    ForAdministrators,
+    FormPage,
     NameInput,
     PeriodForm,
     PrincipalField,
+    TextField,
     privileges_field,
     reason_field,
 )
@@ -27,7 +32,7 @@ from authzconsole.web.shared.links import address_url, entity_tab_url
 from authzconsole.web.shared.principal_input import principal_from_input
 from authzconsole.web.shared.rendering import render_page, requested_section, see_other
 from authzconsole.web.shared.times import fields_of_period, period_words
-from entities.address import Address
+from entities.address import Address, parse_grantable
 from entities.selectors import entity_at
 from entities.vocabulary import Privilege, VocabularyError, privilege_by_name
 from grants.administrators import Strandings
@@ -120,6 +125,37 @@ class GrantForm(RevocationForm):
         )
         grant = grants.first()
         return grant.validity if grant and grant.validity.is_limited else None
+
+
+class GrantTargetForm(ConsoleForm):
+    """What is granted. principal: who shall get it."""
+
+    id_pattern = "grant-target-%s"
+
+    entity = AddressField(
+        label="Address or pattern",
+        required=True,
+        parse=parse_grantable,
+        help_text="A pattern such as dataset:sales.* stands for every address that it matches, now and later.",
+    )
+    principal = TextField(widget=forms.HiddenInput())
+
+
+class ChooseGrantTarget(ForAdministrators, FormPage):
+    """Ask what is granted; on POST, continue to the form of the grant."""
+
+    form_class = GrantTargetForm
+    template_name = "entities/grants/choose.html"
+
+    def perform(self, form: ConsoleForm) -> HttpResponse:
+        principal = form.cleaned_data["principal"]
+        query = f"?{urlencode({'principal': principal})}" if principal else ""
+        return see_other(address_url("grant", form.cleaned_data["entity"]) + query)
+
+    def get_context_data(self, **context) -> dict:
+        context = super().get_context_data(**context)
+        principal = context["form"]["principal"].value() or ""
+        return context | {"principal": principal if type_and_name(principal)[0] in PRINCIPAL_TYPES else ""}
 
 
 class GrantPage(EffectPage):

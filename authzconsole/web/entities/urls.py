@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from authzconsole.web.entities.grant_views import GrantPage, RevokePage
+from authzconsole.web.entities.grant_views import ChooseGrantTarget, GrantPage, RevokePage
 from authzconsole.web.entities.lifecycle import DescribeEntity, Lifecycle, NewEntity
 from authzconsole.web.entities.namespace_deletion import forecast_page
 from authzconsole.web.entities.page import entity_page
@@ -11,6 +11,7 @@ from authzconsole.web.entities.stewards import StewardsPage
 # an address is always the last part of a path, because the name of a Kerberos principal can contain slashes
 urlpatterns = [
     path("entities/<path:address>", entity_page, name="entity"),
+    path("grant", ChooseGrantTarget.as_view(), name="grant-target"),
     path("grant/<path:address>", GrantPage.as_view(), name="grant"),
     path("revoke/<path:address>", RevokePage.as_view(), name="revoke"),
     path("stewards/<path:address>", StewardsPage.as_view(), name="stewards"),

@@ -26,7 +26,7 @@ from authzconsole.web.shared.links import address_url, principal_url
 from authzconsole.web.shared.paging import url_with_query
 from authzconsole.web.shared.parameters import text_parameter
 from authzconsole.web.shared.rendering import render_page, requested_section
-from entities.address import AddressError, parse_grantable
+from entities.address import Address, address_or_none, parse_grantable
 from entities.vocabulary import KINDS
 from grants.authority.rights import can_change_some_grants
 from grants.models import PRINCIPAL_TYPES, Plan, User
@@ -111,10 +111,11 @@ def action_hits(user: User, text: str, max_hits: int) -> HitGroup:
 
 
 def _start_hit(action: Action) -> SearchHit:
-    url = {Target.USER: reverse("people"), Target.GROUP: url_with_query("people", {"type": "group"})}
+    urls = {Target.USER: reverse("people"), Target.GROUP: url_with_query("people", {"type": "group"})}
+    url = urls.get(action.target, reverse("explorer"))
     return SearchHit(
         action.title.format("…"),
-        url.get(action.target, reverse("explorer")),
+        reverse("grant-target") if action.url_name == "grant" else url,
         "chevron",
         f"{action.verbs[0]} {action.target.value}",
         f"{action.verbs[0]} ",
@@ -134,18 +135,22 @@ def _action_targets(user: User, action: Action, text: str, max_hits: int) -> lis
         type_ = action.target.name.lower()
         name = text.removeprefix(f"{type_}:")
         return _matching_principals(user, {type_}, name)[:max_hits] if user.can_see_all else []
-    rows = search_visible_entities(user, text, max_hits).rows
     is_limited = action.target is Target.GRANTABLE
+    if is_limited and user.can_administer and (pattern := _pattern(text)):
+        return [str(pattern)]
+    rows = search_visible_entities(user, text, max_hits).rows
     return [str(row) for row in rows if not is_limited or can_change_some_grants(user, row)]
+
+
+def _pattern(text: str) -> Address | None:
+    """Return the pattern; None if the text is none."""
+    address = address_or_none(text.strip(), parse_grantable)
+    return address if address and address.is_pattern else None
 
 
 def _patterns(text: str) -> list[HitGroup]:
     """Return the page of a pattern, which no list of entities contains."""
-    try:
-        pattern = parse_grantable(text.strip())
-    except AddressError:
-        return []
-    if not pattern.is_pattern:
+    if (pattern := _pattern(text)) is None:
         return []
     hit = SearchHit(str(pattern), address_url("entity", pattern), "entity", "what it matches, and its grants")
     return [HitGroup("patterns", "Patterns", [hit])]
@@ -272,17 +277,20 @@ class SuggestionList:
     """The suggestion list of a search field.
 
     field: query parameter with the text. kind: the only kind that the field accepts, or empty.
-    opens: whether selecting a suggestion opens its page instead of filling the field.
+    opens: whether selecting a suggestion opens its page instead of filling the field. takes_patterns: whether the field accepts
+    patterns.
     """
 
     field: str
     kind: str = ""
     opens: bool = False
+    takes_patterns: bool = False
 
 
 # by the id of the list in the page; other lists suggest addresses of every kind
 SUGGESTION_LISTS = {
     "search-suggestions": SuggestionList("q", opens=True),
+    "grant-target-entity-suggestions": SuggestionList("entity", takes_patterns=True),
     "review-namespace-suggestions": SuggestionList("namespace", "namespace"),
     "id_without-suggestions": SuggestionList("without", "namespace"),
     "ask-artifact-suggestions": SuggestionList("artifact", "artifact"),
@@ -316,6 +324,7 @@ def search_page(request: HttpRequest) -> HttpResponse:
             "suggestion_list": suggestion_list,
             "list_id": requested_section(request),
             "is_short": parse_search(text).is_short,
+            "is_pattern": suggestion_list and suggestion_list.takes_patterns and _pattern(text),
             "actions": actions if actions and actions.hits else None,
             "groups": groups,
             "total_found": len(result.rows)

@@ -205,3 +205,18 @@ def test_the_notice_of_a_change_leads_to_the_form_that_undoes_it(browse):
     assert "will no longer hold" in page_html(browse("ada").get(unescape(url)))
     page = post_as_shown(browse("ada"), "/revoke/dataset:sales.orders", form, follow=True)
     assert 'href="/grant/dataset:sales.orders?principal=user%3Aout&amp;privilege=READ' in page_html(page)
+
+
+def test_the_page_of_a_group_leads_to_a_grant_on_an_address_or_a_pattern(browse):
+    client = browse("ada")
+    for page in ("/people/group:operators", "/people/user:out"):
+        subject = page.removeprefix("/people/")
+        assert f'href="/grant?principal={subject}"' in client.html(page)
+        for target in ("dataset:sales.orders", "dataset:sales.*"):
+            sent = {"entity": target, "principal": subject}
+            response = client.post("/grant", sent, follow=True)
+            assert response.request["PATH_INFO"] == f"/grant/{target}"
+            assert response.context["principal"] == subject
+    assert "/grant?principal" not in browse("aud").html("/people/group:operators")
+    refused = client.post("/grant", {"entity": "sales", "principal": "group:operators"})
+    assert refused.status_code == 400 and "is not an address" in page_html(refused)

@@ -108,6 +108,13 @@ def test_a_search_field_lists_the_best_matches_as_options(browse, htmx):
     assert "<html" in page_html(browse("ada").get("/search?q=sales", headers=htmx("elsewhere")))
 
 
+def test_a_field_that_takes_patterns_does_not_say_that_a_pattern_was_not_found(browse, htmx):
+    field, client = htmx("grant-target-entity-suggestions"), browse("ada")
+    assert "every address that it matches" in client.html("/search?entity=dataset:sales.*", headers=field)
+    assert "Nothing found" in client.html("/search?entity=dataset:nothing", headers=field)
+    assert "Nothing found" in client.html("/search?entity=dataset:sales.*", headers=htmx("a-suggestions"))
+
+
 @pytest.mark.parametrize("max_candidates", [0, 1_000])
 def test_a_field_for_one_kind_suggests_only_that_kind(max_candidates, browse, htmx, monkeypatch):
     monkeypatch.setattr("authzconsole.web.shared.entity_search.MAX_CANDIDATES", max_candidates)
@@ -281,6 +288,8 @@ def test_a_verb_and_a_target_start_an_action(browse):
         "Create evidence about dataset:sales.orders": "/journal/evidence?entity=dataset:sales.orders"
     }
     assert found("off") == found("off-board") == {"Off-board …": "/people/"}
+    assert found("grant dataset:sales.*") == {"Grant on dataset:sales.*": "/grant/dataset:sales.%2A"}
+    assert found("grant") == {"Grant on …": "/grant"}
     assert found("off-board nobody") == found("unknown dee") == {}
 
 
@@ -292,6 +301,7 @@ def test_an_action_never_reveals_a_hidden_address_or_a_name(browse):
         ("dee", "ask user:ned"),
         ("dee", "off-board ned"),
         ("dee", "grant orders"),
+        ("aud", "grant dataset:sales.*"),
         ("aud", "members operators"),
         ("dee", "evidence orders"),
     ):
