@@ -35,6 +35,7 @@ from grants.models import (
     EFFECT_JOBS,
     UNFINISHED_STATES,
     Enforcement,
+    GrantQuerySet,
     GroupGrant,
     Guardrail,
     GuardrailException,
@@ -236,8 +237,8 @@ def _console(situation: Situation) -> Iterator[Found]:
 
 
 def _ghost_grants(situation: Situation) -> Iterable[Found] | None:
-    """Return the grants on addresses without a live entity: those of the report in a large tenant; otherwise the current
-    ones, which are also those of the plan that cleans up.
+    """Return the grants of groups and active users on addresses without a live entity: those of the report in a large tenant;
+    otherwise the current ones.
     """
     if situation.is_large:
         return _reported_ghosts(situation)
@@ -250,7 +251,7 @@ def _note(kind: str, generation: Generation) -> str:
     return ", which apply again if the entities are recreated" if applies_again else ""
 
 
-_GHOSTS = tuple(
+GHOST_FIGURES = tuple(
     ReportFigure(kind, AnalysisName.GHOST_GRANTS, figure, where=ResultFilter(equal={"state": str(state)}))
     for kind, figure, state in (
         ("leftover-grants", "grants_on_deleted_addresses", State.DELETED),
@@ -260,7 +261,7 @@ _GHOSTS = tuple(
 
 
 def _reported_ghosts(situation: Situation) -> Iterable[Found] | None:
-    parts = [report.find(situation) for report in _GHOSTS]
+    parts = [report.find(situation) for report in GHOST_FIGURES]
     # both are of one report
     if any(part is None for part in parts):
         return None
@@ -272,6 +273,11 @@ def is_planned_too_long() -> Q:
     return Q(granted_at__lt=timezone.now() - timedelta(days=PLANNED_TOO_LONG_DAYS))
 
 
+def counted_grants() -> list[GrantQuerySet]:
+    """Return the grants that findings about addresses without a live entity count, as the report and its trend do."""
+    return [UserGrant.objects.filter(user__is_active=True), GroupGrant.objects.all()]
+
+
 def _counted_ghosts(generation: Generation) -> Iterator[Found]:
     """Yield the current numbers by namespace. Runs two queries."""
     is_leftover, is_planned = Q(content_object__state=State.DELETED), Q(content_object__state=State.PLANNED)
@@ -279,8 +285,8 @@ def _counted_ghosts(generation: Generation) -> Iterator[Found]:
     totals: dict[str, Counter[str]] = {
         kind: Counter() for kind in ("leftover-grants", "old-planned-grants", "planned-grants")
     }
-    for model in (UserGrant, GroupGrant):
-        rows = model.objects.filter(is_leftover | is_planned).order_by().values(name=F("namespace__key"))
+    for rows in counted_grants():
+        rows = rows.filter(is_leftover | is_planned).order_by().values(name=F("namespace__key"))
         for row in rows.annotate(
             leftover=Count("pk", filter=is_leftover),
             old=Count("pk", filter=is_planned & is_old),
@@ -419,7 +425,7 @@ REPORT_FIGURES = (
 )
 # the analyses behind the inbox, the overview, and the trends
 REPORTING = (
-    *dict.fromkeys(report.analysis for report in (*REPORT_FIGURES, *_GHOSTS)),
+    *dict.fromkeys(report.analysis for report in (*REPORT_FIGURES, *GHOST_FIGURES)),
     AnalysisName.POLICY_IMPACT,
     AnalysisName.BLAST_RADIUS,
     AnalysisName.GUARDRAILS,

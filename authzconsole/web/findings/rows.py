@@ -8,14 +8,13 @@ from django.db.models import Q
 from analytics.analyses import AnalysisError
 from analytics.models import AnalysisRun
 from analytics.storage import StorageError
-from authzconsole.findings.sources import REPORT_FIGURES, is_planned_too_long
+from authzconsole.findings.sources import REPORT_FIGURES, counted_grants, is_planned_too_long
 from authzconsole.models import Finding
 from authzconsole.web.findings.links import Fix
 from authzconsole.web.shared.links import address_url
 from entities.address import Address, address_or_none
 from entities.models import State
 from entities.vocabulary import Privilege
-from grants.models import PRINCIPAL_TYPES
 
 MAX_ROWS = 20
 GHOST_STATES = {
@@ -103,8 +102,8 @@ def _ghost_rows(finding: Finding, run: AnalysisRun | None) -> Iterator[ProblemRo
             # a report counts the old ones too
             inside &= ~is_planned_too_long()
     left = MAX_ROWS
-    for principal_type in PRINCIPAL_TYPES.values():
-        rows = principal_type.grants.filter(inside).order_by("content_object_id", "pk")[:left]
+    for grants in counted_grants():
+        rows = grants.filter(inside).order_by("content_object_id", "pk")[:left]
         for principal, address, privilege in rows.grant_keys():
             yield _grant_row(address, principal, privilege, privilege)
             left -= 1

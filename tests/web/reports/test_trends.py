@@ -9,6 +9,7 @@ import pytest
 from django.utils import timezone
 
 from analytics.models import Figure, FigureAlert, Schedule
+from grants.models import Role, User
 from tests.support.pages import page_html, text_of
 
 OPTIONS = {"generation": "final", "namespace": ""}
@@ -78,6 +79,19 @@ def test_each_chart_says_from_when_its_last_figure_is(browse):
     assert re.search(
         r"Guardrail violations, with accepted ones: 5 unchanged since .{5,6}, as of 2 days ago", text
     )
+
+
+def test_the_title_of_a_chart_leads_to_the_findings_that_it_counts(browse):
+    add_nights([3, 2])
+    add_nights([3, 9], analysis="ghost-grants", name="grants_on_deleted_addresses")
+    add_nights([3, 3], analysis="blast-radius", name="most_changeable")
+    page = page_html(browse("aud").get("/trends"))
+    urls = ["/findings/?kind=undeletable", "/findings/?kind=leftover-grants"]
+    assert re.findall(r'figcaption>\s*<a href="([^"]*)"', page) == urls
+    assert "−6 since" in page
+    operator = browse("out")
+    User.objects.filter(username="out").update(role=Role.OPERATOR)
+    assert "/findings/?kind" not in page_html(operator.get("/trends"))
 
 
 def test_only_points_with_a_run_are_links(browse):

@@ -8,9 +8,12 @@ from collections.abc import Iterable, Mapping
 from datetime import date, datetime, timedelta
 from itertools import takewhile
 
+from django.urls import reverse
+
 from analytics.analyses import ANALYSES, AnalysisName
 from analytics.models import AnalysisRun, Figure
 from analytics.runs.figures import daily_figures, daily_figures_by_subject, figures_of_series
+from authzconsole.findings.sources import GHOST_FIGURES, REPORT_FIGURES
 from authzconsole.web.reports.charts.treemap_layout import clip
 from authzconsole.web.shared.times import reader_localtime
 
@@ -154,6 +157,7 @@ def _chart(analysis: str, name: str, lines: Mapping[str, list[Figure]]) -> dict:
         "analysis": ANALYSES[analysis],
         "name": name,
         "title": figure_label(name),
+        "url": _findings_url(analysis, name),
         "width": _WIDTH,
         "height": _HEIGHT,
         "left": _LEFT,
@@ -182,6 +186,17 @@ def _chart(analysis: str, name: str, lines: Mapping[str, list[Figure]]) -> dict:
             "since": before[-1].finished_at if change else list(same)[-1].finished_at,
         }
     return chart
+
+
+def _findings_url(analysis: str, name: str) -> str:
+    """Return the list of the findings that this figure counts; empty if none does."""
+    kinds = (
+        row.kind
+        for row in (*REPORT_FIGURES, *GHOST_FIGURES)
+        if (row.analysis, row.figure) == (analysis, name)
+    )
+    kind = next(kinds, "")
+    return reverse("findings", query={"kind": kind}) if kind else ""
 
 
 def axis_ticks(largest: int) -> list[int]:
