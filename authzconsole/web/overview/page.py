@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 from django.contrib.auth.models import Group
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.utils import timezone
@@ -35,7 +35,7 @@ from grants.active_generation import active_generation
 from grants.authority.stewards import stewarded_condition
 from grants.evaluation.visibility import FULL_VISIBILITY, visibility_of
 from grants.journal_queries import journal_lines
-from grants.models import GroupGrant, User, UserGrant
+from grants.models import GroupGrant, JournalLine, User, UserGrant
 from grants.policies.policy import Generation
 from grants.roles.capabilities import Capability
 from grants.scheduled_activation import scheduled_activation
@@ -45,6 +45,8 @@ MAX_LINES = 5
 MAX_PEOPLE = 5
 WEEK = timedelta(days=7)
 DEFAULT_COLORING = "readiness"
+# that the overview does not list: a check would fill it, and the findings stand beside it
+WORK_ACTIONS = ("run-start", "run-cancel", "finding-open", "events-seal", "seal")
 
 
 @require_safe
@@ -84,7 +86,7 @@ def home(request: HttpRequest) -> HttpResponse:
             return render_page(request, "overview/_chart.html", context)
         context |= attention_section(request.user, situation)
         context["figures"] = list(_figures(entities))
-        context["lines"] = journal_rows(journal_lines()[:MAX_LINES])
+        context["lines"] = journal_rows(_latest_changes())
         if section_name == "attention":
             response = render_page(request, "overview/_attention_block.html", context)
             if context["first_runs"] is None:
@@ -96,6 +98,11 @@ def home(request: HttpRequest) -> HttpResponse:
         context["trends"] = overview_trends()
         context["trend_days"] = trend_days(context["trends"])
     return render_page(request, "overview/page.html", context)
+
+
+def _latest_changes() -> QuerySet[JournalLine]:
+    """Return the newest lines, without those of work that changes nothing that others see, such as a night of analyses."""
+    return journal_lines().exclude(action__in=WORK_ACTIONS)[:MAX_LINES]
 
 
 def _broadest_access(run: AnalysisRun | None) -> dict:

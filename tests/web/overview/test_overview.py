@@ -19,7 +19,7 @@ from entities.services import ensure_entities
 from entities.vocabulary import Privilege
 from grants.active_generation import active_generation
 from grants.journal import current_revision
-from grants.models import GroupGrant, JournalHead, Plan, User
+from grants.models import GroupGrant, JournalHead, JournalLine, Plan, User
 from grants.requests.create import RequestDraft, WantedAccess, create_request
 from tests.support.authors import author_named
 from tests.support.changes import add_grant, create_plan_from_changes
@@ -208,7 +208,7 @@ NO_BACKUP = "No backup was written"
 LEFTOVER = "1 grant on deleted addresses, which apply again if the entities are recreated"
 
 
-def test_ghost_grants_are_counted_without_a_report_as_the_plan_counts_them(browse):
+def test_ghost_grants_are_counted_without_a_report_as_a_report_counts_them(browse):
     client = browse("ada")
     assert attention_texts(client) == [
         NO_BACKUP,
@@ -218,12 +218,17 @@ def test_ghost_grants_are_counted_without_a_report_as_the_plan_counts_them(brows
     GroupGrant.objects.filter(content_object__state="planned").update(
         granted_at=timezone.now() - timedelta(days=100)
     )
-    User.objects.filter(username="dee").update(is_active=False)
     assert attention_texts(client) == [
         NO_BACKUP,
         LEFTOVER,
         "1 grant on planned addresses for more than 90 days",
     ]
+    leftover = Finding.objects.get(kind="leftover-grants")
+    User.objects.filter(username="dee").update(is_active=False)
+    # as in the report and its trend
+    assert attention_texts(client) == [NO_BACKUP, "1 grant on planned addresses for more than 90 days"]
+    leftover.refresh_from_db()
+    assert leftover.resolved_at is not None
     client.post("/plans/ghosts")
     assert Plan.objects.get().effect["revokes"] == 1
     assert attention_texts(client)[-1] == "1 proposed plan to apply or discard"
@@ -368,6 +373,18 @@ def test_a_report_without_details_leaves_the_applications_out(browse, report):
 def test_the_latest_changes_are_listed_newest_first(browse):
     revisions = [row["line"].revision for row in browse("aud").get("/").context["lines"]]
     assert len(revisions) == 5 and revisions == sorted(revisions, reverse=True)
+
+
+def test_the_latest_changes_leave_out_the_work_of_the_console(browse, cast):
+    client = browse("ada")
+    before = [row["line"].revision for row in client.get("/").context["lines"]]
+    client.post("/analyses/start", {"analysis": "stranded"})
+    line = JournalLine.objects.order_by("-pk")[0]
+    assert line.action == "run-start"
+    page = client.get("/")
+    assert [row["line"].revision for row in page.context["lines"]] == before
+    add_grant("user:out", "dataset:sales.orders", "WRITE")
+    assert client.get("/").context["lines"][0]["line"].action == "grant"
 
 
 def test_an_empty_console_has_no_overview(client, db):
