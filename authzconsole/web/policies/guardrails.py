@@ -295,7 +295,7 @@ class WriteGuardrail(FormPage):
         }
 
     def _count(self) -> dict | None:
-        """Return the violations of what is entered now; None if it is no guardrail yet."""
+        """Return the violations of what is entered now, or the fault of the guardrail; None if a field is not filled in yet."""
         form = GuardrailForm.sent(self.request, form=self.form_of_rule)
         if not form.is_valid():
             return None
@@ -304,8 +304,8 @@ class WriteGuardrail(FormPage):
             violations = draft_violations(rule)
             examples = list(islice(violations, MAX_EXAMPLES))
             total = len(examples) + sum(1 for _ in violations)
-        except Refusal:
-            return None
+        except Refusal as error:
+            return {"fault": form.refusal_text(error)}
         return {
             "rule": rule,
             "examples": examples,

@@ -43,6 +43,11 @@ def test_the_form_says_that_a_guardrail_matches_nothing_now(cast, browse):
     assert "nothing now" not in part(browse("ada"), NEW, "guardrail-count", FIELDS)
 
 
+def test_the_form_says_what_is_wrong_before_it_is_sent(cast, browse):
+    fields = FIELDS | {"group": "nobody"}
+    assert "group:nobody does not exist" in part(browse("ada"), NEW, "guardrail-count", fields)
+
+
 @pytest.mark.parametrize(
     ("form", "values", "sentence"),
     [
