@@ -11,6 +11,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
 from django.utils.cache import patch_cache_control, patch_vary_headers
 
+from authzconsole.common.messages import as_sentence
 from grants.outcomes import Outcome
 
 
@@ -31,9 +32,8 @@ def requested_section(request: HttpRequest) -> str:
 
 def show_outcome(request: HttpRequest, outcome: Outcome) -> None:
     """Let the next page show the result of a change: as a success, or as information if nothing changed."""
-    messages.add_message(
-        request, messages.SUCCESS if outcome.has_changed else messages.INFO, f"{outcome.sentence}."
-    )
+    level = messages.SUCCESS if outcome.has_changed else messages.INFO
+    messages.add_message(request, level, as_sentence(outcome.sentence))
 
 
 def see_other(url: str) -> HttpResponseRedirect:
