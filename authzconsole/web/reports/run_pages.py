@@ -20,7 +20,7 @@ from analytics.java import java_problem
 from analytics.models import AnalysisRun, Schedule
 from analytics.runs.figures import work_of_run
 from analytics.runs.schedules import all_schedules, change_schedule, schedule_by_name, switch_all_schedules
-from analytics.runs.selectors import changes_since, run_progress
+from analytics.runs.selectors import changes_since, latest_runs, run_progress
 from analytics.runs.services import cancel_run, request_run
 from analytics.stages import RunStage
 from authzconsole.web.forms import ConsoleForm, FormPage, TextField, reason_field
@@ -145,7 +145,7 @@ class RunList(FormPage):
         runs = AnalysisRun.objects.filter(type__in=ANALYSES).select_related("requested_by")
         runs = runs.order_by("-requested_at", "-pk")
         page = paginate_sequence(self.request, runs, max_rows=RUNS_PER_PAGE)
-        schedules = all_schedules()
+        schedules, newest = all_schedules(), latest_runs(*ANALYSES)
         return context | {
             "analyses": list(ANALYSES.values()),
             "page": page,
@@ -155,7 +155,13 @@ class RunList(FormPage):
             "can_start": self.request.user.can(Capability.RUN_ANALYSES),
             "java_problem": java_problem(),
             "schedules": [
-                (schedule, ANALYSES[schedule.analysis], _options_text(schedule)) for schedule in schedules
+                (
+                    schedule,
+                    ANALYSES[schedule.analysis],
+                    _options_text(schedule),
+                    newest.get(schedule.analysis),
+                )
+                for schedule in schedules
             ],
             "scheduled_total": sum(schedule.is_on for schedule in schedules),
         }

@@ -1,6 +1,7 @@
 """The form that switches nightly runs on and off."""
 
 import pytest
+from django.utils import timezone
 
 from analytics.analyses import ANALYSES
 from analytics.models import AnalysisRun, Schedule
@@ -18,15 +19,25 @@ def test_a_nightly_run_can_be_switched_on_and_off(browse):
     text = page_html(
         client.post(URL, {"at": "23:05", "generation": "core", "reason": "x", "on": ""}, follow=True)
     )
-    assert "delete-readiness runs nightly at 23:05 UTC, generation core." in text and "at 23:05 UTC" in text
+    assert "Delete-readiness runs nightly at 23:05 UTC, generation core." in text and "at 23:05 UTC" in text
     page = client.html(URL)
     assert 'value="23:05"' in page and '<option value="core" selected>' in page and "Switch off" in page
     off = page_html(client.post(URL, {"at": "23:05", "generation": "core", "off": ""}, follow=True))
-    assert "delete-readiness is not scheduled." in off
+    assert "Delete-readiness is not scheduled." in off
     assert list(JournalLine.objects.order_by("revision").values_list("action", flat=True))[-2:] == [
         "schedule-on",
         "schedule-off",
     ]
+
+
+def test_each_analysis_has_its_question_and_its_newest_report(browse):
+    done = {"type": "stranded", "state": "done", "options": {}, "finished_at": timezone.now()}
+    _, newest = (AnalysisRun.objects.create(**done) for _ in range(2))
+    page = browse("aud").get("/analyses/")
+    text = text_of(page)
+    assert all(f"{analysis.title} {analysis.question}" in text for analysis in ANALYSES.values())
+    link = f'href="/analyses/{newest.pk}/" aria-label="Newest report: Stranded entities"'
+    assert page_html(page).count("Newest report: ") == page_html(page).count(link) == 1
 
 
 def test_one_switch_schedules_all_analyses_and_keeps_their_times_and_options(browse):
