@@ -16,6 +16,7 @@ from authzconsole.common.request_body import read_json_object
 from authzconsole.lists.grants import Grants
 from authzconsole.lists.people import Roles
 from entities.address import Address, named_kinds, parse_grantable
+from entities.text import storage_fault
 from entities.vocabulary import KINDS, Privilege, VocabularyError, clip, privilege_by_name
 from grants.authority.rights import can_change_some_grants
 from grants.change_set import Change, ChangeSet, Exclude, Grant, Include, Join, Leave, RemovePrincipal, Revoke
@@ -184,7 +185,7 @@ def _is_group(type_name: str) -> bool:
 
 def _known_role(request: TokenRequest, role: str) -> str:
     stored = f"{ROLE_PREFIX}{role}"
-    if not Roles(request.user).select().filter(name=stored).exists():
+    if storage_fault(stored) or not Roles(request.user).select().filter(name=stored).exists():
         raise Problem(404, f"there is no role `{clip(role)}`")
     return stored
 

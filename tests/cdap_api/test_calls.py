@@ -110,6 +110,15 @@ def test_roles_are_created_filled_listed_and_dropped(cdap):
 
 
 @pytest.mark.parametrize(
+    ("method", "path"),
+    [("DELETE", "/roles/%00"), ("PUT", "/USER/out/roles/%00"), ("DELETE", "/GROUP/operators/roles/a%00b")],
+)
+def test_a_role_whose_name_no_database_stores_does_not_exist(cdap, method, path):
+    answer = cdap.send(method, path)
+    assert answer.status_code == 404 and "there is no role" in answer.content.decode()
+
+
+@pytest.mark.parametrize(
     ("set_name", "name", "privilege"),
     [("STANDARD", "GET", "READ"), ("STANDARD", "UPDATE", "WRITE"), ("STANDARD", "DELETE", "ADMIN")],
 )

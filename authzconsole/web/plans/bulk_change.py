@@ -346,8 +346,7 @@ class NewUnusedPlan(NewCleanUpPlan):
     source = unused_plan
 
     def inputs(self, form: CleanUpForm) -> dict:
-        days = form.cleaned_data["since"]
-        since = int(days) if days.isascii() and days[:9].isdigit() else 0
+        since = number_of(form.cleaned_data["since"]) or 0
         return super().inputs(form) | {"since": since, "user": form.cleaned_data["user"]}
 
 

@@ -30,6 +30,7 @@ from authzconsole.web.forms import (
 )
 from authzconsole.web.shared.guard import capability_required, request_author
 from authzconsole.web.shared.paging import paginate_sequence
+from authzconsole.web.shared.parameters import number_of
 from authzconsole.web.shared.principal_input import with_default_type
 from authzconsole.web.shared.rendering import render_page, requested_section, see_other, show_outcome
 from entities.address import Address
@@ -316,11 +317,10 @@ class WriteGuardrail(FormPage):
 
     def perform(self, form: GuardrailForm) -> HttpResponse:
         name = self.guardrail.name if self.guardrail else form.cleaned_data["name"]
-        accepted = form.data.get("accepted", "")
         outcome = apply(
             ChangeSet.of(SetGuardrail(name, form.rule.text)),
             author=request_author(self.request, form.cleaned_data["reason"]),
-            shown=Shown(violations=int(accepted) if accepted.isascii() and accepted.isdigit() else 0),
+            shown=Shown(violations=number_of(form.data.get("accepted", "")) or 0),
         )
         show_outcome(self.request, outcome)
         exists = Guardrail.objects.filter(name=name).exists()

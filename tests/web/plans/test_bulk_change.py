@@ -486,5 +486,7 @@ def test_the_page_of_a_user_offers_to_revoke_what_is_unused_only_if_there_is_som
     assert button not in client.html(url)
     page = client.post("/plans/unused", {"user": "ned", "since": "30"}, follow=True)
     assert page.wsgi_request.path == url and "user:ned has used everything" in text_of(page)
+    page = client.post("/plans/unused", {"user": "ned", "since": "123456789 days"}, follow=True)
+    assert page.wsgi_request.path == url and "No plan was created" in text_of(page)
     page = client.post("/plans/unused", {"user": "nobody", "since": "30"}, follow=True)
     assert page.wsgi_request.path == "/plans/" and "user:nobody" in text_of(page)
