@@ -429,9 +429,10 @@ def _linked_addresses(connection: Connection) -> set[Address]:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The grants of a platform and of the console. intended: those of the console that the platform is to have.
+    """The grants of a platform and of the console. intended: those that the platform is to have: of the console, and its own of
+    principals that the console cannot have.
 
-    changes: after which the platform has them. unsupported: of them, what the platform cannot express.
+    changes: after which the platform has them. unsupported: of them, what the platform or the console cannot express.
     """
 
     state: PlatformState
@@ -460,7 +461,9 @@ def compare(platform: Platform, progress: Callable[[int], None] = lambda count: 
     state = read_state(platform, progress)
     with consistent_read():
         intended = _console_grants(platform, state.entities, is_effective=True)
-    found = list(platform.changes_to(intended))
+        _, unknown = new_principals({grant.principal for grant in state.grants})
+    intended |= {grant for grant in state.grants if grant.principal in unknown}
+    found = [*platform.changes_to(intended), *(Unsupported(*item) for item in unknown.items())]
     changes = [change for change in found if isinstance(change, PlatformChange)]
     # what replaces a privilege is granted before it is revoked
     changes.sort(key=lambda change: (change.principal, str(change.entity or ""), change.verb))

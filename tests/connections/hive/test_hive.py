@@ -5,6 +5,8 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from io import StringIO
+from itertools import product
+from random import Random
 from socketserver import StreamRequestHandler, ThreadingTCPServer
 from threading import Thread
 from urllib.parse import urlsplit
@@ -233,6 +235,51 @@ def test_a_push_makes_the_metastore_equal_and_leaves_what_the_console_cannot_exp
     assert output("drift", "lake") == [] and output("push", "lake") == []
     line = JournalLine.objects.get(action="connection-push")
     assert line.reason == "quarterly review" and "lake" in line.detail
+
+
+def test_a_push_leaves_the_grants_of_names_that_the_console_cannot_have(connected):
+    """Names that look like each other, and like a user of the console."""
+    add_user("bob")
+    for name in ("ann", "Ann", "Bob"):
+        connected.grant(f"user:{name}", "sales.orders", "SELECT")
+    [result] = output("sync", "lake")
+    refused = {row["subject"] for row in result["unsupported"]}
+    assert refused == {"user:ann", "user:Bob"}
+    assert all_grants() == {("user:Ann", "dataset:sales.orders", "READ")}
+    assert output("drift", "lake") == []
+    revoke_grant("user:Ann", "dataset:sales.orders", "READ")
+    assert len(output("drift", "lake")) == 1
+    output("push", "lake", "--apply", "--reason", "review")
+    assert connected.listing() == {(name, "sales.orders", "SELECT") for name in refused}
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_after_a_push_of_random_changes_nothing_differs(connected, seed):
+    random = Random(seed)
+    places = ("sales", "sales.orders", "sales.customers", "hr.salaries")
+    words = ("SELECT", "INSERT", "UPDATE", "DELETE", "ALL", "INDEX")
+    for principal, place in product(("user:ann", "user:bob", "group:team"), places):
+        for word in random.sample(words, random.randint(0, 4)):
+            connected.grant(principal, place, word, grant_option=random.random() < 0.2)
+    partial = {row["subject"] for row in output("sync", "lake")[0]["unsupported"]}
+    held = sorted(all_grants())
+    for principal, address, privilege in random.sample(held, len(held) // 3):
+        # Hive has no ADMIN without READ and WRITE
+        for one in {privilege, "ADMIN"}:
+            if (principal, address, one) in all_grants():
+                revoke_grant(principal, address, one)
+    add_user("carl")
+    for place in random.sample(places, 2):
+        for privilege in random.choice((["READ"], ["WRITE"], ["READ", "WRITE", "ADMIN"])):
+            add_grant("user:carl", f"dataset:{place}" if "." in place else f"namespace:{place}", privilege)
+    expected = all_grants()
+    output("push", "lake", "--apply", "--reason", "review")
+    assert output("drift", "lake") == [] == output("push", "lake")
+    [again] = output("sync", "lake")
+    assert again["grants"] == {"granted": 0, "revoked": 0} and all_grants() == expected
+    # a part of WRITE, INDEX and so on are still there, where WRITE or ALL did not contain them
+    kept = {row["subject"] for row in again["unsupported"]}
+    assert {text for text in partial if text.startswith("INDEX")} <= kept
 
 
 def test_a_push_is_refused_if_the_metastore_changed_since_it_was_shown(connected):
