@@ -72,8 +72,12 @@ class CdapPlatform(HttpPlatform):
     def __enter__(self) -> Self:
         super().__enter__()
         try:
-            self.version = str(self.json("version").get("version", ""))
-            self.is_old = int(self.version.partition(".")[0]) < 6
+            response = self.get("version")
+            # a proxy may not pass this path on; if nothing is CDAP here, the list of namespaces says so
+            self.is_old = False
+            if response.status_code != 404:
+                self.version = str(self.checked_json(response).get("version", ""))
+                self.is_old = int(self.version.partition(".")[0]) < 6
         except ConnectionFault:
             self._session.close()
             raise

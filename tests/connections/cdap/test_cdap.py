@@ -119,6 +119,15 @@ def test_a_sync_takes_over_what_each_version_lists(version):
     assert not any(path.startswith("namespaces/system") for path in paths)
 
 
+def test_without_a_version_the_lists_of_cdap_6_are_read(connected):
+    connected.faults["version"] = Answer(404, "Not found")
+    output("sync", "prod")
+    assert SALES_ENTITIES <= live()
+    connected.faults["namespaces"] = Answer(404, "Not found")
+    with pytest.raises(CommandError, match="namespaces does not exist: check the address and its prefix"):
+        output("sync", "prod")
+
+
 def test_a_second_sync_without_changes_changes_nothing(connected):
     output("sync", "prod")
     before = live()
