@@ -158,6 +158,20 @@ KINDS = {
         ),
     )
 }
+# by the type of a job: one and many of them
+JOB_WORDS = {
+    "connection-sync": ("sync with a platform", "syncs with platforms"),
+    "connection-compare": ("comparison with a platform", "comparisons with platforms"),
+    "connection-push": ("push to a platform", "pushes to platforms"),
+    "evidence": ("bundle of evidence", "bundles of evidence"),
+    "generation-activation": ("scheduled activation of a generation", "scheduled activations of generations"),
+    "guardrail-check": ("check of the guardrails", "checks of the guardrails"),
+    "plan-application": ("application of a plan", "applications of plans"),
+    "review-finishing": ("end of a review", "ends of reviews"),
+    "review-preparation": ("preparation of a review", "preparations of reviews"),
+    "security-event-shipping": ("transfer of security events", "transfers of security events"),
+    "webhook-delivery": ("delivery to a webhook", "deliveries to webhooks"),
+}
 KIND_CHOICES = [(name, kind.title) for name, kind in KINDS.items()]
 
 

@@ -19,8 +19,8 @@ from analytics.storage import StorageError
 from authzconsole.common.limited_access import counted_rows
 from authzconsole.common.monitoring.maintenance import maintenance_records
 from authzconsole.common.row_estimates import estimated_rows
-from authzconsole.connections.jobs import drifting_connections
-from authzconsole.findings.kinds import PLANNED_TOO_LONG_DAYS
+from authzconsole.connections.jobs import TEST_JOB, drifting_connections
+from authzconsole.findings.kinds import JOB_WORDS, PLANNED_TOO_LONG_DAYS
 from authzconsole.models import MaintenanceTask
 from entities.address import address_or_none
 from entities.models import Entity, State
@@ -285,8 +285,8 @@ def _counted_ghosts(generation: Generation) -> Iterator[Found]:
     totals: dict[str, Counter[str]] = {
         kind: Counter() for kind in ("leftover-grants", "old-planned-grants", "planned-grants")
     }
-    for rows in counted_grants():
-        rows = rows.filter(is_leftover | is_planned).order_by().values(name=F("namespace__key"))
+    for grants in counted_grants():
+        rows = grants.filter(is_leftover | is_planned).order_by().values(name=F("namespace__key"))
         for row in rows.annotate(
             leftover=Count("pk", filter=is_leftover),
             old=Count("pk", filter=is_planned & is_old),
@@ -336,7 +336,7 @@ def _drift(situation: Situation) -> Iterator[Found]:
 def _failed_jobs(situation: Situation) -> Iterator[Found]:
     """Yield the analyses if their newest finished run failed, and the types of other jobs that failed lately. Runs one query.
 
-    A refused job is left out: the account that requested it sees why.
+    A refused job and the test of a connection are left out: the account that requested it sees why.
     """
     has_failed = Q(state=JobState.FAILED) & ~Q(summary__has_key=REFUSED)
     finished = Job.objects.exclude(state__in=UNFINISHED_STATES).order_by().values("type")
@@ -349,8 +349,9 @@ def _failed_jobs(situation: Situation) -> Iterator[Found]:
         if name in ANALYSES and row["newest"] == row["newest_failed"]:
             note = f"The last run of {ANALYSES[name].title} failed"
             yield Found("failed-run", f"analysis:{name}", note=note, run=AnalysisRun(pk=row["newest"]))
-        elif figure and name not in (*ANALYSES, *EFFECT_JOBS):
-            note = f"{quantity(figure, 'job', 'jobs')} of the type {name} failed in the last 7 days"
+        elif figure and name not in (*ANALYSES, *EFFECT_JOBS, TEST_JOB):
+            words = JOB_WORDS.get(name, (f"job of the type {name}", f"jobs of the type {name}"))
+            note = f"{quantity(figure, *words)} failed in the last 7 days"
             yield Found("failed-job", f"job:{name}", figure, note)
 
 

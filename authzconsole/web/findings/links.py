@@ -7,6 +7,7 @@ from functools import cached_property
 from django.urls import reverse
 
 from analytics.models import AnalysisRun
+from authzconsole.connections.services import JOB_PREFIX
 from authzconsole.models import Finding
 from authzconsole.web.reports.cell_links import exactly, rows_url
 from authzconsole.web.reports.results import summaries_or_fault
@@ -80,6 +81,8 @@ class FindingLinks:
                 return (
                     reverse("connection-drift", args=[about.name]) if about.name else reverse("connections")
                 )
+            case "failed-job" if about.name.startswith(JOB_PREFIX):
+                return reverse("connections")
             case "failed-run" | "unusual-privileges" if run:
                 return _report(run)
             case "unused-grants" if run:

@@ -10,7 +10,10 @@ from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
+from analytics.analyses import ANALYSES
 from analytics.models import AnalysisRun
+from authzconsole.connections.jobs import SYNC_JOB, TEST_JOB
+from authzconsole.findings.kinds import JOB_WORDS
 from authzconsole.findings.refresh import (
     GUARDRAIL_JOB,
     announce_errors,
@@ -28,8 +31,9 @@ from entities.address import parse_address
 from entities.services import ensure_entities
 from grants.changes import Shown
 from grants.jobs import run_job
+from grants.jobs.types import JOB_TYPES
 from grants.journal import Author, current_revision
-from grants.models import Job, JobState, JournalHead, JournalLine
+from grants.models import EFFECT_JOBS, Job, JobState, JournalHead, JournalLine
 from grants.plans.application import request_application
 from grants.plans.apply import apply_plan
 from tests.support.authors import author_named
@@ -226,6 +230,20 @@ def test_failed_jobs_of_the_last_week_are_findings(cast):
     for days in (1, 2, 9):
         Job.objects.create(type="evidence", state="failed", finished_at=now - timedelta(days=days))
     assert found("failed-job") == {"job:evidence": 2}
+    assert str(finding("failed-job", "job:evidence").note).startswith("2 bundles of evidence failed")
+
+
+def test_a_failed_sync_leads_to_the_connections_and_a_failed_test_is_no_finding(browse):
+    for job_type in (SYNC_JOB, TEST_JOB):
+        Job.objects.create(type=job_type, state="failed", finished_at=timezone.now())
+    assert found("failed-job") == {f"job:{SYNC_JOB}": 1}
+    page = browse("aud").html("/findings/?kind=failed-job")
+    assert "1 sync with a platform failed in the last 7 days" in page
+    assert f'href="/connections/">job:{SYNC_JOB}</a>' in page
+
+
+def test_every_job_that_can_be_a_finding_has_words():
+    assert JOB_WORDS.keys() == JOB_TYPES.keys() - {*ANALYSES, *EFFECT_JOBS, TEST_JOB}
 
 
 def test_a_refused_application_of_a_plan_is_no_failed_job_and_its_plan_waits(cast, sent_tasks):
