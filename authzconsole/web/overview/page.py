@@ -16,6 +16,7 @@ from analytics.runs.selectors import changes_since
 from authzconsole.common.row_estimates import RowEstimate, estimated_rows
 from authzconsole.findings.sources import Situation
 from authzconsole.web.findings.items import own_items
+from authzconsole.web.journal.page import FOLDED
 from authzconsole.web.journal.rows import journal_rows
 from authzconsole.web.overview.attention import attention_section
 from authzconsole.web.reports.charts.namespace_treemap import COLORINGS, namespace_chart
@@ -101,8 +102,10 @@ def home(request: HttpRequest) -> HttpResponse:
 
 
 def _latest_changes() -> QuerySet[JournalLine]:
-    """Return the newest lines, without those of work that changes nothing that others see, such as a night of analyses."""
-    return journal_lines().exclude(action__in=WORK_ACTIONS)[:MAX_LINES]
+    """Return the newest lines, without the work of the console, such as a night of analyses, and without the grants of a plan,
+    which has a line itself.
+    """
+    return journal_lines().exclude(FOLDED).exclude(action__in=WORK_ACTIONS)[:MAX_LINES]
 
 
 def _broadest_access(run: AnalysisRun | None) -> dict:

@@ -18,8 +18,10 @@ from entities.models import Entity
 from entities.services import ensure_entities
 from entities.vocabulary import Privilege
 from grants.active_generation import active_generation
+from grants.changes import Shown
 from grants.journal import current_revision
 from grants.models import GroupGrant, JournalHead, JournalLine, Plan, User
+from grants.plans.apply import apply_plan
 from grants.requests.create import RequestDraft, WantedAccess, create_request
 from tests.support.authors import author_named
 from tests.support.changes import add_grant, create_plan_from_changes
@@ -385,6 +387,14 @@ def test_the_latest_changes_leave_out_the_work_of_the_console(browse, cast):
     assert [row["line"].revision for row in page.context["lines"]] == before
     add_grant("user:out", "dataset:sales.orders", "WRITE")
     assert client.get("/").context["lines"][0]["line"].action == "grant"
+
+
+def test_the_latest_changes_have_one_line_for_the_grants_of_a_plan(browse):
+    grants = [("user:out", "dataset:sales.orders", name) for name in ("READ", "WRITE", "EXECUTE")]
+    plan = create_plan_from_changes(grant=grants)
+    apply_plan(author=author_named("ada"), plan_id=plan.pk, shown=Shown(accepts_beyond=True))
+    actions = [row["line"].action for row in browse("ada").get("/").context["lines"]]
+    assert actions[:2] == ["plan-apply", "plan-create"]
 
 
 def test_an_empty_console_has_no_overview(client, db):
