@@ -113,7 +113,9 @@ def accounts_of_line(line: JournalLine) -> set[int]:
 
     Runs two queries.
     """
-    names = {name for name in (line.actor.removesuffix(ACCOUNT_SUFFIX), line.issuer) if name}
+    # an account of an earlier version can have a name with the suffix
+    actors = line.actor, line.actor.removesuffix(ACCOUNT_SUFFIX)
+    names = {name for name in (*actors, line.issuer) if name}
     later = JournalLine.objects.filter(action__in=("user-rename", "user-remove"), revision__gt=line.revision)
     for principal, detail in later.order_by("revision").values_list("principal", "detail"):
         if (name := principal.removeprefix("user:")) in names:
@@ -192,7 +194,7 @@ def _deciding_groups(account: int, lines: QuerySet[JournalLine]) -> set[str]:
 
 def written_names(names: set[str]) -> set[str]:
     """Return these names in the form in which journal lines contain them as actors."""
-    return {f"{name}{ACCOUNT_SUFFIX}" for name in names} | names
+    return {f"{name}{ACCOUNT_SUFFIX}" for name in names if is_reserved_name(name)} | names
 
 
 def _recent_lines(hours: int | None = None) -> QuerySet[JournalLine]:

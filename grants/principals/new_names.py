@@ -7,7 +7,7 @@ from django.db.models import Count
 from django.db.models.functions import Upper
 
 from entities.vocabulary import clip
-from grants.author_names import is_reserved_name
+from grants.author_names import ACCOUNT_SUFFIX, is_reserved_name
 from grants.models import GROUP, PRINCIPAL_TYPES, USER, PrincipalType
 from grants.policies.principals import ROLE_PREFIX, principal_text
 
@@ -60,7 +60,8 @@ def new_name_fault(principal_type: str, name: str, *, replaces: str = "") -> str
     """Return why no `user` or `group` with this name can be added: it looks like another one. Runs one query.
 
     replaces: the current name of the principal that gets the new name. The names of commands are reserved,
-    because the journal names a command as an author in the same way as an account.
+    because the journal names a command as an author in the same way as an account, and so is ACCOUNT_SUFFIX, with which
+    it tells the two apart.
     """
     own_name = name.removeprefix(ROLE_PREFIX) if principal_type == GROUP.name else name
     if own_name != own_name.strip():
@@ -69,6 +70,8 @@ def new_name_fault(principal_type: str, name: str, *, replaces: str = "") -> str
         return fault
     if principal_type == USER.name and any(map(is_reserved_name, look_keys(name))):
         return f"`{clip(name)}` is reserved for a command of the console"
+    if principal_type == USER.name and any(key.endswith(ACCOUNT_SUFFIX) for key in look_keys(name)):
+        return f"`{clip(name)}` ends with `{ACCOUNT_SUFFIX.strip()}`, as the journal writes some accounts"
     if other := _lookalike(PRINCIPAL_TYPES[principal_type], name, replaces):
         return f"`{clip(name)}` looks like the existing {principal_text(principal_type, clip(other))}"
     return ""

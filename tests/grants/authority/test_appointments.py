@@ -54,6 +54,15 @@ def tenant(cast, settings):
     return cast
 
 
+def test_the_attack_an_imported_account_confirms_its_own_proposal_as_another_one():
+    """Journal lines write the accounts with the name of a command with this suffix."""
+    User.objects.create(username="bob (account)", role=Role.ADMINISTRATOR, is_principal=False)
+    for _ in range(2):
+        assert "proposed" in steward("bob (account)").sentence
+    assert not NamespaceSteward.objects.exists()
+    assert "proposed" not in steward("ada").sentence
+
+
 def steward(by: str, principal: str = "user:out", namespace=NAMESPACE):
     return add_steward(author=author_named(by), namespace=namespace, principal=principal)
 

@@ -110,6 +110,13 @@ def test_a_user_cannot_have_the_name_of_a_command(name):
     assert add_group(name).has_changed
 
 
+@pytest.mark.parametrize("name", ["ada (account)", "Ada (Account)", "ada (\u0430ccount)"])
+def test_a_user_cannot_have_a_name_that_looks_like_an_author_of_journal_lines(name):
+    with pytest.raises(PrincipalError, match="as the journal writes some accounts"):
+        add_user(name)
+    assert add_group(name).has_changed
+
+
 def test_the_attack_an_imported_account_writes_journal_lines_as_a_command():
     account = User.objects.create(username="bootstrap", role=Role.ADMINISTRATOR)
     add_group("of-command", author=Author("bootstrap"))

@@ -293,6 +293,13 @@ def test_the_attack_an_administrator_uses_the_emergency_account_of_another_one(b
     assert start_break_glass(author=emergency).is_active
 
 
+def test_the_attack_an_account_with_a_similar_name_sets_the_password_of_an_emergency_account(bob):
+    other = User.objects.create(username="bob (account)", role=Role.ADMINISTRATOR, is_principal=False)
+    renew_user_password(author=Author(other.username, reason="x", user_id=other.pk), name="bob")
+    with pytest.raises(BreakGlassError, match="got control over this account"):
+        start_break_glass(author=bob)
+
+
 def test_a_password_that_a_command_sets_does_not_prevent_an_emergency(bob, monkeypatch):
     monkeypatch.setattr("getpass.getpass", lambda prompt="": "an emergency password")
     call_command("changepassword", "bob")
