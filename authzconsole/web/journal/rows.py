@@ -31,6 +31,7 @@ from grants.journal_queries import (
 )
 from grants.models import JournalLine
 from grants.policies.policy import Generation
+from grants.policies.principals import ROLE_PREFIX
 from grants.policies.times import TimeError, parse_time
 from grants.validity import Validity
 
@@ -150,6 +151,12 @@ def action_label(action: str) -> str:
     return ACTIONS.get(action, action)
 
 
+def _label(line: JournalLine) -> str:
+    """Return the label of the action. Roles are stored as groups, and have the same actions."""
+    label = action_label(line.action)
+    return label.replace("Group", "Role") if line.principal.startswith(ROLE_PREFIX) else label
+
+
 def plan_number(line: JournalLine) -> int | None:
     """Return the number of the plan that the line belongs to; None if it belongs to none."""
     plan = _PLAN.match(_detail(line).rest) if line.action in ACTIONS_OF_PLANS else None
@@ -218,7 +225,7 @@ def journal_row(line: JournalLine, plan_line: JournalLine | None = None) -> dict
         period = f", {period}"
     return {
         "line": line,
-        "action": action_label(line.action),
+        "action": _label(line),
         "plan": plan[0] if plan else "",
         "plan_url": reverse("plan", args=[int(plan[1])]) if plan else "",
         "detail": _guardrail_in_words(line)

@@ -15,6 +15,8 @@ def test_a_role_gets_groups_and_users_and_loses_them(browse, htmx, django_assert
     client = browse("ada")
     response = post_as_shown(client, "/people/add", {"type": "role", "name": "stewards"})
     assert response.status_code == 303 and response.headers["Location"] == URL
+    page = page_html(client.get(URL))
+    assert "<strong>Role added</strong>" in page and "Group added" not in page
     add_grant("role:stewards", "dataset:sales.orders", "ADMIN")
     form = {"group": "role:stewards", "page": "role:stewards", "reason": "quarter"}
     for user in ("group:operators", "dee"):
