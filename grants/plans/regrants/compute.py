@@ -462,11 +462,11 @@ def _ends_of_access(users: Collection[str]) -> list[datetime]:
     """
     ends: set[datetime] = set()
     for source in GRANT_SOURCES[USER.name]:
-        rows = source.rows(**{f"{source.subject}__username__among": list(users)}).order_by()
         for path in {"", source.membership}:
             column = f"{path}valid_until"
-            limited = rows.filter(**{f"{column}__isnull": False})
-            ends.update(limited.values_list(column, flat=True).distinct())
+            # another call of filter() would also read the ends of other memberships in the same group
+            where = {f"{source.subject}__username__among": list(users), f"{column}__isnull": False}
+            ends.update(source.rows(**where).order_by().values_list(column, flat=True).distinct())
     step = max(1, -(-len(ends) // MAX_ENDS))
     return sorted(ends)[::step]
 

@@ -14,11 +14,12 @@ from entities.models import State
 from entities.services import ensure_entities
 from entities.vocabulary import ANY, KINDS
 from grants.errors import PlanError
+from grants.models import Membership
 from grants.plans.regrants.compute import MAX_ENDS, Prefer, RegrantScope, compute_regrants
 from grants.policies.catalogue import GENERATIONS
 from grants.policies.question import Question
 from grants.validity import Validity
-from tests.support.changes import add_grant, add_user
+from tests.support.changes import add_grant, add_group, add_member, add_user, change_grants
 from tests.support.random_tenants import (
     random_tenant,
     random_timed_tenant,
@@ -162,6 +163,26 @@ def test_with_many_ends_a_grant_ends_too_early_rather_than_too_late(cast):
     assert set(regrants.ends) == set(regrants.grants) != set()
     assert 1 < len(set(regrants.ends.values())) <= MAX_ENDS
     assert all(end <= ends[int(row[0][1:])] for row, end in regrants.ends.items())
+
+
+def test_a_grant_does_not_end_with_the_membership_of_someone_else(cast):
+    """nat needs the grant until the membership begins, nia is a member with grants to keep, and the membership of nox has
+    ended.
+    """
+    now, day = timezone.now(), timedelta(days=1)
+    for name in ("nia", "nat", "nox"):
+        add_user(name)
+    add_group("team")
+    add_grant("user:nat", "application:sales.shop", "ADMIN")
+    needed = fewest("existing", "final", "nat").grants
+    change_grants(grant=[("group:team", address, privilege) for _, address, privilege in needed])
+    add_grant("user:nia", "namespace:sales", "ADMIN")
+    add_member("nia", "team")
+    add_member("nox", "team")
+    add_member("nat", "team", Validity(now + day, None))
+    Membership.objects.filter(user__username="nox").update(valid_until=now - day)
+    regrants = fewest("existing", "final", "nat", "nia")
+    assert set(needed) < set(regrants.grants) and regrants.ends == {}
 
 
 def fewest(before, after, *users, max_grants=1_000):
