@@ -248,10 +248,12 @@ def _revision(name: str, text: str, facts: Facts) -> str:
     newest, revision = facts.newest_revision(), _number(text)
     option = f"{name}, on the command line --{name.replace('_', '-')}"
     if not 1 <= revision <= newest:
-        raise AnalysisError(
-            f"`{clip(text)}` is not a revision ({option}): enter the number of a journal line, from 1 to {newest:,}",
-            field=name,
+        what_to_do = (
+            f"enter the number of a journal line, from 1 to {newest:,}"
+            if newest
+            else "the journal has no lines yet, so leave it empty"
         )
+        raise AnalysisError(f"`{clip(text)}` is not a revision ({option}): {what_to_do}", field=name)
     return str(revision)
 
 

@@ -121,9 +121,12 @@ def test_one_user_without_grants_has_no_drift(spark):
 @pytest.mark.parametrize("text", ["0", "-1", "1.5", "ten", "2026-01-01", "9" * 30])
 @pytest.mark.parametrize("name", ["from_revision", "to_revision"])
 def test_a_revision_that_does_not_exist_is_refused(name, text):
-    with pytest.raises(AnalysisError, match="is not a revision") as caught:
+    with pytest.raises(AnalysisError, match="is not a revision .* the journal has no lines yet") as caught:
         validated_options(ANALYSES["drift"], {name: text})
     assert caught.value.field == name
+    add_user("ann")
+    with pytest.raises(AnalysisError, match="is not a revision .* from 1 to 1$"):
+        validated_options(ANALYSES["drift"], {name: text})
 
 
 def test_the_revisions_are_in_order():

@@ -270,6 +270,10 @@ def test_a_job_with_other_rules_than_the_console_is_refused(snapshot, tmp_path, 
     arguments = ["visibility", "--generation", "core", "--snapshot", snapshot, "--output", tmp_path / "out"]
     assert run(*arguments) == 1
     assert "the rules of `core` in this version of the pipeline differ" in capsys.readouterr().err
+    contents["generation"] = "of another version"
+    (snapshot / MANIFEST_NAME).write_text("{}\n" + json.dumps(contents))
+    assert run("visibility", "--snapshot", snapshot, "--output", tmp_path / "out") == 1
+    assert "the rules of `of another version` in this version" in capsys.readouterr().err
 
 
 @pytest.mark.spark
