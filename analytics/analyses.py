@@ -185,7 +185,7 @@ OPTIONS = {
         ),
         Option(
             "stable_days",
-            "Only what was held days ago",
+            "Days held at least",
             "with teams, only what users held already so many days ago; by default all",
             "DAYS",
             "0",

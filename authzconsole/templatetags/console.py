@@ -253,7 +253,8 @@ def as_link(target: AddressLink | Entity | Address, is_linked: bool = True) -> S
 
 @register.filter
 def number(value: int | None) -> str:
-    return "" if value is None else f"{value:,}"
+    """Return a number as text, with a minus sign if it is negative."""
+    return "" if value is None else f"{value:,}".replace("-", "\N{MINUS SIGN}")
 
 
 @register.filter

@@ -27,6 +27,7 @@ from grants.validity import in_force_sql, question_time
 
 # of an explanation
 MAX_REMARKS = 20
+# of the parts of remarks that are compared with a batch of decisions
 MAX_ROWS = 10_000
 _ALL = frozenset(map(str, ANY))
 
@@ -87,9 +88,10 @@ def with_remarks(decisions: Sequence[Decision]) -> list[Decision]:
     places = [list(_places(decision)) for decision in decisions]
     if not any(places):
         return list(decisions)
-    rows = _rows(decisions, [place for its in places for place in its])
+    rows, is_complete = _rows(decisions, [place for its in places for place in its])
+    rest = () if is_complete else (f"Only {MAX_ROWS:,} parts of policies of the platform were compared.",)
     return [
-        replace(decision, remarks=_texts(decision, its, rows))
+        replace(decision, remarks=(*_texts(decision, its, rows), *rest)) if its else decision
         for decision, its in zip(decisions, places, strict=True)
     ]
 
@@ -111,8 +113,10 @@ def _places(decision: Decision) -> Iterator[_Place]:
                 yield _Place(parse_grantable(grant.pattern), privileges)
 
 
-def _rows(decisions: Iterable[Decision], places: Collection[_Place]) -> _Rows:
-    """Return the rows about the subjects of the decisions that may be about one of the places. Runs one query."""
+def _rows(decisions: Iterable[Decision], places: Collection[_Place]) -> tuple[_Rows, bool]:
+    """Return the first MAX_ROWS rows about the subjects of the decisions that may be about one of the places, and whether
+    these are all. Runs one query.
+    """
     subjects = {decision.question.principal for decision in decisions}
     users, groups = (
         [name for type_, name in map(type_and_name, subjects) if type_ == wanted.name]
@@ -123,12 +127,13 @@ def _rows(decisions: Iterable[Decision], places: Collection[_Place]) -> _Rows:
     lists = [namespaces, ["", *subjects], users, groups]
     where, *names = lists if connection.vendor == "postgresql" else map(json.dumps, lists)
     at = database_time(question_time())
-    parameters = [where, names[0], where, names[1], at, at, where, names[2], at, at]
+    parameters = [where, names[0], where, names[1], at, at, where, names[2], at, at, MAX_ROWS + 1]
     result: dict[str, dict[tuple[str, int], list[Remark]]] = defaultdict(lambda: defaultdict(list))
-    for subject, *values in fetch_rows(_statement(connection.vendor, is_anywhere), parameters):
+    rows = fetch_rows(_statement(connection.vendor, is_anywhere), parameters)
+    for subject, *values in rows[:MAX_ROWS]:
         remark = Remark(**dict(zip(_COLUMNS, values, strict=True)))
         result[subject][remark.source, remark.number].append(remark)
-    return result
+    return result, len(rows) <= MAX_ROWS
 
 
 @cache
@@ -154,7 +159,7 @@ UNION SELECT {user}, {columns} {rows} JOIN {groups} g ON r.principal = {group} J
 JOIN {users} u ON u.id = b.user_id {where} AND {among("u.username")} AND {in_force_sql("b", "%s")}
 UNION SELECT {member}, {columns} {rows} JOIN {groups} g ON r.principal = {group} JOIN {inclusions} i ON i.role_id = g.id
 JOIN {groups} m ON m.id = i.group_id {where} AND {among("m.name")} AND {in_force_sql("i", "%s")}
-LIMIT {MAX_ROWS}"""
+LIMIT %s"""
 
 
 def _texts(decision: Decision, places: Collection[_Place], rows: _Rows) -> tuple[str, ...]:

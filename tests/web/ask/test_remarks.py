@@ -28,3 +28,12 @@ def test_both_pages_with_an_answer_show_remarks_to_those_who_see_everything(brow
     assert "merger" not in page_html(browse("aud").get(f"{url}subject=user:dee&operation=WRITE"))
     own = page_html(browse("dee").get(f"{url}operation=READ"))
     assert REDACTED_REMARK in own and "merger" not in own and "sales.*" not in own
+
+
+def test_an_answer_says_that_not_all_policies_were_compared(browse, monkeypatch):
+    monkeypatch.setattr("grants.evaluation.remarks.MAX_ROWS", 1)
+    url, said = f"/ask?entity={ORDERS}&subject=user:dee&operation=READ", "Only 1 parts of policies"
+    assert said not in page_html(browse("aud").get(url))
+    row = {"number": 2, "part": RemarkPart.ITEM, "kind": "dataset", "key": "sales.*", "namespace": "sales"}
+    replace_remarks([Remark(**row, privileges="READ", text=TEXT)], "other")
+    assert said in page_html(browse("aud").get(url))

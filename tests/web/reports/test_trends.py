@@ -74,11 +74,13 @@ def test_each_line_of_the_exposure_ends_with_its_namespace_and_no_texts_overlap(
 def test_each_chart_says_from_when_its_last_figure_is(browse):
     add_nights([3, 2], first=4)
     add_nights([5, 5], analysis="guardrails", name="guardrail_violations", first=2)
+    add_nights([1_200, 2_400], analysis="redundant", name="redundant_grants")
     text = text_of(browse("aud").get("/trends"))
     assert re.search(r"Namespaces nobody can delete: 3 \+1 since .{5,6}, as of 4 days ago", text)
     assert re.search(
         r"Guardrail violations, with accepted ones: 5 unchanged since .{5,6}, as of 2 days ago", text
     )
+    assert re.search(r"Redundant grants: 1,200 \N{MINUS SIGN}1,200 since", text)
 
 
 def test_the_title_of_a_chart_leads_to_the_findings_that_it_counts(browse):
