@@ -2,16 +2,11 @@
 them use.
 """
 
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from pyspark import cloudpickle
-
-# Python workers of a cluster do not have the console's code.
-cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 # Rows in a batch that is returned to Spark.
 BATCH_ROWS = 100_000

@@ -8,22 +8,18 @@ large table.
 import base64
 import os
 import shutil
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark import TaskContext, cloudpickle
+from pyspark import TaskContext
 from pyspark.sql import DataFrame
 
 from analytics.arrow import arrow_schema
 from analytics.spark.batches import BATCH_ROWS, BatchFunction
 from analytics.tables import Table
-
-# Python workers of a cluster do not have the console's code.
-cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 # The columns that a worker returns for each file that it wrote.
 FILES = "part int, name string"

@@ -7,14 +7,13 @@ There is a row for each grant and each user who has it, so a tenant with large g
 - Spark sorts the grants, which are fewer. The worker keeps their order, and sorts the rows by the number of the user only.
 """
 
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from pyspark import TaskContext, cloudpickle
+from pyspark import TaskContext
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -28,9 +27,6 @@ from analytics.spark.schemas import Tables
 from analytics.spark.sorted_table import SortedTable
 from analytics.spark.temporary import release_later
 from analytics.tables import Table
-
-# Python workers of a cluster do not have the console's code.
-cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 # One row for each part and source. source: the position of its grants among those of other sources, or NONE for uses.
 # rows: grants in order, or uses, as an Arrow IPC stream.

@@ -5,7 +5,6 @@ first recorded use, nothing is known to be unused: without records, the tables h
 Grants and uses grow with the tenant: they are joined by sorting, and never broadcast.
 """
 
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import date, timedelta
@@ -13,7 +12,6 @@ from datetime import date, timedelta
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark import cloudpickle
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
@@ -27,9 +25,6 @@ from analytics.spark.schemas import Tables, schema_of
 from analytics.spark.sorted_table import SortedTable
 from analytics.spark.user_grants import RowBuilder, UserGrants, user_grants
 from analytics.tables import UNUSED, UNUSED_COVERAGE, UNUSED_PEOPLE, Table
-
-# Python workers of a cluster do not have the console's code.
-cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 
 def rows(analysis_input: AnalysisInput) -> SortedTable | DataFrame:

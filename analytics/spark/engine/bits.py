@@ -6,14 +6,12 @@ has a row of bits, which is computed once. The row of a user is the OR of the bi
 and the rows of the user's groups.
 """
 
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import and_, or_
 
 import numpy as np
-from pyspark import cloudpickle
 
 from analytics.spark.engine.compiled import UNMET, CompiledFact, CompiledRules, Requirement
 from analytics.spark.engine.directory import Directory, GroupRows
@@ -28,8 +26,6 @@ from analytics.spark.engine.rows import (
     Rows,
 )
 from analytics.spark.engine.units import ALL_BITS, NO_BITS, WORD_BITS, Unit, concatenated_ranges
-
-cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 # Users are evaluated in chunks. The bits of a chunk have at most this size, which fits into the cache of a
 # core.

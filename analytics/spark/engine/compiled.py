@@ -5,14 +5,8 @@ A requirement is a tuple: `("held", fact numbers)` is met if at least one of the
 requirements)` if all of the requirements are met, `("any", requirements)` if at least one of them is met.
 """
 
-import sys
 from dataclasses import dataclass
 from typing import Any
-
-from pyspark import cloudpickle
-
-# Python workers, above all on a cluster, may not have this package installed.
-cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 Requirement = tuple[str, tuple[Any, ...]]
 MET: Requirement = ("all", ())

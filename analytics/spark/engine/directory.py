@@ -12,17 +12,13 @@ Arrays of the engine refer to users, groups and namespaces by small numbers:
 - A principal number is a user index, or the number of users plus a group index.
 """
 
-import sys
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
-from pyspark import cloudpickle
 
 from analytics.spark.engine.rows import EVERYONE, GROUP, NONE, USER, Array
-
-cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 
 class DirectoryBroadcast(Protocol):

@@ -5,13 +5,11 @@ the counts of the user's groups. If a target has several holders, this sum could
 these, have bits. In large tenants, few targets have several holders of the same privilege.
 """
 
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
-from pyspark import cloudpickle
 
 from analytics.spark.engine.bits import CHUNK_BYTES, SUBTREE_FORMS, HolderRows, fact_entries, set_positions
 from analytics.spark.engine.compiled import (
@@ -25,8 +23,6 @@ from analytics.spark.engine.compiled import (
 from analytics.spark.engine.directory import Directory
 from analytics.spark.engine.rows import NONE, Array
 from analytics.spark.engine.units import WORD_BITS, Unit, concatenated_ranges
-
-cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 
 class HeldRules(NamedTuple):

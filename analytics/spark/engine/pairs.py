@@ -12,7 +12,6 @@ A detail table can have hundreds of millions of rows. Two things keep its cost l
 The sort key of a pair is the rank of its user, or a number for its namespace and user: see `PairOrder`.
 """
 
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,7 +19,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark import cloudpickle
 
 from analytics.spark.batches import (
     BATCH_ROWS,
@@ -39,8 +37,6 @@ from analytics.spark.engine.directory import Directory, DirectoryBroadcast
 from analytics.spark.engine.rows import Array, decode_batches
 from analytics.spark.engine.sums import Key
 from analytics.spark.engine.units import WORD_BITS, Unit, split_into_units
-
-cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 # One row for each part and answer. sort_keys: relative to the first sort key of the part. entities: indexes
 # into `names`. rules: rule numbers. Each of these three columns contains one number for each pair (see

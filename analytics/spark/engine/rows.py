@@ -4,14 +4,10 @@ All rows have the same columns. The column `form` says what a row is: a target, 
 principal holds. Columns that a form does not use contain NONE.
 """
 
-import sys
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-from pyspark import cloudpickle
-
-cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 Array = np.ndarray
 # No number: the subtree of an entity outside namespaces, the application of an entity outside applications,

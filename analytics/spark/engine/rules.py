@@ -322,7 +322,7 @@ def namespace_deletion_requirement(generation: str) -> AdminRequirement:
     return admin_requirement(_policy_requirement(generation_by_name(generation), "namespace", "delete"))
 
 
-def number_kinds(rule_set: RuleSet, *, merge_kinds: bool = False) -> dict[str, int]:
+def number_kinds(rule_set: RuleSet, *, merge_kinds: bool) -> dict[str, int]:
     """Return the number of each kind in the rule set.
 
     Containers get the lowest numbers, so that the facts about containers take few words of a unit. Kinds with

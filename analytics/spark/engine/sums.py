@@ -6,14 +6,12 @@ ranges. Every partition first adds up its counts over many units and packs the c
 row; then each part is merged alone.
 """
 
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from pyspark import cloudpickle
 
 from analytics.spark.batches import (
     TABLE_BATCH_ROWS,
@@ -29,8 +27,6 @@ from analytics.spark.engine.directory import Directory, DirectoryBroadcast
 from analytics.spark.engine.held import HeldRules, held_counts, split_rules
 from analytics.spark.engine.rows import NONE, Array, decode_batches
 from analytics.spark.engine.units import Unit, split_into_units
-
-cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 # The three binary columns contain one number for each count, see batches.packed_column. keys: relative to the
 # first key of the part.

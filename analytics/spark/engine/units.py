@@ -5,17 +5,13 @@ by kind and subtree. The targets of one kind and subtree are a segment. Each seg
 and the segments of a kind are neighbours.
 """
 
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
-from pyspark import cloudpickle
 
 from analytics.spark.engine.directory import Directory, find_in
 from analytics.spark.engine.rows import NONE, TARGET, Array, Rows
-
-cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 WORD_BITS = 64
 # The number of targets in a unit. A larger subtree is split into blocks of about this size.
