@@ -15,7 +15,8 @@ from django.utils import timezone
 
 from grants.author_names import ACCOUNT_SUFFIX, is_reserved_name
 from grants.bulk_rows import database_time, insert_rows
-from grants.journal_keys import check_head, head_fault, is_line_signed, signing_key
+from grants.errors import JournalReadOnly
+from grants.journal_keys import head_fault, is_line_signed, signing_key
 from grants.models import JournalHead, JournalLine, line_hash
 
 # Actions that change neither data nor settings: a snapshot and a plan stay current after them. A finding is derived from
@@ -244,7 +245,8 @@ def lock_journal() -> JournalHead:
     """
     head, _ = JournalHead.objects.get_or_create(pk=1)
     head = JournalHead.objects.select_for_update().get(pk=head.pk)
-    check_head(head.revision, head.hash, head.key_id, head.mac)
+    if fault := head_fault(head):
+        raise JournalReadOnly(fault)
     return head
 
 
@@ -303,7 +305,7 @@ def current_revision() -> int:
     return JournalHead.objects.filter(pk=1).values_list("revision", flat=True).first() or 0
 
 
-def decision_changes_after(revision: int | None, also: Collection[str] = ()) -> int:
+def decision_changes_after(revision: int | None, also: Collection[str]) -> int:
     """Return how many journal lines after `revision` can change a decision, or have one of the actions `also`.
 
     Reads at most MAX_LINES_READ lines with one query. If there are more, return the number of all
@@ -356,8 +358,7 @@ def verify_part(after: int = 0, max_lines: int = MAX_LINES_PER_PROOF) -> Proof:
 
 def read_only_reason() -> str:
     """Return why nothing can be changed, such as a missing key; an empty string if changes are possible."""
-    head = current_head()
-    return head_fault(head.revision, head.hash, head.key_id, head.mac)
+    return head_fault(current_head())
 
 
 def current_head() -> JournalHead:
@@ -366,7 +367,7 @@ def current_head() -> JournalHead:
 
 
 def _unsigned_head(head: JournalHead) -> ChainBreak | None:
-    fault = head_fault(head.revision, head.hash, head.key_id, head.mac)
+    fault = head_fault(head)
     return ChainBreak(head.revision, fault) if fault else None
 
 

@@ -14,6 +14,7 @@ from functools import cache
 from django.conf import settings
 
 from grants.errors import JournalReadOnly
+from grants.models import JournalHead
 
 MIN_KEY_CHARACTERS = 32
 KEY_ID_CHARACTERS = 16
@@ -62,26 +63,23 @@ def signing_key() -> JournalKey:
     raise JournalReadOnly("JOURNAL_KEYS contains no key, so the journal cannot be signed")
 
 
-def check_head(revision: int, line_hash: str, key_id: str, mac: str) -> None:
-    """Raise JournalReadOnly unless a known key signed this head, or the journal is empty."""
-    if fault := head_fault(revision, line_hash, key_id, mac):
-        raise JournalReadOnly(fault)
-
-
-def head_fault(revision: int, line_hash: str, key_id: str, mac: str) -> str:
-    """Return why a head is not valid; an empty string if it is."""
-    if not (revision or mac):
+def head_fault(head: JournalHead) -> str:
+    """Return why no known key signed the head; an empty string if one did, or the journal is empty."""
+    if not (head.revision or head.mac):
         return ""
-    if not mac:
+    if not head.mac:
         return "the head of the journal is not signed"
-    key = journal_keys().get(key_id)
+    key = journal_keys().get(head.key_id)
     if key is None:
         return (
-            f"the journal was signed with the key {key_id}, which is not in JOURNAL_KEYS (its keys are "
+            f"the journal was signed with the key {head.key_id}, which is not in JOURNAL_KEYS (its keys are "
             f"{', '.join(journal_keys()) or 'none'})"
         )
-    if not hmac.compare_digest(mac, key.sign_head(revision, line_hash)):
-        return f"the head of the journal was changed outside the console: its signature with the key {key_id} does not match"
+    if not hmac.compare_digest(head.mac, key.sign_head(head.revision, head.hash)):
+        return (
+            "the head of the journal was changed outside the console: its signature with the key "
+            f"{head.key_id} does not match"
+        )
     return ""
 
 

@@ -99,7 +99,7 @@ def status_page(request: HttpRequest) -> HttpResponse:
 
 
 def _task_rows(head: JournalHead, records: dict[str, MaintenanceRecord]) -> Iterator[StatusRow]:
-    fault = head_fault(head.revision, head.hash, head.key_id, head.mac)
+    fault = head_fault(head)
     yield StatusRow(
         "Changes", "bad" if fault else "good", f"The console is read-only: {fault}" if fault else "possible"
     )

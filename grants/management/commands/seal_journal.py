@@ -19,7 +19,7 @@ def seal_journal(*, author: Author) -> int:
         raise GrantError("the reason is missing: the journal stores it with the seal")
     with transaction.atomic():
         head = JournalHead.objects.select_for_update().filter(pk=1).first()
-        fault = head and head_fault(head.revision, head.hash, head.key_id, head.mac)
+        fault = head and head_fault(head)
         if not fault:
             raise GrantError("the journal is signed with a key of this console: there is nothing to seal")
         if (chain_break := first_break(is_signature_required=False)) is not None:
