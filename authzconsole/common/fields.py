@@ -52,6 +52,16 @@ class StrictSerializer(ErrorMessages, serializers.Serializer):
         return super().to_internal_value(data)
 
 
+class QuerySerializer(StrictSerializer):
+    """Query parameters. One is optional unless its field states `required=True`."""
+
+    def get_fields(self):
+        fields = super().get_fields()
+        for field in fields.values():
+            field.required = field._kwargs.get("required", False)
+        return fields
+
+
 class DocumentedPattern(RegexValidator):
     """A pattern for the OpenAPI document that every valid value matches.
 
@@ -271,14 +281,14 @@ def privilege_list(**options) -> List:
 
 def optional_text(help_text: str, max_length: int = MAX_REASON_CHARACTERS) -> Text:
     """Return the field of a text that may be empty, and is by default."""
-    return Text(required=False, allow_blank=True, default="", max_length=max_length, help_text=help_text)
+    return Text(allow_blank=True, default="", max_length=max_length, help_text=help_text)
 
 
 def reason_field() -> Text:
     return optional_text("The reason; it is written to the journal.")
 
 
-class ReasonQuery(StrictSerializer):
+class ReasonQuery(QuerySerializer):
     """Why something ends or is cancelled."""
 
     reason = reason_field()

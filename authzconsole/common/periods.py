@@ -9,7 +9,7 @@ from django.db.models import Q
 from rest_framework import serializers
 
 from authzconsole.common import output
-from authzconsole.common.fields import Choice, ParsedText, StrictSerializer, Time
+from authzconsole.common.fields import Choice, ParsedText, QuerySerializer, StrictSerializer, Time
 from authzconsole.common.rate_limits import past_request
 from grants.history import Moment, at_moment, parse_as_of, parse_at, time_of_as_of
 from grants.models import User
@@ -38,7 +38,7 @@ class AsOf(AtTime):
     parse = staticmethod(parse_as_of)
 
 
-class MomentQuery(StrictSerializer):
+class MomentQuery(QuerySerializer):
     """The state and the time that a read is about. Subclasses have the fields `as_of` and `at`."""
 
     def validate(self, data: dict) -> dict:
@@ -66,12 +66,10 @@ class PastQuery(MomentQuery):
     """The state and the time that a read of stored rows is about."""
 
     as_of = AsOf(
-        required=False,
         help_text="Answer with the state after this revision of the journal, or at this time, such as "
         "`2026-02-01T08:00:00Z`. For administrators and auditors.",
     )
     at = AtTime(
-        required=False,
         help_text="Answer for this time, such as `2026-12-01T00:00:00Z`: grants and memberships that are "
         "not valid then are left out. For administrators and auditors.",
     )

@@ -18,7 +18,7 @@ from authzconsole.common.fields import (
     NameText,
     PrincipalText,
     QueryBoolean,
-    StrictSerializer,
+    QuerySerializer,
     Text,
     generation_field,
 )
@@ -129,11 +129,8 @@ class QuestionQuery(MomentQuery):
     """The rules and the time that a list is about."""
 
     generation = generation_field()
-    as_of = AsOf(
-        required=False, help_text="Answer with the state after this revision of the journal, or at this time."
-    )
+    as_of = AsOf(help_text="Answer with the state after this revision of the journal, or at this time.")
     at = AtTime(
-        required=False,
         help_text="Answer with the grants and memberships that are valid at this time, such as "
         "`2026-12-01T00:00:00Z`. By default now, or the time of `as_of`. For administrators "
         "and auditors.",
@@ -148,32 +145,24 @@ def level_field() -> Choice:
 
 class WhoCanFilters(QuestionQuery):
     entity = AddressText(required=True)
-    contents = QueryBoolean(
-        required=False, default=False, help_text="Also every live entity inside the entity."
-    )
-    kind = KindText(
-        required=False, help_text="With `contents`: only entities of this kind, such as `dataset`."
-    )
+    contents = QueryBoolean(default=False, help_text="Also every live entity inside the entity.")
+    kind = KindText(help_text="With `contents`: only entities of this kind, such as `dataset`.")
     operation = Text(
-        required=False,
         max_length=70,
         help_text="Only this operation, or this privilege on exactly the entity.",
     )
     level = level_field()
     privilege = Choice(
         choices=PRIVILEGES,
-        required=False,
         help_text="Only users who hold this privilege on exactly the entity.",
     )
-    q = Text(required=False, max_length=200, help_text="A part of the name of the user, ignoring case.")
+    q = Text(max_length=200, help_text="A part of the name of the user, ignoring case.")
     group = NameText(
-        required=False,
         help_text="Only members of this group. Data stewards find only members of groups with a "
         "grant in the namespace.",
     )
     path = Choice(
         choices=list(PATH_KINDS),
-        required=False,
         help_text="Only operations with a path of this kind: a `direct` grant, or a grant through a `group`.",
     )
 
@@ -181,21 +170,14 @@ class WhoCanFilters(QuestionQuery):
 class WhatCanFilters(QuestionQuery):
     principal = PrincipalText(required=True)
     q = Text(
-        required=False,
         max_length=200,
         help_text="A part of the key, ignoring case, or a kind with the start of a key, such as `dataset:sales.or`.",
     )
-    kind = KindText(required=False, help_text="Only entities of this kind, such as `dataset`.")
-    namespace = Text(
-        required=False, max_length=200, help_text="Only this namespace and the entities inside it."
-    )
-    operation = Text(
-        required=False, max_length=70, help_text="Only entities on which this operation is permitted."
-    )
+    kind = KindText(help_text="Only entities of this kind, such as `dataset`.")
+    namespace = Text(max_length=200, help_text="Only this namespace and the entities inside it.")
+    operation = Text(max_length=70, help_text="Only entities on which this operation is permitted.")
     level = level_field()
-    privilege = Choice(
-        choices=PRIVILEGES, required=False, help_text="Only entities on which exactly this privilege is held."
-    )
+    privilege = Choice(choices=PRIVILEGES, help_text="Only entities on which exactly this privilege is held.")
 
 
 class AccessRows(List):
@@ -404,8 +386,8 @@ class StewardSerializer(output.Output):
     reason = output.Text(example="owns the data")
 
 
-class StewardFilters(StrictSerializer):
-    namespace = AddressText(required=False, help_text="Only stewards of this namespace.")
+class StewardFilters(QuerySerializer):
+    namespace = AddressText(help_text="Only stewards of this namespace.")
 
 
 class Stewards(List):

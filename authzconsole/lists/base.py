@@ -8,14 +8,14 @@ from django.db.models import QuerySet
 from rest_framework import serializers
 
 from analytics.tables import Column, ColumnType, Table
-from authzconsole.common.fields import StrictSerializer
+from authzconsole.common.fields import QuerySerializer
 from authzconsole.common.output import Output
 from authzconsole.common.paging import rows_after
 from grants.models import User
 from grants.roles.capabilities import Capability
 
 
-class NoFilters(StrictSerializer):
+class NoFilters(QuerySerializer):
     """A list without filters."""
 
 

@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager, nullcontext
 from django.db.models import QuerySet
 
 from authzconsole.common import output
-from authzconsole.common.fields import AddressText, Choice, KindText, StrictSerializer, Text, TimeOrRevision
+from authzconsole.common.fields import AddressText, Choice, KindText, QuerySerializer, Text, TimeOrRevision
 from authzconsole.lists.base import List
 from entities.models import Entity, State
 from entities.selectors import entity_at, matching_entities, subtree_of
@@ -34,21 +34,21 @@ class EntitySerializer(output.Output):
     changed_at = output.Time()
 
 
-class EntityFilters(StrictSerializer):
+class EntityFilters(QuerySerializer):
     q = Text(
-        required=False,
         max_length=200,
         help_text="A part of the key, ignoring case, or a kind with the start of a key, such as `dataset:sales.or`.",
     )
-    address = AddressText(required=False, help_text="Only this address.")
+    address = AddressText(help_text="Only this address.")
     parent = AddressText(  # type: ignore[assignment]
-        required=False, help_text="Only the children of this entity."
+        help_text="Only the children of this entity."
     )
-    within = AddressText(required=False, help_text="Only this entity and everything inside it.")
-    kind = KindText(required=False, help_text="Only entities of this kind, such as `dataset`.")
-    state = Choice(choices=State.values, required=False)
+    within = AddressText(help_text="Only this entity and everything inside it.")
+    kind = KindText(help_text="Only entities of this kind, such as `dataset`.")
+    state = Choice(
+        choices=State.values,
+    )
     changed_since = TimeOrRevision(
-        required=False,
         help_text="Only entities with a change of state or description at or after this time, such as "
         "`2026-02-01T08:00:00Z`, or after this revision of the journal, such as `812`.",
     )

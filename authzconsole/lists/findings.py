@@ -3,7 +3,7 @@
 from django.db.models import QuerySet
 
 from authzconsole.common import output
-from authzconsole.common.fields import Choice, NameText, StrictSerializer
+from authzconsole.common.fields import Choice, NameText, QuerySerializer
 from authzconsole.findings.kinds import KINDS, finding_text, in_state
 from authzconsole.findings.services import READER, can_read_findings
 from authzconsole.lists.base import List
@@ -37,12 +37,12 @@ class FindingSerializer(output.Output):
     run = output.Integer(source="run_id", allow_null=True, help_text="The run that reported it.")
 
 
-class FindingFilters(StrictSerializer):
-    state = Choice(choices=FindingState.values, required=False, help_text="Only findings in this state.")
-    severity = Choice(choices=list(SEVERITIES), required=False, help_text="Only findings of this severity.")
-    kind = Choice(choices=list(KINDS), required=False, help_text="Only findings of this kind.")
-    namespace = NameText(required=False, help_text="Only findings about the namespace of this name.")
-    owner = NameText(required=False, help_text="Only findings of this owner.")
+class FindingFilters(QuerySerializer):
+    state = Choice(choices=FindingState.values, help_text="Only findings in this state.")
+    severity = Choice(choices=list(SEVERITIES), help_text="Only findings of this severity.")
+    kind = Choice(choices=list(KINDS), help_text="Only findings of this kind.")
+    namespace = NameText(help_text="Only findings about the namespace of this name.")
+    owner = NameText(help_text="Only findings of this owner.")
 
 
 class Findings(List):

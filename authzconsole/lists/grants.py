@@ -14,7 +14,7 @@ from authzconsole.common.fields import (
     NameText,
     PrincipalText,
     QueryBoolean,
-    StrictSerializer,
+    QuerySerializer,
 )
 from authzconsole.common.periods import VALID_FROM, VALID_UNTIL, period_condition_of, period_filter
 from authzconsole.lists.base import List
@@ -56,20 +56,16 @@ class GrantSerializer(output.Output):
     reason = output.Text()
 
 
-class GrantFilters(StrictSerializer):
-    principal = PrincipalText(required=False, help_text="Only grants of `user:NAME` or `group:NAME`.")
+class GrantFilters(QuerySerializer):
+    principal = PrincipalText(help_text="Only grants of `user:NAME` or `group:NAME`.")
     through_groups = QueryBoolean(
-        required=False, default=False, help_text="For a user: also the grants of the user's groups."
+        default=False, help_text="For a user: also the grants of the user's groups."
     )
-    entity = GrantableText(
-        required=False, help_text="Only grants on exactly this address, or on exactly this pattern."
-    )
-    within = AddressText(
-        required=False, help_text="Only grants on this namespace or application, or inside it."
-    )
-    privilege = Choice(choices=PRIVILEGES, required=False, help_text="Only grants of this privilege.")
-    state = Choice(choices=State.values, required=False, help_text="Only grants on addresses in this state.")
-    granted_by = NameText(required=False, help_text="Only grants that this account made.")
+    entity = GrantableText(help_text="Only grants on exactly this address, or on exactly this pattern.")
+    within = AddressText(help_text="Only grants on this namespace or application, or inside it.")
+    privilege = Choice(choices=PRIVILEGES, help_text="Only grants of this privilege.")
+    state = Choice(choices=State.values, help_text="Only grants on addresses in this state.")
+    granted_by = NameText(help_text="Only grants that this account made.")
     valid = period_filter()
 
 

@@ -14,7 +14,7 @@ from authzconsole.common.fields import (
     PrincipalText,
     QueryBoolean,
     QueryInteger,
-    StrictSerializer,
+    QuerySerializer,
     Text,
     Time,
 )
@@ -61,26 +61,21 @@ class LineSerializer(output.Output):
     mac = output.Text(example="0" * 64, help_text="The HMAC-SHA-256 of `hash` with this key.")
 
 
-class LineFilters(StrictSerializer):
-    principal = PrincipalText(required=False)
-    entity = AddressText(required=False)
-    actor = Text(required=False, max_length=150, help_text="The account or command that made the change.")
-    action = Choice(choices=list(ACTIONS), required=False, help_text="Only lines of this action.")
-    request_id = Text(
-        required=False, max_length=200, help_text="Only lines of the request with this id of the console."
-    )
+class LineFilters(QuerySerializer):
+    principal = PrincipalText()
+    entity = AddressText()
+    actor = Text(max_length=150, help_text="The account or command that made the change.")
+    action = Choice(choices=list(ACTIONS), help_text="Only lines of this action.")
+    request_id = Text(max_length=200, help_text="Only lines of the request with this id of the console.")
     caller_request_id = Text(
-        required=False,
         max_length=200,
         help_text="Only lines of requests with this X-Request-ID of the caller.",
     )
-    since = Time(required=False, help_text="Only lines at or after this time.")
-    until = Time(required=False, help_text="Only lines before this time.")
-    from_revision = QueryInteger(required=False, help_text="Only lines from this revision.")
-    to_revision = QueryInteger(required=False, help_text="Only lines up to this revision.")
-    after = QueryInteger(
-        required=False, max_value=2**62, help_text="Only lines after this revision, oldest first."
-    )
+    since = Time(help_text="Only lines at or after this time.")
+    until = Time(help_text="Only lines before this time.")
+    from_revision = QueryInteger(help_text="Only lines from this revision.")
+    to_revision = QueryInteger(help_text="Only lines up to this revision.")
+    after = QueryInteger(max_value=2**62, help_text="Only lines after this revision, oldest first.")
 
 
 class JournalLines(List):
@@ -136,14 +131,12 @@ class DifferenceSerializer(output.Output):
     reason = output.Text()
 
 
-class DifferencesFilters(StrictSerializer):
-    entity = AddressText(required=False, help_text="The differences of this address.")
-    contents = QueryBoolean(
-        required=False, default=False, help_text="Also those of everything inside the entity."
-    )
-    principal = PrincipalText(required=False, help_text="The differences of `user:NAME` or `group:NAME`.")
+class DifferencesFilters(QuerySerializer):
+    entity = AddressText(help_text="The differences of this address.")
+    contents = QueryBoolean(default=False, help_text="Also those of everything inside the entity.")
+    principal = PrincipalText(help_text="The differences of `user:NAME` or `group:NAME`.")
     since = AsOf(required=True, help_text="The earlier revision or time, such as `2026-02-01T08:00:00Z`.")
-    until = AsOf(required=False, help_text="The later revision or time; by default the newest revision.")
+    until = AsOf(help_text="The later revision or time; by default the newest revision.")
 
     def validate(self, data: dict) -> dict:
         if ("entity" in data) == ("principal" in data):
@@ -181,12 +174,12 @@ class Differences(List):
         return all_differences([part for part, _ in self.parts()], self.span)
 
 
-class SecurityEventFilters(StrictSerializer):
-    kind = Choice(choices=EventKind.values, required=False, help_text="Only events of this kind.")
-    account = Text(required=False, max_length=150, help_text="Only events of this account or entered name.")
-    address = Text(required=False, max_length=45, help_text="Only events from this client address.")
-    since = Time(required=False, help_text="Only events at or after this time.")
-    until = Time(required=False, help_text="Only events before this time.")
+class SecurityEventFilters(QuerySerializer):
+    kind = Choice(choices=EventKind.values, help_text="Only events of this kind.")
+    account = Text(max_length=150, help_text="Only events of this account or entered name.")
+    address = Text(max_length=45, help_text="Only events from this client address.")
+    since = Time(help_text="Only events at or after this time.")
+    until = Time(help_text="Only events before this time.")
 
 
 class SecurityEvents(List):
@@ -216,8 +209,8 @@ class BreakGlassUseSerializer(output.Output):
     comment = output.Text()
 
 
-class BreakGlassFilters(StrictSerializer):
-    unreviewed = QueryBoolean(required=False, default=False, help_text="Only uses without a review.")
+class BreakGlassFilters(QuerySerializer):
+    unreviewed = QueryBoolean(default=False, help_text="Only uses without a review.")
 
 
 class BreakGlassUses(List):

@@ -7,7 +7,7 @@ from django.contrib.auth.models import Group
 from django.db.models import Q, QuerySet
 
 from authzconsole.common import output
-from authzconsole.common.fields import Choice, NameText, QueryBoolean, StrictSerializer, Text
+from authzconsole.common.fields import Choice, NameText, QueryBoolean, QuerySerializer, Text
 from authzconsole.common.periods import VALID_FROM, VALID_UNTIL, period_condition_of, period_filter
 from authzconsole.lists.base import List
 from grants.models import JournalLine, Role, RoleGroup, User
@@ -45,11 +45,13 @@ class UserSerializer(output.Output):
     is_service = output.Boolean(help_text="A service account owns API tokens and can never sign in.")
 
 
-class UserFilters(StrictSerializer):
-    q = Text(required=False, max_length=200, help_text="A part of the name, ignoring case.")
-    name = NameText(required=False, help_text="Only this name.")
-    active = QueryBoolean(required=False)
-    role = Choice(choices=Role.values, required=False)
+class UserFilters(QuerySerializer):
+    q = Text(max_length=200, help_text="A part of the name, ignoring case.")
+    name = NameText(help_text="Only this name.")
+    active = QueryBoolean()
+    role = Choice(
+        choices=Role.values,
+    )
 
 
 class Users(List):
@@ -97,9 +99,9 @@ class GroupSerializer(output.Output):
     name = output.Text(example="marketing-analytics")
 
 
-class GroupFilters(StrictSerializer):
-    q = Text(required=False, max_length=200, help_text="A part of the name, ignoring case.")
-    name = NameText(required=False, help_text="Only this name.")
+class GroupFilters(QuerySerializer):
+    q = Text(max_length=200, help_text="A part of the name, ignoring case.")
+    name = NameText(help_text="Only this name.")
 
 
 class Groups(List):
@@ -139,9 +141,9 @@ class MemberSerializer(output.Output):
     valid_from, valid_until = VALID_FROM, VALID_UNTIL
 
 
-class MemberFilters(StrictSerializer):
-    group = NameText(required=False, help_text="Only members of this group.")
-    user = NameText(required=False, help_text="Only groups of this user.")
+class MemberFilters(QuerySerializer):
+    group = NameText(help_text="Only members of this group.")
+    user = NameText(help_text="Only groups of this user.")
     valid = period_filter()
 
 
@@ -169,9 +171,9 @@ class RoleGroupSerializer(output.Output):
     valid_from, valid_until = VALID_FROM, VALID_UNTIL
 
 
-class RoleGroupFilters(StrictSerializer):
-    role = NameText(required=False, help_text="Only groups in this role.")
-    group = NameText(required=False, help_text="Only roles of this group.")
+class RoleGroupFilters(QuerySerializer):
+    role = NameText(help_text="Only groups in this role.")
+    group = NameText(help_text="Only roles of this group.")
     valid = period_filter()
 
 

@@ -8,7 +8,7 @@ from itertools import islice
 from django.db.models import QuerySet
 
 from authzconsole.common import output
-from authzconsole.common.fields import Choice, StrictSerializer
+from authzconsole.common.fields import Choice, QuerySerializer
 from authzconsole.common.periods import VALID_FROM, VALID_UNTIL, ShownPeriodSerializer
 from authzconsole.lists.base import List, NumberedList
 from authzconsole.lists.grants import PRIVILEGES
@@ -114,9 +114,13 @@ class PlanDetailSerializer(PlanSerializer):
     )
 
 
-class PlanFilters(StrictSerializer):
-    state = Choice(choices=PlanState.values, required=False)
-    origin = Choice(choices=ORIGINS, required=False)
+class PlanFilters(QuerySerializer):
+    state = Choice(
+        choices=PlanState.values,
+    )
+    origin = Choice(
+        choices=ORIGINS,
+    )
 
 
 class Plans(List):
@@ -130,10 +134,6 @@ class Plans(List):
 
     def select(self) -> QuerySet[Plan]:
         return Plan.objects.filter(**self.equal(state="state", origin="origin"))
-
-
-def _is_grant(item: PlanItem) -> bool:
-    return item.verb in GRANT_VERBS
 
 
 class PlanItemSerializer(output.Output):
@@ -153,7 +153,7 @@ class PlanItemSerializer(output.Output):
     )
     privilege = output.Choice(
         PRIVILEGES,
-        get=lambda item: item.privilege if _is_grant(item) else None,
+        get=lambda item: item.privilege if item.verb in GRANT_VERBS else None,
         allow_null=True,
         example="ADMIN",
         help_text="Null unless the item grants or revokes.",

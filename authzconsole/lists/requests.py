@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from django.db.models import Q, QuerySet
 
 from authzconsole.common import output
-from authzconsole.common.fields import Choice, StrictSerializer, Text
+from authzconsole.common.fields import Choice, QuerySerializer, Text
 from authzconsole.lists.base import List
 from grants.models import AccessRequest, NamespaceApprovers, PublishedItem, RequestEventKind, RequestState
 from grants.requests.approvers import approver_scope, listed_requests
@@ -50,14 +50,13 @@ class RequestLineSerializer(RequestSummarySerializer):
     plans = output.Numbers(help_text="The applied plans; for administrators and auditors.")
 
 
-class RequestFilters(StrictSerializer):
+class RequestFilters(QuerySerializer):
     show = Choice(
         choices=SHOWN,
-        required=False,
         default="all",
         help_text="`mine`, `to-decide` (pending requests that wait for you), or `all` that you may see.",
     )
-    state = Choice(choices=RequestState.values, required=False, help_text="Only requests in this state.")
+    state = Choice(choices=RequestState.values, help_text="Only requests in this state.")
 
 
 class AccessRequests(List):
@@ -143,9 +142,8 @@ class CatalogueItemSerializer(output.Output):
     )
 
 
-class CatalogueFilters(StrictSerializer):
+class CatalogueFilters(QuerySerializer):
     q = Text(
-        required=False,
         max_length=100,
         help_text="Only entries with this text in the address or the description.",
     )

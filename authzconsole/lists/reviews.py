@@ -7,7 +7,7 @@ from django.db.models import QuerySet
 from rest_framework import serializers
 
 from authzconsole.common import output
-from authzconsole.common.fields import Boolean, Choice, NameText, QueryBoolean, StrictSerializer
+from authzconsole.common.fields import Boolean, Choice, NameText, QueryBoolean, QuerySerializer
 from authzconsole.lists.base import List
 from authzconsole.reviews.item_rows import ReviewItemSerializer
 from entities.vocabulary import KINDS, Privilege
@@ -99,8 +99,10 @@ class ReviewSerializer(output.Output):
     has_bundle = output.Boolean(get=_secret("path", ""))
 
 
-class ReviewFilters(StrictSerializer):
-    state = Choice(choices=CampaignState.values, required=False)
+class ReviewFilters(QuerySerializer):
+    state = Choice(
+        choices=CampaignState.values,
+    )
 
 
 class Reviews(List):
@@ -134,34 +136,33 @@ class Reviews(List):
         return campaigns
 
 
-class ItemFilterSerializer(StrictSerializer):
+class ItemFilterSerializer(QuerySerializer):
     """A filter of items. All conditions must be met."""
 
     answer = Choice(
         choices=ANSWER_FILTERS,
-        required=False,
         help_text="`open`: needs an answer; `removed`: no longer exists.",
     )
-    source = Choice(choices=ItemSource.values, required=False)  # type: ignore[assignment]
-    kind = Choice(choices=list(KINDS), required=False)
-    namespace = NameText(required=False, help_text="Only items in this namespace.")
-    privilege = Choice(choices=list(map(str, Privilege)), required=False)
-    principal = NameText(
-        required=False, help_text="The name of a user or group, or `user:NAME` or `group:NAME`."
+    source = Choice(
+        choices=ItemSource.values,
+    )  # type: ignore[assignment]
+    kind = Choice(
+        choices=list(KINDS),
     )
-    group = NameText(required=False, help_text="The name of the group or role of a membership.")
-    reviewer = NameText(required=False, help_text="The name of the reviewer, or `administrators`.")
-    unused = Boolean(required=False, help_text="No use is recorded.")
-    redundant = Boolean(required=False, help_text="A group gives the user the same privilege.")
-    strands = Boolean(
-        required=False, help_text="Revoking would leave an entity with fewer than two ADMIN holders."
+    namespace = NameText(help_text="Only items in this namespace.")
+    privilege = Choice(
+        choices=list(map(str, Privilege)),
     )
-    ended = Boolean(required=False, help_text="The period is over.")
-    new = Boolean(required=False, help_text="Not in the previous review.")
-    changed = Boolean(required=False, help_text="Answered differently from the previous review.")
-    escalated = Boolean(
-        required=False, help_text="Only items that are escalated, or only those that are not."
-    )
+    principal = NameText(help_text="The name of a user or group, or `user:NAME` or `group:NAME`.")
+    group = NameText(help_text="The name of the group or role of a membership.")
+    reviewer = NameText(help_text="The name of the reviewer, or `administrators`.")
+    unused = Boolean(help_text="No use is recorded.")
+    redundant = Boolean(help_text="A group gives the user the same privilege.")
+    strands = Boolean(help_text="Revoking would leave an entity with fewer than two ADMIN holders.")
+    ended = Boolean(help_text="The period is over.")
+    new = Boolean(help_text="Not in the previous review.")
+    changed = Boolean(help_text="Answered differently from the previous review.")
+    escalated = Boolean(help_text="Only items that are escalated, or only those that are not.")
 
 
 class ItemFilters(ItemFilterSerializer):

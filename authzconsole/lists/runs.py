@@ -9,7 +9,7 @@ from analytics.runs.selectors import SILENT_AFTER_SECONDS, run_silent_seconds, r
 from analytics.stages import RunStage
 from analytics.tables import ColumnType
 from authzconsole.common import output
-from authzconsole.common.fields import Choice, StrictSerializer, Text, Time
+from authzconsole.common.fields import Choice, QuerySerializer, Text, Time
 from authzconsole.lists.base import List
 from grants.models import JobState
 from grants.roles.capabilities import Capability
@@ -98,9 +98,13 @@ def with_waiting_reason(run: AnalysisRun) -> AnalysisRun:
     return run
 
 
-class RunFilters(StrictSerializer):
-    analysis = Choice(choices=list(ANALYSES), required=False)
-    state = Choice(choices=JobState.values, required=False)
+class RunFilters(QuerySerializer):
+    analysis = Choice(
+        choices=list(ANALYSES),
+    )
+    state = Choice(
+        choices=JobState.values,
+    )
 
 
 class Runs(List):
@@ -142,12 +146,14 @@ class FigureSerializer(output.Output):
     )
 
 
-class FigureFilters(StrictSerializer):
-    analysis = Choice(choices=list(ANALYSES), required=False)
-    figure = Text(required=False, max_length=60)
-    namespace = Text(required=False, max_length=200, help_text="Only figures about this namespace.")
-    since = Time(required=False, help_text="Only runs that finished at or after this time.")
-    until = Time(required=False, help_text="Only runs that finished before this time.")
+class FigureFilters(QuerySerializer):
+    analysis = Choice(
+        choices=list(ANALYSES),
+    )
+    figure = Text(max_length=60)
+    namespace = Text(max_length=200, help_text="Only figures about this namespace.")
+    since = Time(help_text="Only runs that finished at or after this time.")
+    until = Time(help_text="Only runs that finished before this time.")
 
 
 class Figures(List):

@@ -18,6 +18,7 @@ from authzconsole.common.fields import (
     KindText,
     List,
     PrincipalText,
+    QuerySerializer,
     StrictSerializer,
     reason_field,
 )
@@ -48,12 +49,11 @@ from grants.stewards import add_steward, remove_steward
 check_steward_manager = changeable_with(Capability.MANAGE_SETTINGS)
 
 
-class WhoCanOptions(StrictSerializer):
+class WhoCanOptions(QuerySerializer):
     """How the users are sorted."""
 
     sort = Choice(
         choices=["user", "-user"],
-        required=False,
         default="user",
         help_text="`-user` sorts the users of each entity in reverse.",
     )
@@ -67,7 +67,7 @@ class WhoCanList(ListEndpoint):
     `contents`, the rows are about the live entities on and inside the address, sorted by entity.
     """
 
-    route, url_name = "who-can", "rest-who-can"
+    route = "who-can"
     operation_id = "who_can_list"
     rows = WhoCan
     options = (WhoCanOptions,)
@@ -106,7 +106,7 @@ class WhatCanList(ListEndpoint):
     on.
     """
 
-    route, url_name = "what-can", "rest-what-can"
+    route = "what-can"
     operation_id = "what_can_list"
     rows = WhatCan
     errors = (404,)
@@ -180,7 +180,7 @@ class StewardList(ListEndpoint):
     not see everything get the stewards of the namespaces of which they are stewards.
     """
 
-    route, url_name = "stewards", "rest-stewards"
+    route = "stewards"
     operation_id = "stewards_list"
     rows = Stewards
 
@@ -256,7 +256,7 @@ class SetLimitsSerializer(StrictSerializer):
 
 
 class Delegation(Endpoint):
-    route, url_name = "delegation-limits", "rest-delegation-limits"
+    route = "delegation-limits"
 
     @operation(
         "delegation_limits_retrieve",

@@ -18,6 +18,7 @@ from authzconsole.common.fields import (
     Integer,
     List,
     NameText,
+    QuerySerializer,
     StrictSerializer,
     Text,
     optional_text,
@@ -108,7 +109,6 @@ class ApproveSerializer(StrictSerializer):
         help_text="The `digest` that was read: refuse (409) if the effect is another one now.",
     )
     confirm_beyond = Boolean(
-        required=False,
         default=False,
         help_text="Whether the grants may permit more than the request asks for.",
     )
@@ -296,9 +296,8 @@ class ProposalsSerializer(output.Output):
     )
 
 
-class ProposalsQuery(StrictSerializer):
+class ProposalsQuery(QuerySerializer):
     choose = Text(
-        required=False,
         max_length=4_000,
         help_text="The chosen proposals, such as `1:0a1b2c3d4e5f,2:`. By default the "
         "narrowest one of every part.",
@@ -329,8 +328,8 @@ class PublicationSerializer(StrictSerializer):
     )
 
 
-class WithdrawalQuery(StrictSerializer):
-    entity = AddressText(help_text="The address of the entity.")
+class WithdrawalQuery(QuerySerializer):
+    entity = AddressText(required=True, help_text="The address of the entity.")
 
 
 class SetApproversSerializer(StrictSerializer):
@@ -360,7 +359,7 @@ class AccessRequestList(ListEndpoint):
     administrators and auditors all.
     """
 
-    route, url_name = "access-requests", "rest-access-requests"
+    route = "access-requests"
     self_methods = ("POST",)
     operation_id = "access_requests_list"
     rows = AccessRequests
@@ -400,7 +399,7 @@ class AccessRequestList(ListEndpoint):
 
 
 class AccessRequestDetail(Endpoint):
-    route, url_name = "access-requests/<int:number>", "rest-access-request"
+    route = "access-requests/<int:number>"
     self_methods = ("GET", "HEAD")
     resource = REQUEST
 
@@ -418,7 +417,7 @@ class AccessRequestDetail(Endpoint):
 
 
 class AccessRequestProposals(Endpoint):
-    route, url_name = "access-requests/<int:number>/proposals", "rest-access-request-proposals"
+    route = "access-requests/<int:number>/proposals"
     resource = REQUEST
 
     @operation(
@@ -500,7 +499,7 @@ class Step(Endpoint):
 
 
 class AccessRequestApproval(Step):
-    route, url_name = "access-requests/<int:number>/approve", "rest-access-request-approve"
+    route = "access-requests/<int:number>/approve"
 
     @operation(
         "access_requests_approve",
@@ -534,7 +533,7 @@ class AccessRequestApproval(Step):
 
 
 class AccessRequestRejection(Step):
-    route, url_name = "access-requests/<int:number>/reject", "rest-access-request-reject"
+    route = "access-requests/<int:number>/reject"
 
     @operation(
         "access_requests_reject",
@@ -553,7 +552,7 @@ class AccessRequestRejection(Step):
 
 
 class AccessRequestQuestion(Step):
-    route, url_name = "access-requests/<int:number>/ask", "rest-access-request-ask"
+    route = "access-requests/<int:number>/ask"
 
     @operation(
         "access_requests_ask",
@@ -571,7 +570,7 @@ class AccessRequestQuestion(Step):
 
 
 class AccessRequestAnswer(Step):
-    route, url_name = "access-requests/<int:number>/answer", "rest-access-request-answer"
+    route = "access-requests/<int:number>/answer"
     self_methods = ("POST",)
 
     @operation(
@@ -590,7 +589,7 @@ class AccessRequestAnswer(Step):
 
 
 class AccessRequestWithdrawal(Step):
-    route, url_name = "access-requests/<int:number>/withdraw", "rest-access-request-withdraw"
+    route = "access-requests/<int:number>/withdraw"
     self_methods = ("POST",)
 
     @operation(
@@ -615,7 +614,7 @@ class ApproverList(ListEndpoint):
     Administrators may decide too. Administrators and auditors may read this list.
     """
 
-    route, url_name = "approvers", "rest-approvers"
+    route = "approvers"
     operation_id = "approvers_list"
     rows = Approvers
 
@@ -652,7 +651,7 @@ class CatalogueList(ListEndpoint):
     The entities that were published so that every account can request them, by name. For every account.
     """
 
-    route, url_name = "catalogue", "rest-catalogue"
+    route = "catalogue"
     operation_id = "catalogue_list"
     rows = Catalogue
     self_methods = ("GET",)

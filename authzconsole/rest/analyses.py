@@ -150,7 +150,7 @@ SCHEDULE = Resource(
 
 
 class Schedules(Endpoint):
-    route, url_name = "schedules", "rest-schedules"
+    route = "schedules"
 
     @operation("schedules_list", check_report_reader, SchedulesSerializer)
     def get(self) -> object:
@@ -162,7 +162,7 @@ class Schedules(Endpoint):
 
 
 class ScheduleDetail(Endpoint):
-    route, url_name = "schedules/<slug:analysis>", "rest-schedule"
+    route = "schedules/<slug:analysis>"
     resource = SCHEDULE
 
     @operation("schedules_retrieve", check_report_reader, ScheduleSerializer, parameters=[ETAG])
@@ -219,19 +219,16 @@ class StartSerializer(OptionsSerializer):
 
 
 class ResultsQuery(PageQuery):
-    namespace = Text(
-        required=False, max_length=200, help_text="Only rows of this namespace, for tables with this column."
-    )
-    user = NameText(required=False, help_text="Only rows of this user, for tables with this column.")
+    namespace = Text(max_length=200, help_text="Only rows of this namespace, for tables with this column.")
+    user = NameText(help_text="Only rows of this user, for tables with this column.")
     change = Choice(
         choices=list(CHANGES),
-        required=False,
         help_text="Only rows with this change, for the table `changes`.",
     )
 
 
 class Analyses(Endpoint):
-    route, url_name = "analyses", "rest-analyses"
+    route = "analyses"
 
     @operation(
         "analyses_list",
@@ -253,7 +250,7 @@ class FigureList(ListEndpoint):
     was removed. For administrators and auditors.
     """
 
-    route, url_name = "figures", "rest-figures"
+    route = "figures"
     operation_id = "figures_list"
     rows = Figures
     files = {"csv": FORMULAS, "jsonl": ""}
@@ -286,15 +283,12 @@ class AlertCreationSerializer(StrictSerializer):
 
     analysis = Choice(choices=list(ANALYSES))
     figure = Text(max_length=60, help_text="A figure of the report of the analysis.")
-    above = Boolean(
-        required=False, default=True, help_text="Whether it fires above the value; otherwise below."
-    )
+    above = Boolean(default=True, help_text="Whether it fires above the value; otherwise below.")
     value = Integer(
         min_value=0, max_value=MAX_VALUE, help_text="The value. An alert below it needs at least 1."
     )
     recipients = List(
         child=Text(max_length=254),
-        required=False,
         default=list,
         max_length=MAX_RECIPIENTS,
         help_text="Email addresses.",
@@ -316,7 +310,7 @@ ALERT = Resource.numbered(
 
 
 class Alerts(Endpoint):
-    route, url_name = "alerts", "rest-alerts"
+    route = "alerts"
 
     @operation("alerts_list", check_report_reader, AlertsSerializer)
     def get(self) -> object:
@@ -351,7 +345,7 @@ class Alerts(Endpoint):
 
 
 class AlertDetail(Endpoint):
-    route, url_name = "alerts/<int:number>", "rest-alert"
+    route = "alerts/<int:number>"
     resource = ALERT
 
     @operation("alerts_retrieve", check_report_reader, AlertSerializer)
@@ -380,7 +374,7 @@ class RunList(ListEndpoint):
     Sorted by number, newest first. For administrators and auditors.
     """
 
-    route, url_name = "runs", "rest-runs"
+    route = "runs"
     operation_id = "runs_list"
     rows = Runs
 
@@ -406,7 +400,7 @@ class RunList(ListEndpoint):
 
 
 class RunDetail(Endpoint):
-    route, url_name = "runs/<int:number>", "rest-run"
+    route = "runs/<int:number>"
     resource = RUN
 
     @operation(
@@ -423,7 +417,7 @@ class RunDetail(Endpoint):
 
 
 class RunCancellation(Endpoint):
-    route, url_name = "runs/<int:number>/cancel", "rest-run-cancel"
+    route = "runs/<int:number>/cancel"
     resource = RUN
 
     @operation(
@@ -444,7 +438,7 @@ class RunCancellation(Endpoint):
 
 
 class Results(Endpoint):
-    route, url_name = "runs/<int:number>/tables/<slug:table>", "rest-run-table"
+    route = "runs/<int:number>/tables/<slug:table>"
     resource = RUN
 
     @operation(
@@ -478,7 +472,7 @@ class Results(Endpoint):
 class ResultFiles(Download):
     """Download a report's table."""
 
-    route, url_name = "runs/<int:number>/tables/<slug:table>", "rest-run"
+    route = "runs/<int:number>/tables/<slug:table>"
     files_id = "runs_results"
     files_query = EmptySerializer
     rows = Runs

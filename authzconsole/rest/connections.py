@@ -124,12 +124,10 @@ class SyncRequestSerializer(StrictSerializer):
     """How to sync."""
 
     apply = Boolean(
-        required=False,
         default=False,
         help_text="Make the changes at once. By default, the sync is a dry run that ends in a plan.",
     )
     accept_shrunken = Boolean(
-        required=False,
         default=False,
         help_text="Accept a platform that has less than half of the entities that it had.",
     )
@@ -172,13 +170,13 @@ class ConnectionList(ListEndpoint):
     Sorted by name. Tokens are never shown. For administrators and auditors.
     """
 
-    route, url_name = "connections", "rest-connections"
+    route = "connections"
     operation_id = "connections_list"
     rows = Connections
 
 
 class ConnectionDetail(Endpoint):
-    route, url_name = "connections/<slug:name>", "rest-connection"
+    route = "connections/<slug:name>"
     resource = CONNECTION
 
     @operation("connections_retrieve", check_can_see_all, ConnectionSerializer)
@@ -191,7 +189,7 @@ class ConnectionDetail(Endpoint):
 
 
 class ConnectionSync(Endpoint):
-    route, url_name = "connections/<slug:name>/sync", "rest-connection-sync"
+    route = "connections/<slug:name>/sync"
     resource = CONNECTION
 
     @operation("connections_sync_retrieve", check_can_see_all, SyncSerializer)
@@ -222,7 +220,7 @@ class ConnectionSync(Endpoint):
 
 
 class ConnectionDrift(Endpoint):
-    route, url_name = "connections/<slug:name>/drift", "rest-connection-drift"
+    route = "connections/<slug:name>/drift"
     resource = CONNECTION
 
     @operation("connections_drift", check_can_see_all, DriftSerializer)
@@ -249,7 +247,7 @@ class ConnectionDrift(Endpoint):
 
 
 class ConnectionPush(Endpoint):
-    route, url_name = "connections/<slug:name>/push", "rest-connection-push"
+    route = "connections/<slug:name>/push"
     resource = CONNECTION
 
     @operation("connections_push_retrieve", check_can_see_all, PushSerializer)

@@ -11,7 +11,15 @@ from django.db import transaction
 from rest_framework import serializers
 from rest_framework.response import Response
 
-from authzconsole.common.fields import Boolean, Integer, QueryBoolean, StrictSerializer, Text, reason_field
+from authzconsole.common.fields import (
+    Boolean,
+    Integer,
+    QueryBoolean,
+    QuerySerializer,
+    StrictSerializer,
+    Text,
+    reason_field,
+)
 from authzconsole.lists.plans import MAX_STRANDED, PlanEffectSerializer, StrandedSerializer
 from authzconsole.rest.framework.endpoint import Endpoint
 from authzconsole.rest.framework.problems import Problem
@@ -265,7 +273,7 @@ class ResourceForecastSerializer(serializers.Serializer):
 class ForecastRequestSerializer(StrictSerializer):
     """Whether to try a change without making it, and the effect that is expected when it is made."""
 
-    dry_run = Boolean(required=False, default=False, help_text=DRY_RUN_HELP)
+    dry_run = Boolean(default=False, help_text=DRY_RUN_HELP)
     effect_digest = effect_digest_field()
 
 
@@ -276,10 +284,10 @@ class ChangeSetOptions(ForecastRequestSerializer):
     base_revision = Integer(required=False, help_text="Refuse (409) if the journal has a newer revision.")
 
 
-class ForecastQuery(StrictSerializer):
+class ForecastQuery(QuerySerializer):
     """The same in the query of a request without a body."""
 
-    dry_run = QueryBoolean(required=False, default=False, help_text=DRY_RUN_HELP)
+    dry_run = QueryBoolean(default=False, help_text=DRY_RUN_HELP)
     effect_digest = effect_digest_field()
 
 

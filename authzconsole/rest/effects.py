@@ -9,7 +9,7 @@ from datetime import datetime
 from rest_framework import serializers
 from rest_framework.response import Response
 
-from authzconsole.common.fields import Choice, List, StrictSerializer, Text, generation_field
+from authzconsole.common.fields import Choice, List, QuerySerializer, StrictSerializer, Text, generation_field
 from authzconsole.common.periods import PeriodTime
 from authzconsole.lists.plans import EffectRows, KeptNotRows
 from authzconsole.rest.dry_runs import NO_EFFECT, PermissionEffectSerializer, effect_as_json, preview_as_json
@@ -41,7 +41,7 @@ from grants.policies.catalogue import GENERATIONS
 from grants.policies.times import format_time
 
 
-class GenerationQuery(StrictSerializer):
+class GenerationQuery(QuerySerializer):
     generation = generation_field(
         "By default the generation for which the plan was created, or the active one."
     )
@@ -49,7 +49,6 @@ class GenerationQuery(StrictSerializer):
 
 class EffectQuery(GenerationQuery):
     at = PeriodTime(
-        required=False,
         help_text="Evaluate the decisions at this time, such as one of `times`. By default they are "
         "those of now, or of the first beginning with an effect. An "
         "effect that a run computed is known only at its `times`.",
@@ -57,22 +56,16 @@ class EffectQuery(GenerationQuery):
 
 
 class EffectRowsQuery(EffectQuery):
-    user = Text(
-        required=False, allow_blank=True, max_length=200, help_text="Only users with this text in their name."
-    )
+    user = Text(allow_blank=True, max_length=200, help_text="Only users with this text in their name.")
     entity = Text(
-        required=False,
         allow_blank=True,
         max_length=600,
         help_text="Only entities with this text in their address.",
     )
-    operation = Text(required=False, allow_blank=True, max_length=64, help_text="Only this operation.")
-    change = Choice(
-        choices=["gained", "lost"], required=False, help_text="Only permissions that are gained, or lost."
-    )
+    operation = Text(allow_blank=True, max_length=64, help_text="Only this operation.")
+    change = Choice(choices=["gained", "lost"], help_text="Only permissions that are gained, or lost.")
     purpose = Choice(
         choices=["for", "beyond", SIDE_EFFECTS],
-        required=False,
         help_text="Only changes that are the purpose of the plan, only those beyond it, or of these only those that do not "
         "come with its grants.",
     )
@@ -86,7 +79,7 @@ class ComputingSerializer(serializers.Serializer):
 
 
 class PlanEffect(Endpoint):
-    route, url_name = "plans/<int:number>/effect", "rest-plan-effect"
+    route = "plans/<int:number>/effect"
     resource = PLAN
 
     @operation(
@@ -191,7 +184,7 @@ class EffectRowFiles(Download):
     For administrators and auditors.
     """
 
-    route, url_name = "plans/<int:number>/effect/rows", "rest-plan-effect"
+    route = "plans/<int:number>/effect/rows"
     files_id = "plans_effect_rows"
     files_query = EffectRowsQuery
     rows = EffectRows
@@ -232,7 +225,7 @@ class ChangesSerializer(StrictSerializer):
 
 
 class ChangeEffects(Endpoint):
-    route, url_name = "effects", "rest-effects"
+    route = "effects"
 
     @operation(
         "effects_compute",
@@ -275,7 +268,7 @@ class PlanKeptNot(ListEndpoint):
     permissions across generations, and for plans that are not proposed. For administrators and auditors.
     """
 
-    route, url_name = "plans/<int:number>/kept-not", "rest-plan-kept-not"
+    route = "plans/<int:number>/kept-not"
     operation_id = "plans_kept_not"
     files_id, files_route = "plans_kept_not_rows", "plans/<int:number>/kept-not/rows"
     files = {

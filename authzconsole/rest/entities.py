@@ -178,7 +178,7 @@ class EntityList(RegisteringEndpoint, ListEndpoint):
     or `get`.
     """
 
-    route, url_name = "entities", "rest-entities"
+    route = "entities"
     operation_id = "entities_list"
     rows = Entities
 
@@ -198,7 +198,7 @@ class EntityList(RegisteringEndpoint, ListEndpoint):
 
 
 class EntityRecreation(RegisteringEndpoint):
-    route, url_name = "entities/recreate", "rest-recreations"
+    route = "entities/recreate"
 
     @operation(
         "entities_recreate",
@@ -215,7 +215,7 @@ class EntityRecreation(RegisteringEndpoint):
 
 
 class EntityDetail(ChangeEndpoint):
-    route, url_name = "entities/<path:address>", "rest-entity"
+    route = "entities/<path:address>"
     resource = ENTITY
 
     @operation("entities_retrieve", any_account, EntitySerializer, query=PastQuery, parameters=[ETAG])
@@ -370,8 +370,8 @@ class DeletionForecastSerializer(DeletionMembers):
 
 
 class DeletionQuery(PageQuery, PastQuery):
-    namespace = AddressText(help_text="The address of a live namespace.")
-    user = NameText(help_text="The user who would delete it.")
+    namespace = AddressText(required=True, help_text="The address of a live namespace.")
+    user = NameText(required=True, help_text="The user who would delete it.")
     generation = generation_field()
 
 
@@ -389,7 +389,7 @@ class UndeletableEntities(List):
 
 
 class DeletionForecasts(Endpoint):
-    route, url_name = "forecasts/deletion", "rest-forecast-deletion"
+    route = "forecasts/deletion"
 
     @operation(
         "forecasts_deletion",

@@ -101,7 +101,7 @@ class FindingList(ListEndpoint):
     is no longer found. For administrators and auditors.
     """
 
-    route, url_name = "findings", "rest-findings"
+    route = "findings"
     operation_id = "findings_list"
     rows = Findings
     files = {
@@ -115,7 +115,7 @@ class FindingList(ListEndpoint):
 
 
 class FindingDetail(Endpoint):
-    route, url_name = "findings/<int:number>", "rest-finding"
+    route = "findings/<int:number>"
     resource = FINDING
 
     @operation("findings_retrieve", check_reader, FindingWithHistorySerializer)
@@ -136,11 +136,9 @@ class _FindingChange(Endpoint):
 
 
 class Acceptance(_FindingChange):
-    route, url_name = "findings/<int:number>/accept", "rest-finding-accept"
+    route = "findings/<int:number>/accept"
 
-    @operation(
-        "findings_accept", check_administrator, FindingSerializer, body=AcceptanceSerializer, errors=(409,)
-    )
+    @operation("findings_accept", check_administrator, FindingSerializer, body=AcceptanceSerializer)
     def post(self) -> object:
         """Accept a finding.
 
@@ -151,11 +149,9 @@ class Acceptance(_FindingChange):
 
 
 class Reopening(_FindingChange):
-    route, url_name = "findings/<int:number>/reopen", "rest-finding-reopen"
+    route = "findings/<int:number>/reopen"
 
-    @operation(
-        "findings_reopen", check_administrator, FindingSerializer, body=ReopeningSerializer, errors=(409,)
-    )
+    @operation("findings_reopen", check_administrator, FindingSerializer, body=ReopeningSerializer)
     def post(self) -> object:
         """Open a finding again.
 
@@ -166,14 +162,13 @@ class Reopening(_FindingChange):
 
 
 class Assignment(_FindingChange):
-    route, url_name = "findings/<int:number>/assign", "rest-finding-assign"
+    route = "findings/<int:number>/assign"
 
     @operation(
         "findings_assign",
         check_administrator,
         FindingSerializer,
         body=FindingAssignmentSerializer,
-        errors=(409,),
     )
     def post(self) -> object:
         """Assign a finding.
@@ -191,7 +186,7 @@ class RuleList(ListEndpoint):
     auditors.
     """
 
-    route, url_name = "finding-rules", "rest-finding-rules"
+    route = "finding-rules"
     operation_id = "finding_rules_list"
     rows = AcceptanceRules
 
@@ -212,7 +207,7 @@ class RuleList(ListEndpoint):
 
 
 class RuleDetail(Endpoint):
-    route, url_name = "finding-rules/<int:number>", "rest-finding-rule"
+    route = "finding-rules/<int:number>"
     resource = RULE
 
     @operation("finding_rules_retrieve", check_reader, RuleSerializer)

@@ -73,8 +73,8 @@ class ChangeSetEnvelope(ChangeSetSerializer):
     `GrantLists` validates each item, so that every error is reported.
     """
 
-    grant = List(required=False, default=list)
-    revoke = List(required=False, default=list)
+    grant = List(default=list)
+    revoke = List(default=list)
 
 
 class GrantChanges(output.Output):
@@ -110,7 +110,7 @@ class GrantList(ChangeEndpoint, ListEndpoint):
     delegation all grants on an `entity` on which, or on a container of which, they hold ADMIN.
     """
 
-    route, url_name = "grants", "rest-grants"
+    route = "grants"
     operation_id = "grants_list"
     rows = Grants
     more = {

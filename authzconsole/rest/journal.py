@@ -14,6 +14,7 @@ from authzconsole.common.fields import (
     Boolean,
     KindText,
     QueryInteger,
+    QuerySerializer,
     StrictSerializer,
     Text,
 )
@@ -56,9 +57,8 @@ from grants.principal_names import MAX_REASON_CHARACTERS
 MAX_WAIT_SECONDS = 30
 
 
-class WaitOptions(StrictSerializer):
+class WaitOptions(QuerySerializer):
     wait = QueryInteger(
-        required=False,
         max_value=MAX_WAIT_SECONDS,
         help_text=(
             "With `after`: wait up to this many seconds for a line if there is none. The response can be empty earlier."
@@ -79,7 +79,7 @@ class Journal(ListEndpoint):
     namespaces.
     """
 
-    route, url_name = "journal", "rest-journal"
+    route = "journal"
     operation_id = "journal_list"
     rule = any_account
     rows = JournalLines
@@ -118,14 +118,12 @@ class ProofSerializer(output.Output):
     )
 
 
-class ProofQuery(StrictSerializer):
-    after = QueryInteger(
-        required=False, default=0, max_value=2**62, help_text="Verify the lines after this revision."
-    )
+class ProofQuery(QuerySerializer):
+    after = QueryInteger(default=0, max_value=2**62, help_text="Verify the lines after this revision.")
 
 
 class JournalProof(Endpoint):
-    route, url_name = "journal/proof", "rest-journal-proof"
+    route = "journal/proof"
 
     @operation(
         "journal_prove",
@@ -162,7 +160,7 @@ class DifferenceList(ListEndpoint):
     for a user, the grants of its groups. For administrators and auditors.
     """
 
-    route, url_name = "differences", "rest-differences"
+    route = "differences"
     operation_id = "differences_list"
     rows = Differences
     files = {"csv": FORMULAS, "jsonl": ""}
@@ -175,7 +173,7 @@ class SecurityEventList(ListEndpoint):
     administrators and auditors.
     """
 
-    route, url_name = "security-events", "rest-security-events"
+    route = "security-events"
     operation_id = "security_events_list"
     rows = SecurityEvents
 
@@ -211,7 +209,7 @@ class BreakGlassUseList(ListEndpoint):
     Oldest first. For administrators and auditors.
     """
 
-    route, url_name = "break-glass-uses", "rest-break-glass-uses"
+    route = "break-glass-uses"
     operation_id = "break_glass_list"
     rows = BreakGlassUses
 
@@ -232,7 +230,7 @@ class BreakGlassUseList(ListEndpoint):
 
 
 class BreakGlassDetail(Endpoint):
-    route, url_name = "break-glass-uses/<int:number>", "rest-break-glass-use"
+    route = "break-glass-uses/<int:number>"
     resource = USE
 
     @operation(
@@ -249,7 +247,7 @@ class BreakGlassDetail(Endpoint):
 
 
 class BreakGlassEnd(Endpoint):
-    route, url_name = "break-glass-uses/<int:number>/end", "rest-break-glass-end"
+    route = "break-glass-uses/<int:number>/end"
     resource = USE
 
     @operation(
@@ -266,7 +264,7 @@ class BreakGlassEnd(Endpoint):
 
 
 class BreakGlassReview(Endpoint):
-    route, url_name = "break-glass-uses/<int:number>/review", "rest-break-glass-review"
+    route = "break-glass-uses/<int:number>/review"
     resource = USE
 
     @operation(
@@ -291,7 +289,6 @@ class EvidenceRequestSerializer(StrictSerializer):
 
     entity = AddressText(help_text="An address, registered or not.")
     contents = Boolean(
-        required=False,
         default=False,
         help_text="Also about everything that was live inside the namespace or "
         "application in the period, entity by entity.",
@@ -310,7 +307,7 @@ class EvidenceRequests(ListEndpoint):
     Sorted by number, newest first. For administrators and auditors.
     """
 
-    route, url_name = "evidence", "rest-evidence-list"
+    route = "evidence"
     operation_id = "evidence_list"
     rows = EvidenceList
 
@@ -345,7 +342,7 @@ class EvidenceRequests(ListEndpoint):
 
 
 class EvidenceDetail(Endpoint):
-    route, url_name = "evidence/<int:number>", "rest-evidence"
+    route = "evidence/<int:number>"
     resource = EVIDENCE
 
     @operation(
@@ -362,7 +359,7 @@ class EvidenceDetail(Endpoint):
 
 
 class EvidenceFile(Endpoint):
-    route, url_name = "evidence/<int:number>/file", "rest-evidence-file"
+    route = "evidence/<int:number>/file"
     resource = EVIDENCE
     renderer_classes = [ZipRenderer]
 

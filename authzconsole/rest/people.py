@@ -109,7 +109,7 @@ class ForecastOutcomeSerializer(ChangeForecastSerializer, OutcomeSerializer):
 class RemovalQuery(ForecastQuery):
     """How a user or group is removed."""
 
-    revoke_grants = QueryBoolean(required=False, default=False, help_text="Also revoke the direct grants.")
+    revoke_grants = QueryBoolean(default=False, help_text="Also revoke the direct grants.")
     reason = reason_field()
 
 
@@ -119,18 +119,13 @@ class NewUserSerializer(StrictSerializer):
     name = NameText(help_text="The name of the user.")
     email = optional_text("The e-mail address; empty if there is none.", MAX_EMAIL_CHARACTERS)
     full_name = optional_text("The name of the person; empty if it is not known.", MAX_FULL_NAME_CHARACTERS)
-    active = Boolean(
-        required=False, default=True, help_text="Whether the user can sign in and be permitted anything."
-    )
+    active = Boolean(default=True, help_text="Whether the user can sign in and be permitted anything.")
     role = Choice(
         choices=Role.values,
-        required=False,
         default=Role.ORDINARY.value,
         help_text="The console role of the account. It grants no access to data.",
     )
-    is_service = Boolean(
-        required=False, default=False, help_text="A service account owns API tokens and can never sign in."
-    )
+    is_service = Boolean(default=False, help_text="A service account owns API tokens and can never sign in.")
     reason = reason_field()
 
 
@@ -195,7 +190,7 @@ class UserList(ListEndpoint):
     Sorted by name. Accounts with the role `ordinary` find only themselves.
     """
 
-    route, url_name = "users", "rest-users"
+    route = "users"
     operation_id = "users_list"
     rows = Users
 
@@ -252,7 +247,7 @@ class _PrincipalDetail(ChangeEndpoint):
 
 
 class UserDetail(_PrincipalDetail):
-    route, url_name = "users/<path:name>", "rest-user"
+    route = "users/<path:name>"
     resource = USER
     prefix = "user:"
 
@@ -346,7 +341,7 @@ class SentInvitationSerializer(output.Output):
 class InvitationQuery(ReasonQuery):
     """The user of the invitation, and why it is cancelled."""
 
-    user = NameText(help_text="The name of the user.")
+    user = NameText(required=True, help_text="The name of the user.")
 
 
 class InvitationList(ListEndpoint):
@@ -356,7 +351,7 @@ class InvitationList(ListEndpoint):
     the invitation is not listed.
     """
 
-    route, url_name = "invitations", "rest-invitations"
+    route = "invitations"
     operation_id = "invitations_list"
     rows = Invitations
 
@@ -449,7 +444,7 @@ class GroupList(ListEndpoint):
     Sorted by name. Accounts with the role `ordinary` find only their groups.
     """
 
-    route, url_name = "groups", "rest-groups"
+    route = "groups"
     operation_id = "groups_list"
     rows = Groups
 
@@ -483,7 +478,7 @@ class GroupChangeSerializer(ForecastRequestSerializer):
 
 
 class GroupDetail(_PrincipalDetail):
-    route, url_name = "groups/<path:name>", "rest-group"
+    route = "groups/<path:name>"
     resource = GROUP
     prefix = "group:"
     found_after_body = ("PATCH",)
@@ -543,7 +538,7 @@ class RoleList(ListEndpoint):
     Sorted by name. Accounts with the role `ordinary` find only their roles.
     """
 
-    route, url_name = "roles", "rest-roles"
+    route = "roles"
     operation_id = "roles_list"
     rows = Roles
 
@@ -565,7 +560,7 @@ class ChangedRoleSerializer(ResourceForecastSerializer, NamedRoleSerializer):
 
 
 class RoleDetail(_PrincipalDetail):
-    route, url_name = "roles/<path:name>", "rest-role"
+    route = "roles/<path:name>"
     prefix = ROLE_PREFIX
     resource = Resource(
         "name",
@@ -603,8 +598,8 @@ class RoleDetail(_PrincipalDetail):
 
 
 class MemberQuery(ForecastQuery):
-    group = NameText()
-    user = NameText()
+    group = NameText(required=True)
+    user = NameText(required=True)
     reason = reason_field()
 
 
@@ -655,7 +650,7 @@ class MemberList(ChangeEndpoint, ListEndpoint):
     memberships.
     """
 
-    route, url_name = "members", "rest-members"
+    route = "members"
     operation_id = "members_list"
     rows = Members
 
@@ -697,8 +692,8 @@ class MemberList(ChangeEndpoint, ListEndpoint):
 
 
 class RoleGroupQuery(ForecastQuery):
-    role = NameText()
-    group = NameText()
+    role = NameText(required=True)
+    group = NameText(required=True)
     reason = reason_field()
 
 
@@ -716,7 +711,7 @@ class RoleGroupList(ChangeEndpoint, ListEndpoint):
     The users in a role are listed by `/members`, where its name is written `role:NAME`.
     """
 
-    route, url_name = "role-groups", "rest-role-groups"
+    route = "role-groups"
     operation_id = "role_groups_list"
     rows = RoleGroups
 
@@ -741,7 +736,7 @@ class RoleGroupList(ChangeEndpoint, ListEndpoint):
 
 
 class MembershipChangeSet(ChangeEndpoint):
-    route, url_name = "memberships", "rest-memberships"
+    route = "memberships"
 
     @operation(
         "memberships_change",

@@ -72,7 +72,6 @@ class HandOverSerializer(StrictSerializer):
 
     entity = AddressText(help_text="The address of the entity or of the namespace.")
     inside = Boolean(
-        required=False,
         default=False,
         help_text="Everything on and inside this namespace that no other item names.",
     )
@@ -93,25 +92,20 @@ class OffBoardingSerializer(StrictSerializer):
     """What ends for a user, and who receives the entities."""
 
     user = NameText(help_text="The user who leaves.")
-    deactivate = Boolean(
-        required=False, default=True, help_text="Deactivate the user, which ends tokens and sessions."
-    )
-    leave_groups = Boolean(required=False, default=True, help_text="Remove all memberships.")
+    deactivate = Boolean(default=True, help_text="Deactivate the user, which ends tokens and sessions.")
+    leave_groups = Boolean(default=True, help_text="Remove all memberships.")
     revoke_grants = Boolean(
-        required=False,
         default=True,
         help_text="Revoke all direct grants, also on planned and deleted addresses.",
     )
-    hand_over = HandOverSerializer(many=True, required=False, default=list, max_length=MAX_HAND_OVERS)  # type: ignore[call-arg]
+    hand_over = HandOverSerializer(many=True, default=list, max_length=MAX_HAND_OVERS)  # type: ignore[call-arg]
     stranded_to = List(
         child=PrincipalText(),
-        required=False,
         default=list,
         max_length=MAX_HEIRS,
         help_text="The users and groups that receive all other entities that would be stranded.",
     )
     accept_no_administrator = Boolean(
-        required=False,
         default=False,
         help_text="Create the plan even if it leaves live entities without an active administrator.",
     )
@@ -123,14 +117,12 @@ class LikeSerializer(PeriodSerializer):
     source = NameText(help_text="The user who has the access.")
     target = NameText(help_text="The user who gets it.")
     remove = Boolean(
-        required=False,
         default=False,
         help_text="Also remove the groups and direct grants that only the target "
         "has, so that the users do not differ.",
     )
     without = List(
         child=AddressText(),
-        required=False,
         default=list,
         max_length=MAX_HEIRS,
         help_text="Namespaces to leave out. A group with grants in them is not joined; its other grants become direct "
@@ -139,7 +131,7 @@ class LikeSerializer(PeriodSerializer):
 
 
 class OffBoardingPlans(Endpoint):
-    route, url_name = "plans/off-boarding", "rest-plans-off-boarding"
+    route = "plans/off-boarding"
 
     @creating_plan(
         "plans_off_board",
@@ -164,7 +156,7 @@ class OffBoardingPlans(Endpoint):
 
 
 class LikePlans(Endpoint):
-    route, url_name = "plans/like", "rest-plans-like"
+    route = "plans/like"
 
     @creating_plan(
         "plans_like",
@@ -256,7 +248,7 @@ class ChangeFileSerializer(StrictSerializer):
 
 
 class PlansForMany(Endpoint):
-    route, url_name = "plans/many", "rest-plans-many"
+    route = "plans/many"
 
     @creating_plan(
         "plans_many",
@@ -280,7 +272,7 @@ class PlansForMany(Endpoint):
 
 
 class GhostPlans(Endpoint):
-    route, url_name = "plans/ghosts", "rest-plans-ghosts"
+    route = "plans/ghosts"
 
     @creating_plan(
         "plans_remove_ghosts",
@@ -307,7 +299,7 @@ class RedundantSerializer(CleanUpSerializer):
 
 
 class RedundantPlans(Endpoint):
-    route, url_name = "plans/redundant", "rest-plans-redundant"
+    route = "plans/redundant"
 
     @creating_plan(
         "plans_remove_redundant",
@@ -332,7 +324,7 @@ class UnusedSerializer(CleanUpSerializer):
 
 
 class UnusedPlans(Endpoint):
-    route, url_name = "plans/unused", "rest-plans-unused"
+    route = "plans/unused"
 
     @creating_plan(
         "plans_remove_unused",
@@ -363,7 +355,7 @@ class OutliersSerializer(StrictSerializer):
 
 
 class OutlierPlans(Endpoint):
-    route, url_name = "plans/outliers", "rest-plans-outliers"
+    route = "plans/outliers"
 
     @creating_plan(
         "plans_remove_outliers",
@@ -380,7 +372,7 @@ class OutlierPlans(Endpoint):
 
 
 class FilePlans(Endpoint):
-    route, url_name = "plans/import", "rest-plans-import"
+    route = "plans/import"
     max_body_bytes = MAX_IMPORT_BYTES
     text_member = "document"
 
@@ -453,7 +445,6 @@ class KeepSerializer(StrictSerializer):
     )
     prefer = Choice(
         choices=list(Prefer),
-        required=False,
         default=Prefer.NARROWEST.value,
         help_text="`narrowest` (default): the grants give nothing else, and permissions that cannot be kept in this "
         "way are left out. `fewest`: keep everything, with the fewest grants.",
@@ -461,7 +452,7 @@ class KeepSerializer(StrictSerializer):
 
 
 class CopiedPlans(Endpoint):
-    route, url_name = "plans/copy", "rest-plans-copy"
+    route = "plans/copy"
 
     @creating_plan(
         "plans_copy",
@@ -478,7 +469,7 @@ class CopiedPlans(Endpoint):
 
 
 class ReadinessPlans(Endpoint):
-    route, url_name = "plans/readiness", "rest-plans-readiness"
+    route = "plans/readiness"
 
     @creating_plan(
         "plans_close_gap",
@@ -493,7 +484,7 @@ class ReadinessPlans(Endpoint):
 
 
 class ImpactPlans(Endpoint):
-    route, url_name = "plans/policy-impact", "rest-plans-impact"
+    route = "plans/policy-impact"
 
     @creating_plan(
         "plans_keep",
@@ -540,7 +531,7 @@ class RolesSerializer(StrictSerializer):
 
 
 class RolePlans(Endpoint):
-    route, url_name = "plans/role-mining", "rest-plans-roles"
+    route = "plans/role-mining"
 
     @creating_plan(
         "plans_replace_by_groups",
@@ -577,7 +568,7 @@ class PatternsSerializer(StrictSerializer):
 
 
 class PatternPlans(Endpoint):
-    route, url_name = "plans/patterns", "rest-plans-patterns"
+    route = "plans/patterns"
 
     @creating_plan(
         "plans_narrow_patterns",

@@ -97,7 +97,6 @@ class MakePlanSerializer(StrictSerializer):
 
     add = List(
         child=NameText(),
-        required=False,
         default=list,
         max_length=MAX_ITEMS,
         help_text="Names of new groups, which the other lists can name too; `role:NAME` adds a role.",
@@ -108,12 +107,8 @@ class MakePlanSerializer(StrictSerializer):
     leave = items_of(MembershipItemSerializer, default=list)
     include = items_of(NewRoleGroupItemSerializer, default=list)
     exclude = items_of(RoleGroupItemSerializer, default=list)
-    activate = List(
-        child=NameText(), required=False, default=list, max_length=MAX_ITEMS, help_text="Names of users."
-    )
-    deactivate = List(
-        child=NameText(), required=False, default=list, max_length=MAX_ITEMS, help_text="Names of users."
-    )
+    activate = List(child=NameText(), default=list, max_length=MAX_ITEMS, help_text="Names of users.")
+    deactivate = List(child=NameText(), default=list, max_length=MAX_ITEMS, help_text="Names of users.")
     title = optional_text(
         "The title of the plan; by default it says what the plan changes.", MAX_TITLE_LENGTH
     )
@@ -128,8 +123,8 @@ class PlanEnvelope(MakePlanSerializer):
     `GrantLists` validates each item, so that every error is reported.
     """
 
-    grant = List(required=False, default=list)
-    revoke = List(required=False, default=list)
+    grant = List(default=list)
+    revoke = List(default=list)
 
 
 class ApplySerializer(StrictSerializer):
@@ -145,7 +140,7 @@ class ApplySerializer(StrictSerializer):
         help_text="The digest of the effect that was read before (`plans_effect`).",
     )
     confirm_beyond = Boolean(
-        required=False, default=False, help_text="Whether the plan may give permissions as side effects."
+        default=False, help_text="Whether the plan may give permissions as side effects."
     )
 
 
@@ -177,7 +172,7 @@ class PlanList(ListEndpoint):
     Newest first. For administrators and auditors.
     """
 
-    route, url_name = "plans", "rest-plans"
+    route = "plans"
     operation_id = "plans_list"
     rows = Plans
 
@@ -211,7 +206,7 @@ class PlanList(ListEndpoint):
 
 
 class PlanDetail(Endpoint):
-    route, url_name = "plans/<int:number>", "rest-plan"
+    route = "plans/<int:number>"
     resource = PLAN
 
     @operation(
@@ -234,7 +229,7 @@ class PlanItemList(ListEndpoint):
     Sorted by position. For administrators and auditors.
     """
 
-    route, url_name = "plans/<int:number>/items", "rest-plan-items"
+    route = "plans/<int:number>/items"
     operation_id = "plans_items"
     rows = PlanItems
     resource = PLAN
@@ -247,14 +242,14 @@ class PlanPrincipalList(ListEndpoint):
     by kind. For administrators and auditors.
     """
 
-    route, url_name = "plans/<int:number>/principals", "rest-plan-principals"
+    route = "plans/<int:number>/principals"
     operation_id = "plans_principals"
     rows = PlanPrincipals
     resource = PLAN
 
 
 class PlanApplication(Endpoint):
-    route, url_name = "plans/<int:number>/apply", "rest-plan-apply"
+    route = "plans/<int:number>/apply"
     resource = PLAN
 
     @operation(
@@ -278,7 +273,7 @@ class PlanApplication(Endpoint):
 
 
 class PlanDiscard(Endpoint):
-    route, url_name = "plans/<int:number>/discard", "rest-plan-discard"
+    route = "plans/<int:number>/discard"
     resource = PLAN
 
     @operation(
@@ -296,7 +291,7 @@ class PlanDiscard(Endpoint):
 
 
 class PlanInverse(Endpoint):
-    route, url_name = "plans/<int:number>/inverse", "rest-plan-inverse"
+    route = "plans/<int:number>/inverse"
     resource = PLAN
 
     @creating_plan(
@@ -314,7 +309,7 @@ class PlanInverse(Endpoint):
 
 
 class PlanRenewal(Endpoint):
-    route, url_name = "plans/<int:number>/renewal", "rest-plan-renewal"
+    route = "plans/<int:number>/renewal"
     resource = PLAN
 
     @creating_plan(

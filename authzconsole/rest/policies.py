@@ -17,8 +17,8 @@ from authzconsole.common.fields import (
     Choice,
     Integer,
     KindText,
+    QuerySerializer,
     ReasonQuery,
-    StrictSerializer,
     Time,
     reason_field,
 )
@@ -217,9 +217,9 @@ class ActiveSerializer(output.Output):
     )
 
 
-class CatalogueQuery(StrictSerializer):
-    kind = KindText(required=False, help_text="Only policies of this kind of entity.")
-    operation = Choice(choices=OPERATIONS, required=False, help_text="Only policies of this operation.")
+class CatalogueQuery(QuerySerializer):
+    kind = KindText(help_text="Only policies of this kind of entity.")
+    operation = Choice(choices=OPERATIONS, help_text="Only policies of this operation.")
 
 
 class ActivatedSerializer(ResourceForecastSerializer, ActiveSerializer):
@@ -240,7 +240,6 @@ class ActivateSerializer(ForecastRequestSerializer):
 
     name = Choice(choices=list(GENERATIONS), help_text="The name of the generation.")
     propose = Boolean(
-        required=False,
         default=False,
         help_text="Only propose it. With four eyes, another administrator must have "
         "proposed the generation that is activated.",
@@ -279,7 +278,7 @@ class ScheduleActivationSerializer(ForecastRequestSerializer):
 
 
 class Generations(Endpoint):
-    route, url_name = "policies", "rest-policies"
+    route = "policies"
 
     @operation(
         "policies_list",
@@ -298,7 +297,7 @@ class Generations(Endpoint):
 
 
 class Catalogue(Endpoint):
-    route, url_name = "policies/<slug:generation>", "rest-policy"
+    route = "policies/<slug:generation>"
 
     @operation(
         "policies_retrieve",
@@ -323,7 +322,7 @@ class Catalogue(Endpoint):
 
 
 class ActiveGenerationDetail(ChangeEndpoint):
-    route, url_name = "policies/active", "rest-policies-active"
+    route = "policies/active"
 
     @operation(
         "policies_active_retrieve",
@@ -369,7 +368,7 @@ class ActiveGenerationDetail(ChangeEndpoint):
 
 
 class ScheduledActivations(ChangeEndpoint):
-    route, url_name = "policies/scheduled", "rest-policies-scheduled"
+    route = "policies/scheduled"
 
     @operation("policies_scheduled_list", check_can_see_all, ScheduledActivationsSerializer)
     def get(self) -> object:
@@ -446,7 +445,7 @@ def _schema(name: str) -> dict:
 
 
 class Decisions(Endpoint):
-    route, url_name = "decisions", "rest-decisions"
+    route = "decisions"
     scopes = {"POST": TokenScope.DECIDE}
 
     @operation(

@@ -111,9 +111,7 @@ class ReviewPreviewRequestSerializer(StrictSerializer):
     """The scope and the reviewers of a review."""
 
     scope = ScopeSerializer(required=False)
-    reviewer_rule = Choice(
-        choices=ReviewerRule.values, required=False, default=ReviewerRule.ADMINISTRATORS.value
-    )
+    reviewer_rule = Choice(choices=ReviewerRule.values, default=ReviewerRule.ADMINISTRATORS.value)
     reviewer_group = NameText(required=False, help_text="Only with the rule `group`.")
     escalation_group = NameText(
         required=False, help_text="Receives items without a reviewer; by default administrators."
@@ -128,16 +126,12 @@ class ReviewCreationSerializer(ReviewPreviewRequestSerializer):
     deadline = Time(help_text="A time with a time zone.")
     unanswered = Choice(
         choices=UnansweredRule.values,
-        required=False,
         default=UnansweredRule.LIST.value,
         help_text="What finishing does with items without an answer.",
     )
-    recurrence = Choice(choices=list(RECURRENCES), required=False, default="never")
-    reminder_days = Integer(
-        required=False, default=7, max_value=MAX_DAYS, help_text="Days between reminders; 0 for none."
-    )
+    recurrence = Choice(choices=list(RECURRENCES), default="never")
+    reminder_days = Integer(default=7, max_value=MAX_DAYS, help_text="Days between reminders; 0 for none.")
     escalation_days = Integer(
-        required=False,
         default=0,
         max_value=MAX_DAYS,
         help_text="Days before the deadline at which open items are escalated; 0 for never.",
@@ -186,7 +180,7 @@ class ReviewAnswerSerializer(SelectionSerializer):
 
     answer = Choice(choices=ANSWERS)
     until = Time(required=False, help_text="The new end, of the answer `shorten` only.")
-    dry_run = Boolean(required=False, default=False, help_text="Return the counts, and change nothing.")
+    dry_run = Boolean(default=False, help_text="Return the counts, and change nothing.")
 
 
 class AssignmentSerializer(SelectionSerializer):
@@ -231,7 +225,7 @@ class ReviewList(ListEndpoint):
     the reviews in which they have items.
     """
 
-    route, url_name = "reviews", "rest-reviews"
+    route = "reviews"
     operation_id = "reviews_list"
     rows = Reviews
 
@@ -256,7 +250,7 @@ class ReviewList(ListEndpoint):
 
 
 class ReviewPreviewEndpoint(Endpoint):
-    route, url_name = "reviews/preview", "rest-review-preview"
+    route = "reviews/preview"
 
     @operation(
         "reviews_preview",
@@ -274,7 +268,7 @@ class ReviewPreviewEndpoint(Endpoint):
 
 
 class ReviewDetail(Endpoint):
-    route, url_name = "reviews/<int:number>", "rest-review"
+    route = "reviews/<int:number>"
     resource = REVIEW
 
     @operation(
@@ -291,7 +285,7 @@ class ReviewDetail(Endpoint):
 
 
 class ReviewRetry(Endpoint):
-    route, url_name = "reviews/<int:number>/retry", "rest-review-retry"
+    route = "reviews/<int:number>/retry"
     resource = REVIEW
 
     @operation(
@@ -310,7 +304,7 @@ class ReviewRetry(Endpoint):
 
 
 class ReviewCancellation(Endpoint):
-    route, url_name = "reviews/<int:number>/cancel", "rest-review-cancel"
+    route = "reviews/<int:number>/cancel"
     resource = REVIEW
 
     @operation(
@@ -328,7 +322,7 @@ class ReviewCancellation(Endpoint):
 
 
 class ReviewFinish(Endpoint):
-    route, url_name = "reviews/<int:number>/finish", "rest-review-finish"
+    route = "reviews/<int:number>/finish"
     resource = REVIEW
 
     @operation(
@@ -347,7 +341,7 @@ class ReviewFinish(Endpoint):
 
 
 class ReviewBundle(Endpoint):
-    route, url_name = "reviews/<int:number>/bundle", "rest-review-bundle"
+    route = "reviews/<int:number>/bundle"
     resource = REVIEW
     renderer_classes = [ZipRenderer]
 
@@ -390,7 +384,7 @@ class ReviewItemList(ListEndpoint):
     Sorted by number. Reviewers see their own items; administrators, approvers and auditors see all.
     """
 
-    route, url_name = "reviews/<int:number>/items", "rest-review-items"
+    route = "reviews/<int:number>/items"
     operation_id = "reviews_items"
     rows = ReviewItems
     resource = REVIEW
@@ -408,14 +402,14 @@ class GoneItemList(ListEndpoint):
     auditors.
     """
 
-    route, url_name = "reviews/<int:number>/gone", "rest-review-gone"
+    route = "reviews/<int:number>/gone"
     operation_id = "reviews_gone"
     rows = GoneItems
     resource = REVIEW
 
 
 class Answers(Endpoint):
-    route, url_name = "reviews/<int:number>/answers", "rest-review-answers"
+    route = "reviews/<int:number>/answers"
     resource = REVIEW
 
     @operation(
@@ -445,7 +439,7 @@ class Answers(Endpoint):
 
 
 class Assignments(Endpoint):
-    route, url_name = "reviews/<int:number>/assignments", "rest-review-assignments"
+    route = "reviews/<int:number>/assignments"
     resource = REVIEW
 
     @operation(
@@ -471,7 +465,7 @@ class Assignments(Endpoint):
 
 
 class SignOff(Endpoint):
-    route, url_name = "reviews/<int:number>/sign-off", "rest-review-sign-off"
+    route = "reviews/<int:number>/sign-off"
     resource = REVIEW
 
     @operation(
@@ -526,7 +520,7 @@ class ManagerList(ListEndpoint):
     Sorted by the key of the user. For administrators, approvers and auditors.
     """
 
-    route, url_name = "managers", "rest-managers"
+    route = "managers"
     operation_id = "managers_list"
     rows = Managers
 
@@ -570,7 +564,7 @@ class UsageOutcomeSerializer(output.Output):
 
 
 class Usage(Endpoint):
-    route, url_name = "usage", "rest-usage"
+    route = "usage"
 
     @operation(
         "usage_import",

@@ -82,7 +82,6 @@ class WebhookCreationSerializer(StrictSerializer):
     url = Text(max_length=500, help_text="The URL; https, unless WEBHOOK_ALLOW_HTTP is on.")
     actions = List(
         child=Choice(choices=list(ACTIONS)),
-        required=False,
         default=list,
         max_length=len(ACTIONS),
         help_text="Only journal lines with these actions; by default all.",
@@ -115,7 +114,7 @@ WEBHOOK = Resource.numbered(
 
 
 class Webhooks(Endpoint):
-    route, url_name = "webhooks", "rest-webhooks"
+    route = "webhooks"
 
     @operation(
         "webhooks_list",
@@ -149,7 +148,7 @@ class Webhooks(Endpoint):
 
 
 class WebhookDetail(Endpoint):
-    route, url_name = "webhooks/<int:number>", "rest-webhook"
+    route = "webhooks/<int:number>"
     resource = WEBHOOK
 
     @operation(
@@ -202,14 +201,14 @@ class DeadLetterList(ListEndpoint):
     The journal lines that the endpoint did not accept, oldest first. For administrators and auditors.
     """
 
-    route, url_name = "webhooks/<int:number>/dead-letters", "rest-dead-letters"
+    route = "webhooks/<int:number>/dead-letters"
     operation_id = "webhooks_dead_letters"
     rows = DeadLetters
     resource = WEBHOOK
 
 
 class Redelivery(Endpoint):
-    route, url_name = "webhooks/<int:number>/redeliver", "rest-redelivery"
+    route = "webhooks/<int:number>/redeliver"
     resource = WEBHOOK
 
     @operation(

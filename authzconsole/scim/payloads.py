@@ -50,7 +50,7 @@ def scim_response(content: object, *, status: int = 200, **headers: str) -> Http
 
 
 def error_response(
-    status: int, detail: str, scim_type: str = "", headers: Mapping[str, str] | None = None
+    status: int, detail: str, scim_type: str, headers: Mapping[str, str] | None = None
 ) -> HttpResponse:
     error = Error(status=status, detail=detail, scim_type=scim_type or None)
     return scim_response(error.model_dump(), status=status, **(headers or {}))

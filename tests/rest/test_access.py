@@ -9,6 +9,7 @@ from django.test import Client
 from django.urls import resolve
 
 from authzconsole.models import Connection
+from authzconsole.rest.plan_creation import ImpactPlans
 from authzconsole.rest.urls import urlpatterns
 from grants.models import Job, User
 from tests.rest.conftest import QUESTION, ROOT, Rest, grant_item, problem
@@ -230,7 +231,7 @@ FOR_ADMINISTRATORS_AND_AUDITORS = {
 
 # It needs a finished run. tests/rest/test_plans.py covers its access, and that of paths with the number of a
 # plan or a run.
-NEEDS_A_RUN = {("POST", "rest-plans-impact")}
+NEEDS_A_RUN = {("POST", ImpactPlans)}
 
 
 @pytest.fixture(scope="module")
@@ -263,13 +264,16 @@ def call(rest, method, path, body=None):
 
 
 def test_every_endpoint_has_a_row():
-    rows = {(method, resolve(f"{ROOT}{path.partition('?')[0]}").url_name) for method, path, _ in CALLS}
+    rows = {
+        (method, getattr(resolve(f"{ROOT}{path.partition('?')[0]}").func, "view_class", None))
+        for method, path, _ in CALLS
+    }
     operations = {
-        (method, pattern.name)
+        (method, view)
         for pattern in urlpatterns
         if "<int:" not in str(pattern.pattern)
         for method in ("GET", "POST", "PUT", "PATCH", "DELETE")
-        if hasattr(pattern.callback, "view_class") and method in pattern.callback.view_class().allowed_methods
+        if (view := getattr(pattern.callback, "view_class", None)) and method in view().allowed_methods
     }
     assert operations - rows == NEEDS_A_RUN
 

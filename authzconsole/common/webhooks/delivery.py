@@ -143,7 +143,7 @@ def _deliver_lines(webhook: Webhook) -> int:
     for line in lines[:LINES_PER_JOB] if not actions else lines.filter(action__in=actions)[:LINES_PER_JOB]:
         if timezone.now() > deadline:
             return delivered
-        if not _is_enabled(webhook):
+        if not Webhook.objects.filter(pk=webhook.pk, is_enabled=True).exists():
             raise _Stopped(delivered)
         try:
             post(webhook.url, *signed_request(webhook, line))
@@ -155,10 +155,6 @@ def _deliver_lines(webhook: Webhook) -> int:
     if delivered < LINES_PER_JOB:
         _skip_other_actions(webhook, actions)
     return delivered
-
-
-def _is_enabled(webhook: Webhook) -> bool:
-    return Webhook.objects.filter(pk=webhook.pk, is_enabled=True).exists()
 
 
 def _count_delivery(webhook: Webhook, **values) -> None:

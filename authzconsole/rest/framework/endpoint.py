@@ -70,7 +70,7 @@ def etag_of(*values: object) -> str:
     return f'"{digest[:32]}"'
 
 
-def check_match(request: Request, etag: str, *, is_required: bool = True) -> None:
+def check_match(request: Request, etag: str, *, is_required: bool) -> None:
     """Raise Problem: 428 if If-Match is required and missing, 412 if it does not match, or if If-None-Match
     matches.
     """
@@ -149,7 +149,7 @@ def _numbered(rows: QuerySet, number: int) -> Any:
 class Endpoint(APIView):
     """A REST endpoint. Its methods are decorated with `operation`.
 
-    route, url_name: its URL below /api/v1.
+    route: its URL below /api/v1.
     scopes: the token scope, by method; by default ADMINISTER for changes, and READ for other methods.
     self_methods: those that tokens with the scope SELF may use too.
     resource: what the URL names; None if it has no variable part. found_after_body: the methods that call
@@ -160,7 +160,6 @@ class Endpoint(APIView):
 
     http_method_names = ["get", "head", "post", "put", "patch", "delete"]
     route: ClassVar[str] = ""
-    url_name: ClassVar[str] = ""
     queries: dict[str, type[StrictSerializer]] = {}
     scopes: dict[str, str] = {}
     self_methods: ClassVar[tuple[str, ...]] = ()
@@ -189,7 +188,7 @@ class Endpoint(APIView):
     @classmethod
     def paths(cls) -> list[URLPattern]:
         """Return the URLs of the endpoint."""
-        return [url_path(cls.route, cls.as_view(), name=cls.url_name)]
+        return [url_path(cls.route, cls.as_view())]
 
     @property
     def operation(self) -> Operation:
@@ -228,7 +227,7 @@ class Endpoint(APIView):
         """Return the response of a new resource. key: of the resource; by default its primary key."""
         return self.response(value, Location=location(collection, value.pk if key is None else key))
 
-    def check_etag(self, value: Any, *, is_required: bool = True) -> None:
+    def check_etag(self, value: Any, *, is_required: bool) -> None:
         """Compare If-Match with the ETag of a resource. Raise Problem as `check_match` does."""
         serializer = self.operation.responses[200]
         check_match(self.request, etag_of_resource(serializer, value), is_required=is_required)

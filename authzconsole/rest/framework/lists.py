@@ -16,7 +16,7 @@ from rest_framework import serializers
 from rest_framework.renderers import BaseRenderer
 from rest_framework.response import Response
 
-from authzconsole.common.fields import QueryInteger, StrictSerializer, Text
+from authzconsole.common.fields import QueryInteger, QuerySerializer, StrictSerializer, Text
 from authzconsole.common.paging import CursorOfAnotherList, InvalidCursor, read_cursor, sign_cursor
 from authzconsole.common.periods import PastQuery
 from authzconsole.common.zip_files import ZIP
@@ -31,16 +31,14 @@ MAX_ROWS, DEFAULT_ROWS = 1_000, 50
 SALT = "authzconsole.rest.cursor"
 
 
-class PageQuery(StrictSerializer):
+class PageQuery(QuerySerializer):
     limit = QueryInteger(
-        required=False,
         default=DEFAULT_ROWS,
         min_value=1,
         max_value=MAX_ROWS,
         help_text=f"The number of items per page: 1 to {MAX_ROWS:,}, by default {DEFAULT_ROWS}.",
     )
     cursor = Text(
-        required=False,
         default="",
         allow_blank=True,
         max_length=4_000,
@@ -126,8 +124,8 @@ class Download(Endpoint):
 
     The docstring of a subclass is the text of the OpenAPI document.
 
-    rows: the list. files: what a line is, by extension. files_id: the operation id, which the extension
-    follows. files_route: the URL without the extension; by default that of the list.
+    rows: the list. files: what a line is, by extension. files_id: the operation id and the
+    name of the URL, which the extension follows. files_route: the URL without the extension; by default that of the list.
     files_query: the parameters; by default the filters of the list.
     rule: of reads; by default the readers of the list. errors, parameters: those besides the usual ones.
     """
@@ -158,7 +156,7 @@ class Download(Endpoint):
             path(
                 f"{cls.files_route or cls.route}.{extension}",
                 cls._file_view(extension),
-                name=f"{cls.url_name}-{extension}",
+                name=f"{cls.files_id}_{extension}",
             )
             for extension in cls.files
         ]
@@ -229,7 +227,7 @@ class ListEndpoint(Download):
 
     @classmethod
     def paths(cls) -> list[URLPattern]:
-        return [path(cls.route, cls.as_view(), name=cls.url_name), *super().paths()]
+        return [path(cls.route, cls.as_view()), *super().paths()]
 
     def more_members(self) -> dict:
         """Return further members of the page. They are read before the rows."""

@@ -209,4 +209,4 @@ def _totals(counts: dict[str, int], entity: Entity, generation: Generation) -> l
 def _downloads(request: HttpRequest, filters: dict) -> list[tuple[str, str]]:
     contents = "true" if filters["contents"] else ""
     query = filters | {"contents": contents, "as_of": past_moment_of(request)}
-    return download_links(WhoCan, lambda extension: url_with_query(f"rest-who-can-{extension}", query))
+    return download_links(WhoCan, lambda extension: url_with_query(f"who_can_{extension}", query))

@@ -135,6 +135,6 @@ def _result(request: HttpRequest, values: dict) -> dict:
         "is_import": known is not None and known.is_import and known.revision > span.before,
         "downloads": download_links(
             Differences,
-            lambda extension: f"{reverse(f'rest-differences-{extension}')}?{urlencode(query, safe=':')}",
+            lambda extension: f"{reverse(f'differences_{extension}')}?{urlencode(query, safe=':')}",
         ),
     }

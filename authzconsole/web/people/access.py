@@ -156,4 +156,4 @@ def _downloads(request: HttpRequest, principal: str, where: EntityFilter) -> lis
         "level": where.level,
         "as_of": past_moment_of(request),
     }
-    return download_links(WhatCan, lambda extension: url_with_query(f"rest-what-can-{extension}", query))
+    return download_links(WhatCan, lambda extension: url_with_query(f"what_can_{extension}", query))

@@ -429,7 +429,7 @@ def _downloads(plan: Plan, generation: str, section: dict) -> list[tuple[str, st
     at = {"at": format_time(section["effect"].at)} if section["time"] else {}
     query = {"generation": generation} | at | filter_query(section["where"])
     return download_links(
-        EffectRows, lambda extension: reverse(f"rest-plan-effect-{extension}", args=[plan.pk], query=query)
+        EffectRows, lambda extension: reverse(f"plans_effect_rows_{extension}", args=[plan.pk], query=query)
     )
 
 
@@ -457,7 +457,7 @@ def kept_not_section(request: HttpRequest, plan: Plan) -> dict | None:
         "total": stored,
         "before": plan.recipe["generation"],
         "downloads": download_links(
-            KeptNotRows, lambda extension: reverse(f"rest-plan-kept-not-{extension}", args=[plan.pk])
+            KeptNotRows, lambda extension: reverse(f"plans_kept_not_rows_{extension}", args=[plan.pk])
         ),
     }
 

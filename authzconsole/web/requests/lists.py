@@ -47,7 +47,7 @@ def request_list(request: HttpRequest) -> HttpResponse:
             "downloads": download_links(
                 AccessRequests,
                 lambda extension: url_with_query(
-                    f"rest-access-requests-{extension}", {"show": shown, "state": state}
+                    f"access_requests_{extension}", {"show": shown, "state": state}
                 ),
             ),
             "can_see_all": account.can_see_all,
