@@ -51,10 +51,10 @@ def _new_names(names: dict[int, str]) -> dict[int, str]:
     return result
 
 
-def proposed_roles(run: AnalysisRun, groups: Mapping[int, str] | None = None) -> list[ProposedRole]:
+def proposed_roles(run: AnalysisRun, groups: Mapping[int, str] | None) -> list[ProposedRole]:
     """Return roles of a report, by number.
 
-    groups: by number of a role, the name of its group, or an empty name for that of `group_names`; by default, all
+    groups: by number of a role, the name of its group, or an empty name for that of `group_names`; None for all
     of these. Raise the errors of `group_names`, and PlanError for an unknown role or too many members and permissions.
     """
     names = group_names(run)

@@ -76,7 +76,7 @@ def scheduled_activation() -> ScheduledActivation | None:
     return ScheduledActivation(newest) if newest and newest.is_shown else None
 
 
-def activation_changes(generation: Generation, plan: int | None = None) -> ChangeSet:
+def activation_changes(generation: Generation, plan: int | None) -> ChangeSet:
     """Return the changes that activate a generation. plan: the number of a plan that is applied with it."""
     return ChangeSet.of(ActivateGeneration(generation), *([ApplyPlan(plan)] if plan else []))
 

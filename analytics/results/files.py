@@ -25,7 +25,7 @@ def table_path(table: Table, folder: str) -> str:
     return storage_path(f"{folder}/{table.name}")
 
 
-def table_files(table: Table, folder: str, manifest: ReportManifest | None = None) -> list[IndexedFile]:
+def table_files(table: Table, folder: str, manifest: ReportManifest | None) -> list[IndexedFile]:
     """Return the files of a table in the order of its key.
 
     Raise ResultsGone if the files were removed, ReportChanged if they were changed. Opens only the index. If
@@ -51,7 +51,7 @@ def _read_index(table: Table, folder: str, manifest: ReportManifest | None) -> l
     return read_file_index(filesystem, path)
 
 
-def table_file_paths(table: Table, folder: str, manifest: ReportManifest | None = None) -> list[str]:
+def table_file_paths(table: Table, folder: str, manifest: ReportManifest | None) -> list[str]:
     """Return the paths of a table's files in the order of its key, without opening one.
 
     Raise ResultsGone if the files were removed, ReportChanged if their names were changed.

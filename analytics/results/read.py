@@ -128,7 +128,7 @@ def row_counts(
 
 
 def namespace_counts(
-    run: AnalysisRun, table_name: str, *, where: ResultFilter = EVERYTHING, max_rows: int
+    run: AnalysisRun, table_name: str, *, where: ResultFilter, max_rows: int
 ) -> dict[str, int]:
     """Return the number of rows for each namespace, the largest first; empty is outside of all namespaces.
 

@@ -120,14 +120,14 @@ def write_rows(
     parts: Iterable[QuerySet],
     check: Callable[[], None],
     *,
-    part_of: tuple[str, int] | None = None,
-    reused: Collection[str] = (),
+    part_of: tuple[str, int] | None,
+    reused: Collection[str],
 ) -> list[str]:
     """Write the rows of querysets as several files in `folder/name`, so that Spark reads them in parallel.
 
     The querysets return values in the order of the schema. Without rows, there is one file without rows.
     check: called between batches of rows; its exceptions end the writing.
-    part_of: a column, and how many of its values one file contains; by default a file has ROWS_PER_FILE rows.
+    part_of: a column, and how many of its values one file contains; None for files of ROWS_PER_FILE rows.
     reused: the paths of files of this table that are there already, with other rows.
     Return the paths of all files within `folder`. At most ROWS_PER_BUFFER rows of each file are in memory.
     """

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import partial
@@ -142,12 +143,10 @@ class ReportFigure:
         total = run.summary.get(self.figure, 0) if run else 0
         if run and total and situation.changes.get(run.pk) and self._can_check(run):
             name = f"findings:{self.kind}:{run.pk}"
-            try:
+            # if the report cannot be read, the stored findings remain
+            with suppress(AnalysisError, StorageError):
                 counts = cached_count(name, partial(self._counts_now, run), at=question_time())
                 return _of_namespaces(self.kind, counts, counts.total(), run=run)
-            except (AnalysisError, StorageError):
-                # the stored findings remain
-                pass
         if run and situation.stored.get(self.kind) == run.pk:
             return None
         return self._by_namespace(run, total) if run and total else ()
@@ -183,11 +182,9 @@ class ReportFigure:
     def _by_namespace(self, run: AnalysisRun, total: int) -> Iterator[Found]:
         counts: dict[str, int] = {}
         if self.table:
-            try:
+            # without the table, the run still has the total
+            with suppress(AnalysisError, StorageError):
                 counts = namespace_counts(run, self.table, where=self.where, max_rows=MAX_NAMESPACES)
-            except (AnalysisError, StorageError):
-                # the run still has the total
-                counts = {}
         yield from _of_namespaces(self.kind, counts, total, run=run)
 
 

@@ -89,9 +89,7 @@ def create_cluster(programs: Path, folder: Path) -> None:
         raise Refusal(f"initdb could not create a PostgreSQL cluster:\n{initdb.stderr.strip()}")
 
 
-def start_server(
-    programs: Path, folder: Path, settings: Mapping[str, str] = FAST_SETTINGS
-) -> subprocess.Popen:
+def start_server(programs: Path, folder: Path, settings: Mapping[str, str]) -> subprocess.Popen:
     settings = {**settings, "listen_addresses": "", "unix_socket_directories": str(folder)}
     options = [option for name, value in settings.items() for option in ("-c", f"{name}={value}")]
     with (folder / "log").open("a") as log:

@@ -86,7 +86,14 @@ class ConsoleRenderer(TemplatesSetting):
     field_template_name = "shared/forms/field.html"
 
 
-class TextField(forms.CharField):
+class _Optional(forms.Field):
+    """A field that may be empty, unless it is required."""
+
+    def __init__(self, *, required: bool = False, **options):
+        super().__init__(required=required, **options)
+
+
+class TextField(_Optional, forms.CharField):
     """A text without U+0000, which PostgreSQL does not accept.
 
     A required field has the attribute `required`, but the form accepts an empty text: the service refuses it, with a
@@ -101,7 +108,7 @@ class TextField(forms.CharField):
         has_focus: bool = False,
         **options,
     ):
-        super().__init__(**{"required": False} | options)
+        super().__init__(**options)
         attributes: dict[str, Any] = {"autocomplete": "off"}
         if placeholder:
             attributes["placeholder"] = placeholder
@@ -309,13 +316,10 @@ class FlagInput(forms.CheckboxInput):
         return data.get(name) == "yes"
 
 
-class FlagField(forms.BooleanField):
+class FlagField(_Optional, forms.BooleanField):
     """Whether a checkbox is checked. A required one has the attribute `required`, but the form accepts it unchecked."""
 
     widget = FlagInput
-
-    def __init__(self, **options):
-        super().__init__(**{"required": False} | options)
 
     def validate(self, value: bool) -> None:
         """Accept an unchecked box."""
@@ -335,24 +339,24 @@ class Checkboxes(_Options, forms.CheckboxSelectMultiple):
     """Any number of choices."""
 
 
-class OptionalChoiceField(forms.ChoiceField):
+class OptionalChoiceField(_Optional, forms.ChoiceField):
     """One of the choices. Any other text counts as `default`, as if it were not there."""
 
     def __init__(self, *, default: str = "", **options):
         self.default = default
-        super().__init__(**{"required": False} | options)
+        super().__init__(**options)
 
     def clean(self, value: str | None) -> str:
         text = self.to_python(value)
         return text if text and self.valid_value(text) else self.default
 
 
-class StrictChoiceField(forms.ChoiceField):
+class StrictChoiceField(_Optional, forms.ChoiceField):
     """One of the choices, or an empty text, which counts as `default`."""
 
     def __init__(self, *, default: str = "", **options):
         self.default = default
-        super().__init__(**{"required": False} | options)
+        super().__init__(**options)
 
     def validate(self, value: str) -> None:
         if value and not self.valid_value(value):
@@ -363,13 +367,10 @@ class StrictChoiceField(forms.ChoiceField):
         return super().clean((value or "").replace("\0", "")) or self.default
 
 
-class TextsField(forms.MultipleChoiceField):
+class TextsField(_Optional, forms.MultipleChoiceField):
     """Any number of texts, each of them once. The service refuses those that are no valid values."""
 
     widget = Checkboxes
-
-    def __init__(self, **options):
-        super().__init__(**{"required": False} | options)
 
     def clean(self, value: list[str] | None) -> list[str]:
         return list(dict.fromkeys(text.replace("\0", "") for text in self.to_python(value)))

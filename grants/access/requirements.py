@@ -44,9 +44,7 @@ def operations_by_requirement(
     return grouped
 
 
-def selected_operations(
-    generation: Generation, kind: str, operation: str = "", level: str = ""
-) -> list[str] | None:
+def selected_operations(generation: Generation, kind: str, operation: str, level: str) -> list[str] | None:
     """Return the operations of a kind that a filter selects; None without a filter."""
     if operation:
         return [operation]

@@ -47,10 +47,10 @@ class UserAccess:
 
 
 def permitted_users(
-    address: Address, generation: Generation, operations: Iterable[str] | None = None
+    address: Address, generation: Generation, operations: Iterable[str] | None
 ) -> QuerySet[User]:
-    """Return the active users who may perform at least one of the operations on the entity; all operations by
-    default.
+    """Return the active users who may perform at least one of the operations on the entity. operations: None
+    for all.
 
     Runs at most two queries, to read a container.
     """
@@ -67,7 +67,7 @@ def access_of_users(
     users: Sequence[str],
     address: Address,
     generation: Generation,
-    operations: Iterable[str] | None = None,
+    operations: Iterable[str] | None,
     **options: int,
 ) -> list[UserAccess]:
     """Return what each of these users can do with the entity, in order. Runs the queries of `ways_of`."""

@@ -55,7 +55,7 @@ def write_grants(
     principals: Principals,
     *,
     attributes: GrantAttributes,
-    detail: str = "",
+    detail: str,
 ) -> Outcome:
     """Write valid grants and revocations. Register the addresses of grants as planned if they are not
     registered.

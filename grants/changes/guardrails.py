@@ -52,7 +52,7 @@ MAX_NAMED = 3
 
 
 def write_guardrail_change(
-    head: JournalHead, author: Author, change: GuardrailChange, *, accepted_violations: int | None = None
+    head: JournalHead, author: Author, change: GuardrailChange, *, accepted_violations: int | None
 ) -> Outcome:
     """Write a guardrail or an exception.
 

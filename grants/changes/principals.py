@@ -31,7 +31,7 @@ from grants.stewards import end_stewardships
 
 
 def write_activation(
-    head: JournalHead, author: Author, change: Activate | Deactivate, *, detail: str = ""
+    head: JournalHead, author: Author, change: Activate | Deactivate, *, detail: str
 ) -> Outcome:
     """Activate or deactivate a user. detail: of the journal line.
 

@@ -226,7 +226,8 @@ def preview_violations(changes: Iterable[Change], make: Callable[[JournalHead], 
 
 def _needed_evaluation(changes: Iterable[Change] | None) -> "_Evaluation | None":
     """Return what changes can affect; None if they can violate no guardrail. Runs the queries that find the guardrails."""
-    if not (forms := _forms()):
+    forms = frozenset(Guardrail.objects.order_by().values_list("form", flat=True).distinct())
+    if not forms:
         return None
     first = None if changes is None else list(islice(changes, MAX_CHANGES + 1))
     evaluation = _Evaluation.of(first, forms)
@@ -239,11 +240,6 @@ def _may_see_all(author: Author) -> bool:
         return True
     account = User.objects.filter(pk=author.user_id).first()
     return account is not None and account.can_see_all
-
-
-def _forms() -> frozenset[str]:
-    """Return the forms of the stored guardrails. Runs one query."""
-    return frozenset(Guardrail.objects.order_by().values_list("form", flat=True).distinct())
 
 
 def _judge_violations(violations: Iterable[Violation], is_ending: bool) -> AddedViolations:

@@ -136,7 +136,7 @@ def violations(part: Part = EVERYTHING) -> Iterator[Violation]:
     return merge(*(violations_of_form(form, part) for form in Form))
 
 
-def violations_of_form(form: Form, part: Part = EVERYTHING) -> Iterator[Violation]:
+def violations_of_form(form: Form, part: Part) -> Iterator[Violation]:
     """Yield the violations of the guardrails of one form, sorted."""
     match form:
         case Form.REQUIRE:
@@ -146,7 +146,7 @@ def violations_of_form(form: Form, part: Part = EVERYTHING) -> Iterator[Violatio
     return forbidden_privileges(form, part)
 
 
-def forbidden_privileges(form: Form, part: Part = EVERYTHING) -> Iterator[Violation]:
+def forbidden_privileges(form: Form, part: Part) -> Iterator[Violation]:
     """Yield the violations of the guardrails that forbid privileges, sorted. form: one of the two."""
     if statement := forbidden_statement(form, part):
         yield from violations_in(statement, part)

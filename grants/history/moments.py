@@ -33,7 +33,7 @@ class Moment(NamedTuple):
 NOW = Moment()
 
 
-def parse_moment(as_of: object = None, at: object = None) -> Moment:
+def parse_moment(as_of: object, at: object = None) -> Moment:
     """Return the moment of a question with the members or parameters `as_of` and `at`; None means that there
     is none.
 

@@ -29,7 +29,7 @@ def moment_of(body: object) -> Moment:
 
 def group_by_moment(
     bodies: Sequence[object],
-    max_moments: int | None = MAX_MOMENTS,
+    max_moments: int | None,
 ) -> tuple[dict[Moment, list[int]], dict[int, QuestionError]]:
     """Return the positions of the requests by moment, and the errors of those without a valid one, by
     position.

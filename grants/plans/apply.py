@@ -110,7 +110,7 @@ def check_plan(head: JournalHead, author: Author, plan: Plan, shown: Shown | Non
     return {}
 
 
-def write_plan(head: JournalHead, author: Author, plan: Plan, shown: Shown | None = None) -> None:
+def write_plan(head: JournalHead, author: Author, plan: Plan, shown: Shown | None) -> None:
     """Apply a proposed plan like `apply_plan`, for a caller that holds the lock of the journal and has
     checked the author.
     """

@@ -112,7 +112,7 @@ class _FactsWithNewGrants:
 
 
 def fewest_grants(
-    denials: Iterable[Denial], new_grants: NewGrants, *, max_grants: int, grant_count: int = 0
+    denials: Iterable[Denial], new_grants: NewGrants, *, max_grants: int, grant_count: int
 ) -> MinimalGrants:
     """Return the fewest grants that permit all denials, and add them to `new_grants`.
 

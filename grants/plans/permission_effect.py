@@ -209,11 +209,11 @@ def computed_plan_effect(plan: Plan, generation: str, at: datetime | None = None
     return computed_effect(job, lambda: plan_effect(plan, generation, at))
 
 
-def request_plan_effect(*, plan: Plan, generation: str = "", author: Author, requested_by: Any) -> Job:
+def request_plan_effect(*, plan: Plan, generation: str, author: Author, requested_by: Any) -> Job:
     """Request the job that computes the effect of a proposed plan. Return the one that is waiting or running
     already, if any.
 
-    generation: by default, the one for which the plan was created. Raise PlanError or NotAdministrator.
+    generation: empty for the one for which the plan was created. Raise PlanError or NotAdministrator.
     """
     if not plan.is_proposed:
         raise PlanError(f"{plan} was {plan.state}: the effect is computed for plans that can be applied")

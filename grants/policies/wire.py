@@ -19,7 +19,7 @@ from grants.policies.times import format_time
 Redaction = Callable[[Decision], Decision]
 
 
-def explained_as_json(decision: Decision, redact: Redaction | None = None, state: str = "") -> dict[str, Any]:
+def explained_as_json(decision: Decision, redact: Redaction | None, state: str) -> dict[str, Any]:
     """Return the answer to a question with `explain`. state: that of the target, if it is not live; empty
     otherwise.
     """

@@ -230,7 +230,7 @@ def visible_requests(account: User) -> QuerySet[AccessRequest]:
     return AccessRequest.objects.filter(Q(pk__in=own) | Q(pk__in=decidable))
 
 
-def listed_requests(account: User, show: str, state: str = "") -> QuerySet[AccessRequest]:
+def listed_requests(account: User, show: str, state: str) -> QuerySet[AccessRequest]:
     """Return the requests of a list, with their subjects.
 
     show: `mine`, `to-decide`, or another text for all that the account may see. state: see `in_state`.

@@ -121,7 +121,7 @@ def section_context(
     generation: str,
     url: str,
     parameters: Iterable[tuple[str, str]] = (),
-    consequences: Consequences | None = None,
+    consequences: Consequences | None,
 ) -> dict:
     """Return the context of `effects/_permissions.html`, except its downloads. `whole` in it is the effect at
     all times.

@@ -101,7 +101,7 @@ def visible_child_counts(
 ) -> Counter[tuple[str, str]]:
     """Return the number of visible children by (kind, state). Runs at most four queries."""
     if sees_everything_in(request.user, entity):
-        return cached_count(f"children-{entity.pk}", lambda: _child_counts(entity), at=None)
+        return cached_count(f"children-{entity.pk}", lambda: _counts(_countable_children(entity)), at=None)
     kinds = {kind.name for kind in child_kinds(entity.kind)}
     visibility = list_visibility_inside(request, entity, generation)
     if entity.kind == "instance" and stewarded_namespaces(request.user):
@@ -109,10 +109,6 @@ def visible_child_counts(
             _countable_children(entity).filter(visibility.all_rows | stewarded_condition(request.user))
         )
     return Counter({key: total for key, total in visibility.counts.items() if key[0] in kinds})
-
-
-def _child_counts(entity: Entity) -> Counter[tuple[str, str]]:
-    return _counts(_countable_children(entity))
 
 
 def _counts(rows: QuerySet[Entity]) -> Counter[tuple[str, str]]:

@@ -105,11 +105,6 @@ def evidence_ends(period: Period) -> dict[str, str]:
     return {"since": _since_text(period.since, first), "until": str(end)} if end >= first else {}
 
 
-def current_quarter() -> str:
-    """Return the value of the field `period` for the current quarter; empty without a journal. Runs one query."""
-    return next(iter(quarters()), "")
-
-
 class EvidenceForm(ConsoleForm):
     """What the evidence is about. period: one of `quarters`, in place of both ends."""
 
@@ -161,7 +156,9 @@ class EvidenceList(FormPage):
 
     def get_initial(self) -> dict:
         # a link without a period does not say whether it is about the contents
-        defaults = {} if "since" in self.request.GET else {"period": current_quarter(), "contents": "yes"}
+        # the first quarter is the current one
+        current = {"period": next(iter(quarters()), ""), "contents": "yes"}
+        defaults = {} if "since" in self.request.GET else current
         return defaults | super().get_initial()
 
     def perform(self, form: EvidenceForm) -> HttpResponse:

@@ -1,5 +1,7 @@
 """The pages of webhooks: the list, the form for a new one, and a webhook with its dead letters."""
 
+from operator import itemgetter
+
 from django.contrib import messages
 from django.db.models import Count
 from django.http import HttpRequest, HttpResponse
@@ -68,12 +70,12 @@ class WebhookForm(ConsoleForm):
         max_characters=500,
         widget=NameInput({"inputmode": "url"}),
     )
-    action = TextsField(label="Actions", help_text="Select none to send all actions.")
+    action = TextsField(
+        label="Actions",
+        help_text="Select none to send all actions.",
+        choices=sorted(ACTIONS.items(), key=itemgetter(1)),
+    )
     reason = reason_field()
-
-    def __init__(self, *args, **kwargs):
-        super().__init__(*args, **kwargs)
-        self.fields["action"].choices = sorted(ACTIONS.items(), key=lambda choice: choice[1])
 
 
 @method_decorator(sensitive_variables("secret"), name="perform")

@@ -5,7 +5,6 @@ from heapq import merge
 from itertools import chain, islice
 
 from django.contrib import messages
-from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.views.decorators.http import require_safe
@@ -107,13 +106,12 @@ def _rows(show: str, scope: PeriodScope) -> Iterator:
     """Yield grants and memberships in the order of their times, from at most MAX_ROWS of each table."""
     condition, order = period_query(show)
     tables = scope.rows(condition)
-    parts = [_first(rows.select_related(*_RELATIONS[type_]), order) for type_, rows in tables.items()]
+    parts = [
+        rows.select_related(*_RELATIONS[type_]).order_by(order, "pk")[:MAX_ROWS]
+        for type_, rows in tables.items()
+    ]
     column = order.lstrip("-")
     return merge(*parts, key=lambda row: getattr(row, column), reverse=order.startswith("-"))
-
-
-def _first(rows: QuerySet, order: str) -> list:
-    return list(rows.order_by(order, "pk")[:MAX_ROWS])
 
 
 def _with_url(row):

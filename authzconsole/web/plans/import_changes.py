@@ -40,17 +40,12 @@ class ImportForm(ConsoleForm):
         label="File",
         widget=forms.FileInput(attrs={"accept": ".csv,.jsonl,.ndjson,.json,.txt,text/csv"}),
         allow_empty_file=True,
+        help_text=f"CSV or JSON Lines in UTF-8, up to {MAX_FILE_BYTES // 1024 // 1024} MB and {MAX_PLAN_ITEMS:,} changes. "
+        "A chosen file takes precedence over pasted text.",
     )
     text = RawTextField(
         label="Or paste the changes", widget=forms.Textarea(attrs={"class": "mono", "rows": 14, **CODE_INPUT})
     )
-
-    def __init__(self, *args, **kwargs):
-        super().__init__(*args, **kwargs)
-        self.fields["file"].help_text = (
-            f"CSV or JSON Lines in UTF-8, up to {MAX_FILE_BYTES // 1024 // 1024} MB and {MAX_PLAN_ITEMS:,} changes. "
-            "A chosen file takes precedence over pasted text."
-        )
 
     def content(self) -> tuple[bytes, str]:
         """Return the bytes and the name of the file, or the pasted text and an empty name.

@@ -27,7 +27,14 @@ SEPARATOR = "/"
 
 class AlertForm(ConsoleForm):
     id_pattern = "alert-%s"
-    figure = StrictChoiceField(label="Figure")
+    figure = StrictChoiceField(
+        label="Figure",
+        choices=[
+            (f"{name}{SEPARATOR}{figure}", f"{analysis.title}: {figure_label(figure)}")
+            for name, analysis in ANALYSES.items()
+            for figure in analysis.figures
+        ],
+    )
     when = StrictChoiceField(
         label="Fires when it is", choices=[("above", "above"), ("below", "below")], default="above"
     )
@@ -43,14 +50,6 @@ class AlertForm(ConsoleForm):
         widget=forms.Textarea(attrs={"rows": 3, **CODE_INPUT}),
     )
     reason = reason_field()
-
-    def __init__(self, *args, **kwargs):
-        super().__init__(*args, **kwargs)
-        self.fields["figure"].choices = [
-            (f"{name}{SEPARATOR}{figure}", f"{analysis.title}: {figure_label(figure)}")
-            for name, analysis in ANALYSES.items()
-            for figure in analysis.figures
-        ]
 
     def clean_value(self) -> int:
         text = self.cleaned_data["value"].replace(",", "")

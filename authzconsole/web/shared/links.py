@@ -57,7 +57,7 @@ class PrincipalLink:
         return principal_url("person", self.address) if self.is_linked else ""
 
 
-def address_link_to(target: Entity | Address | AddressLink | str, *, is_linked: bool = True) -> AddressLink:
+def address_link_to(target: Entity | Address | AddressLink | str, *, is_linked: bool) -> AddressLink:
     if isinstance(target, AddressLink):
         return target
     try:

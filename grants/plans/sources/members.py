@@ -114,9 +114,7 @@ def _fault(group: Group, member: str) -> str:
     return name_fault(name) or (role_group_fault(Include(name, group.name)) if is_group else "")
 
 
-def members_change(
-    group: Group, verb: str, names: Collection[str], validity: Validity = NO_LIMITS
-) -> MembersChange:
+def members_change(group: Group, verb: str, names: Collection[str], validity: Validity) -> MembersChange:
     """Return what adding, removing or replacing the members changes. Runs two queries.
 
     names: of users and groups in written form. validity: of new memberships; existing members keep theirs. Raise PlanError if too many members would be

@@ -34,7 +34,7 @@ SUMMARY_ADMIN = "An admin operation"
 
 
 def summary_policies(
-    kind: str, *, admin: tuple[str, ...] = (), get: tuple[str, ...] = (), listed: tuple[str, ...] = ()
+    kind: str, *, admin: tuple[str, ...] = (), get: tuple[str, ...], listed: tuple[str, ...] = ()
 ) -> list[Policy]:
     """Return the policies of operations that have no row in the tables. The summary of document 002 decides
     them.

@@ -47,7 +47,7 @@ _RIGHT_MARGIN = 90
 _BAR_SIDE_PERCENT = 40
 
 
-def report_chart(run: AnalysisRun, user: str = "") -> dict | None:
+def report_chart(run: AnalysisRun, user: str) -> dict | None:
     """Return the chart with its `template`; None if the analysis has no chart, or its report is empty or
     cannot be read.
 
