@@ -27,8 +27,7 @@ from grants.effects.effect import SIDE_EFFECTS, KnownEffect, RowFilter
 from grants.effects.large import Computed
 from grants.errors import EffectTooLarge, PlanError
 from grants.models import Job, JobState, Plan, PlanState
-from grants.plans.application import large_change_count
-from grants.plans.apply import plan_violations
+from grants.plans.application import previewed_violations
 from grants.plans.create import PlanOrigin
 from grants.plans.permission_effect import (
     computed_plan_effect,
@@ -105,9 +104,7 @@ class PlanEffect(Endpoint):
         known = computed_plan_effect(plan, self.query.get("generation") or generation_of_plan(plan).name, at)
         if known.job is not None and not known.job.is_finished:
             return computing_response(known.job)
-        # the check makes all changes and rolls them back; those of a large plan are checked by the job that makes them
-        added = None if large_change_count(plan) else plan_violations(plan)
-        return Response(effect_as_json(_effect_at(known, at), consequences, added))
+        return Response(effect_as_json(_effect_at(known, at), consequences, previewed_violations(plan)))
 
     @operation(
         "plans_effect_compute",

@@ -14,11 +14,12 @@ from grants.authority.transactions import administrator_transaction, check_admin
 from grants.change_set import ChangeSet
 from grants.changes import Shown
 from grants.derived import matched_count
+from grants.guardrails.check import AddedViolations
 from grants.jobs import JobContext, JobFailed, JobRefused, JobResult, cancel_job, request_job
 from grants.journal import Author, JournalEntry, append_to_journal
 from grants.models import Job, Plan, User
 from grants.plan_items import pattern_changes, proposed_plan
-from grants.plans.apply import apply_plan, check_plan
+from grants.plans.apply import apply_plan, check_plan, plan_violations
 from grants.progress import progress_to
 
 APPLICATION_JOB = "plan-application"
@@ -35,6 +36,13 @@ def large_change_count(changes: Plan | ChangeSet) -> int:
     else:
         count = len(changes) + matched_count(changes)
     return count if count > settings.APPLY_MAX_CHANGES else 0
+
+
+def previewed_violations(plan: Plan) -> AddedViolations | None:
+    """Return the violations of guardrails that a proposed plan would add; None for a large plan, because all of its changes
+    would be made under the lock of the journal. The job that applies it checks them.
+    """
+    return None if large_change_count(plan) else plan_violations(plan)
 
 
 def newest_application(plan: Plan) -> Job | None:

@@ -47,15 +47,17 @@ from grants.changes import Shown
 from grants.effects.effect import SIDE_EFFECTS, TOO_LARGE
 from grants.effects.large import Computed
 from grants.errors import PlanError, StaleBase
+from grants.guardrails.check import AddedViolations
 from grants.jobs import redis_problem
 from grants.models import JobState, Plan, PlanState, PlanVerb
 from grants.plans.application import (
     cancel_application,
     large_change_count,
     newest_application,
+    previewed_violations,
     request_application,
 )
-from grants.plans.apply import apply_plan, discard_plan, inverse_plan, plan_violations
+from grants.plans.apply import apply_plan, discard_plan, inverse_plan
 from grants.plans.counts import (
     PrincipalEffect,
     PrincipalEffects,
@@ -403,7 +405,7 @@ def confirmation_context(plan: Plan, section: dict) -> dict:
     gained = effect.max_side_effects
     confirmation = f"Accept {quantity(gained, 'permission', 'permissions')} as side effects" if gained else ""
     sentence, numbers = effect_sentence(effect), button_numbers(effect.tally)
-    added = plan_violations(plan)
+    added = previewed_violations(plan) or AddedViolations()
     if {section["generation"], section["active"]} != {own}:
         sentence, numbers = (
             f"In {own}, the plan {sentence_part(sentence)}",

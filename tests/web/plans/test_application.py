@@ -7,6 +7,7 @@ from grants.models import Job, JobState, JournalLine, Plan, PlanState
 from grants.plans.application import APPLICATION_JOB
 from tests.support.authors import all_grants, database_state, is_permitted
 from tests.support.changes import add_grant, create_plan_from_changes, revoke_grant
+from tests.support.guardrails import add_guardrail
 from tests.support.pages import (
     page_html,
     post_as_shown,
@@ -45,11 +46,16 @@ def start(client, plan) -> Job:
     return requested_job()
 
 
-def test_the_form_of_a_large_plan_says_that_a_job_applies_it(browse, plan, settings):
+def test_the_form_of_a_large_plan_says_that_a_job_makes_and_checks_its_changes(browse, plan, settings):
     url = f"/plans/{plan.pk}/"
-    assert "A job makes these 2 changes in the background" in text_of(browse("ada").get(url))
+    add_guardrail("no-readers", {"forbid": {"privileges": ["READ"], "within": "namespace:sales"}})
+    text = text_of(browse("ada").get(with_effect(url)))
+    assert "A job makes these 2 changes in the background, checks the guardrails" in text
+    # making them for the page would lock the journal
+    assert "no-readers" not in text
     settings.APPLY_MAX_CHANGES = 2
-    assert "A job makes" not in text_of(browse("ada").get(url))
+    text = text_of(browse("ada").get(with_effect(url)))
+    assert "A job makes" not in text and "no-readers" in text
 
 
 def test_the_page_shows_the_job_until_the_plan_is_applied(browse, plan, htmx):
