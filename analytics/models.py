@@ -8,6 +8,7 @@ from django.db import models
 
 from analytics.analyses import ANALYSES
 from entities.address import MAX_KEY_LENGTH
+from entities.fields import optional_text
 from grants.models import EFFECT_JOBS, Job
 
 
@@ -49,7 +50,7 @@ class Figure(models.Model):
     run = models.ForeignKey(Job, models.SET_NULL, null=True, related_name="+")
     finished_at = models.DateTimeField()
     name = models.CharField(max_length=60)
-    subject = models.CharField(max_length=MAX_KEY_LENGTH, blank=True, default="")
+    subject = optional_text(MAX_KEY_LENGTH)
     value = models.BigIntegerField()
 
     class Meta:

@@ -9,6 +9,7 @@ from django.db import models
 from django.db.models.functions import Now
 from django.utils import timezone
 
+from entities.fields import optional_text
 from entities.models import Entity
 from grants.models import Job, Plan, User
 
@@ -54,7 +55,7 @@ class ApiToken(models.Model):
     owner = models.ForeignKey(User, models.PROTECT, related_name="api_tokens")
     digest = models.CharField(max_length=64, unique=True)
     scopes = models.CharField(max_length=40)
-    issued_by = models.CharField(max_length=150, blank=True, default="", db_default="")
+    issued_by = optional_text(150, db_default="")
     created_at = models.DateTimeField()
     expires_at = models.DateTimeField()
     last_used_at = models.DateTimeField(null=True)
@@ -92,7 +93,7 @@ class ProvisionedUser(models.Model):
     """
 
     user = models.OneToOneField(User, models.CASCADE, primary_key=True, related_name="provisioned")
-    external_id = models.CharField(max_length=255, blank=True, default="", db_index=True)
+    external_id = optional_text(255, db_index=True)
     removed_at = models.DateTimeField(null=True)
 
     class Meta:
@@ -103,7 +104,7 @@ class ProvisionedGroup(models.Model):
     """The data of a provisioning service about a group. external_id: the id of the group in that service."""
 
     group = models.OneToOneField(Group, models.CASCADE, primary_key=True, related_name="provisioned")
-    external_id = models.CharField(max_length=255, blank=True, default="", db_index=True)
+    external_id = optional_text(255, db_index=True)
 
     class Meta:
         default_permissions = ()
@@ -120,9 +121,9 @@ class AccountSession(AbstractBaseSession):
     account = models.ForeignKey(User, models.CASCADE, null=True, related_name="+")
     created_at = models.DateTimeField()
     last_used_at = models.DateTimeField()
-    address = models.CharField(max_length=64, blank=True, default="")
-    user_agent = models.CharField(max_length=200, blank=True, default="")
-    provider_name = models.CharField(max_length=64, blank=True, default="", db_default="", db_index=True)
+    address = optional_text(64)
+    user_agent = optional_text(200)
+    provider_name = optional_text(64, db_default="", db_index=True)
 
     class Meta(AbstractBaseSession.Meta):
         abstract = False
@@ -143,7 +144,7 @@ class Evidence(models.Model):
 
     entity = models.CharField(max_length=600)
     contents = models.BooleanField(default=False, db_default=False)
-    kind = models.CharField(max_length=63, blank=True, default="", db_default="")
+    kind = optional_text(63, db_default="")
     since = models.DateTimeField(null=True)
     until = models.DateTimeField(null=True)
     from_revision = models.BigIntegerField()
@@ -174,7 +175,7 @@ class MaintenanceRecord(models.Model):
     at = models.DateTimeField()
     is_ok = models.BooleanField()
     revision = models.BigIntegerField()
-    text = models.TextField(blank=True, default="")
+    text = optional_text()
 
     class Meta:
         default_permissions = ()
@@ -208,11 +209,11 @@ class SecurityEvent(models.Model):
 
     at = models.DateTimeField(db_index=True)
     kind = models.CharField(max_length=30)
-    account = models.CharField(max_length=150, blank=True, default="")
-    address = models.CharField(max_length=45, blank=True, default="")
-    target = models.CharField(max_length=600, blank=True, default="")
-    detail = models.CharField(max_length=600, blank=True, default="")
-    request_id = models.CharField(max_length=64, blank=True, default="")
+    account = optional_text(150)
+    address = optional_text(45)
+    target = optional_text(600)
+    detail = optional_text(600)
+    request_id = optional_text(64)
     token = models.BigIntegerField(null=True)
     count = models.PositiveIntegerField(default=1, db_default=1)
 
@@ -241,7 +242,7 @@ class SecurityEventTarget(models.Model):
     name = models.CharField(max_length=300, unique=True)
     shipped_to = models.BigIntegerField(default=0)
     failures = models.PositiveIntegerField(default=0)
-    error = models.CharField(max_length=300, blank=True, default="")
+    error = optional_text(300)
     job = models.OneToOneField(Job, models.PROTECT, null=True)
 
     class Meta:
@@ -263,7 +264,7 @@ class Webhook(models.Model):
     """
 
     url = models.CharField(max_length=500)
-    actions = models.CharField(max_length=2_000, blank=True, default="")
+    actions = optional_text(2_000)
     nonce = models.CharField(max_length=64)
     is_enabled = models.BooleanField(default=True)
     created_by = models.CharField(max_length=150)
@@ -273,7 +274,7 @@ class Webhook(models.Model):
     retry_at = models.DateTimeField(null=True)
     delivered = models.PositiveBigIntegerField(default=0)
     delivered_at = models.DateTimeField(null=True)
-    error = models.CharField(max_length=300, blank=True, default="")
+    error = optional_text(300)
     job = models.OneToOneField(Job, models.PROTECT, null=True)
 
     class Meta:
@@ -432,9 +433,9 @@ class Connection(models.Model):
     options = models.JSONField(default=dict)
     entities = models.ManyToManyField(Entity, related_name="+")
     creations = models.JSONField(default=dict)
-    secret = models.TextField(blank=True, default="")
+    secret = optional_text()
     synced_at = models.DateTimeField(null=True)
-    shown_digest = models.CharField(max_length=64, blank=True, default="")
+    shown_digest = optional_text(64)
     interval_hours = models.PositiveSmallIntegerField(default=0)
     applies_syncs = models.BooleanField(default=False)
     plan = models.ForeignKey(Plan, models.SET_NULL, null=True, related_name="+")

@@ -9,6 +9,7 @@ it out.
 from django.db import models
 
 from entities.address import MAX_KEY_LENGTH, Address
+from entities.fields import optional_text
 from entities.vocabulary import KINDS, Privilege
 
 
@@ -44,7 +45,7 @@ class Entity(models.Model):
     namespace = models.ForeignKey("self", models.PROTECT, null=True, related_name="+", db_index=False)
     application = models.ForeignKey("self", models.PROTECT, null=True, related_name="+")
     state = models.CharField(max_length=7, choices=State.choices, default=State.LIVE)
-    description = models.TextField(blank=True, default="")
+    description = optional_text()
     created_at = models.DateTimeField(auto_now_add=True)
     changed_at = models.DateTimeField(auto_now=True)
 

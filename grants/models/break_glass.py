@@ -7,6 +7,8 @@ from pathlib import Path
 from django.db import models
 from django.utils import timezone
 
+from entities.fields import optional_text
+
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -42,13 +44,13 @@ class BreakGlassUse(models.Model):
     reason = models.TextField()
     started_at = models.DateTimeField()
     ends_at = models.DateTimeField()
-    boot = models.CharField(max_length=40, blank=True, default="", db_default="")
+    boot = optional_text(40, db_default="")
     uptime_at_end = models.FloatField(default=0, db_default=0)
     notified_at = models.DateTimeField(null=True)
     first_revision = models.BigIntegerField()
-    reviewed_by = models.CharField(max_length=150, blank=True, default="")
+    reviewed_by = optional_text(150)
     reviewed_at = models.DateTimeField(null=True)
-    comment = models.TextField(blank=True, default="")
+    comment = optional_text()
 
     class Meta:
         default_permissions = ()

@@ -23,6 +23,7 @@ from guardian.managers import GroupObjectPermissionManager, UserObjectPermission
 from guardian.models import GroupObjectPermissionBase, UserObjectPermissionBase
 
 from entities.address import Address
+from entities.fields import optional_text
 from entities.models import Entity
 from entities.text import storage_fault
 from entities.vocabulary import Privilege
@@ -84,10 +85,10 @@ class GrantDetails(ValidityColumns):
 
     granted_by = models.ForeignKey("grants.User", models.SET_NULL, null=True, related_name="+")
     granted_at = models.DateTimeField()
-    reason = models.TextField(blank=True, default="")
+    reason = optional_text()
     namespace = models.ForeignKey(Entity, models.PROTECT, null=True, related_name="+", db_index=False)
     application = models.ForeignKey(Entity, models.PROTECT, null=True, related_name="+", db_index=False)
-    entity_kind = models.CharField(max_length=63, blank=True, default="", db_default="")
+    entity_kind = optional_text(63, db_default="")
     pattern = models.ForeignKey(Entity, models.PROTECT, null=True, related_name="+", db_index=False)
 
     class Meta:

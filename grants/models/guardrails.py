@@ -7,6 +7,7 @@ from django.contrib.auth.models import Permission
 from django.db import models
 
 from entities.address import MAX_KEY_LENGTH
+from entities.fields import optional_text
 from grants.policies.principals import group_text
 
 
@@ -44,9 +45,9 @@ class Guardrail(models.Model):
     user = models.ForeignKey("grants.User", models.PROTECT, null=True, related_name="guardrails")
     group = models.ForeignKey("auth.Group", models.PROTECT, null=True, related_name="guardrails")
     at_least = models.PositiveIntegerField(default=0)
-    action = models.CharField(max_length=63, blank=True, default="")
+    action = optional_text(63)
     decision = models.BooleanField(default=True)
-    reason = models.TextField(blank=True, default="")
+    reason = optional_text()
     changed_by = models.CharField(max_length=150)
     changed_at = models.DateTimeField()
 
@@ -76,7 +77,7 @@ class GuardrailClause(models.Model):
     side = models.PositiveSmallIntegerField(default=0)
     permission = models.ForeignKey(Permission, models.CASCADE, null=True, related_name="+", db_index=False)
     kind = models.CharField(max_length=63)
-    key = models.CharField(max_length=MAX_KEY_LENGTH, blank=True, default="")
+    key = optional_text(MAX_KEY_LENGTH)
 
     class Meta:
         default_permissions = ()
@@ -97,8 +98,8 @@ class GuardrailException(models.Model):
     guardrail = models.ForeignKey(Guardrail, models.CASCADE, related_name="exceptions")
     user = models.ForeignKey("grants.User", models.PROTECT, null=True, related_name="guardrail_exceptions")
     group = models.ForeignKey("auth.Group", models.PROTECT, null=True, related_name="guardrail_exceptions")
-    kind = models.CharField(max_length=63, blank=True, default="")
-    key = models.CharField(max_length=MAX_KEY_LENGTH, blank=True, default="")
+    kind = optional_text(63)
+    key = optional_text(MAX_KEY_LENGTH)
     owner = models.CharField(max_length=150)
     reason = models.TextField()
     valid_until = models.DateTimeField()

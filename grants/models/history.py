@@ -15,6 +15,7 @@ from django.db import models
 from django.db.models import Q
 
 from entities.address import MAX_KEY_LENGTH
+from entities.fields import optional_text
 from entities.models import State
 from grants.models.validity_columns import ValidityColumns
 
@@ -203,7 +204,7 @@ class GrantPeriod(Period, ValidityColumns):
     namespace = models.BigIntegerField(null=True)
     application = models.BigIntegerField(null=True)
     granted_by = models.BigIntegerField(null=True)
-    reason = models.TextField(blank=True, default="")
+    reason = optional_text()
     is_on_pattern = models.BooleanField(db_default=False)
 
     class Meta(Period.Meta):

@@ -3,6 +3,8 @@
 from django.conf import settings
 from django.db import models
 
+from entities.fields import optional_text
+
 
 class JobState(models.TextChoices):
     WAITING = "waiting"
@@ -47,17 +49,17 @@ class Job(models.Model):
     heartbeat_at = models.DateTimeField(null=True)
     cancel_requested_at = models.DateTimeField(null=True)
     finished_at = models.DateTimeField(null=True)
-    claim = models.CharField(max_length=32, blank=True, default="")
-    process = models.CharField(max_length=120, blank=True, default="")
+    claim = optional_text(32)
+    process = optional_text(120)
     attempt = models.PositiveIntegerField(default=0)
-    stage = models.CharField(max_length=20, blank=True, default="")
+    stage = optional_text(20)
     steps_done = models.PositiveIntegerField(default=0)
     steps_total = models.PositiveIntegerField(default=0)
-    error = models.TextField(blank=True, default="")
+    error = optional_text()
     summary = models.JSONField(default=dict)
     revision = models.BigIntegerField(null=True)
-    result_path = models.CharField(max_length=200, blank=True, default="")
-    result_hash = models.CharField(max_length=64, blank=True, default="")
+    result_path = optional_text(200)
+    result_hash = optional_text(64)
     result_removed_at = models.DateTimeField(null=True)
 
     class Meta:

@@ -8,6 +8,8 @@ from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Abs
 
+from entities.fields import optional_text
+
 JOURNAL_FILTERS = ("principal", "entity", "actor", "action")
 # indexed only where they are set, because commands have no request
 JOURNAL_REQUEST_FILTERS = ("request_id", "caller_request_id")
@@ -70,19 +72,19 @@ class JournalLine(models.Model):
     at = models.DateTimeField()
     actor = models.CharField(max_length=150)
     action = models.CharField(max_length=40)
-    principal = models.CharField(max_length=160, blank=True, default="")
-    entity = models.CharField(max_length=600, blank=True, default="")
-    privilege = models.CharField(max_length=7, blank=True, default="")
-    detail = models.TextField(blank=True, default="")
-    reason = models.TextField(blank=True, default="")
-    request_id = models.CharField(max_length=200, blank=True, default="")
-    caller_request_id = models.CharField(max_length=200, blank=True, default="", db_default="")
+    principal = optional_text(160)
+    entity = optional_text(600)
+    privilege = optional_text(7)
+    detail = optional_text()
+    reason = optional_text()
+    request_id = optional_text(200)
+    caller_request_id = optional_text(200, db_default="")
     token = models.BigIntegerField(null=True)
-    issuer = models.CharField(max_length=150, blank=True, default="", db_default="")
+    issuer = optional_text(150, db_default="")
     format = models.SmallIntegerField(default=2, db_default=1)
     hash = models.CharField(max_length=64)
-    key_id = models.CharField(max_length=16, blank=True, default="", db_default="")
-    mac = models.CharField(max_length=64, blank=True, default="", db_default="")
+    key_id = optional_text(16, db_default="")
+    mac = optional_text(64, db_default="")
 
     class Meta:
         ordering = ["revision"]
@@ -137,8 +139,8 @@ class JournalHead(models.Model):
     revision = models.BigIntegerField(default=0)
     at = models.DateTimeField(null=True)
     hash = models.CharField(max_length=64, default="0" * 64)
-    key_id = models.CharField(max_length=16, blank=True, default="", db_default="")
-    mac = models.CharField(max_length=64, blank=True, default="", db_default="")
+    key_id = optional_text(16, db_default="")
+    mac = optional_text(64, db_default="")
 
     class Meta:
         default_permissions = ()

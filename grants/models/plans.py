@@ -5,6 +5,7 @@ from django.db import models
 from django.db.models import Q, Value
 
 from entities.address import MAX_KEY_LENGTH, Address
+from entities.fields import optional_text
 from entities.vocabulary import Privilege
 from grants.models.grants import privilege_of
 from grants.models.validity_columns import ValidityColumns, validity_constraint
@@ -55,9 +56,9 @@ class Plan(models.Model):
     maker_ids = models.JSONField(default=list, db_default=Value([], output_field=models.JSONField()))
     made_at = models.DateTimeField(auto_now_add=True)
     state = models.CharField(max_length=9, choices=PlanState.choices, default=PlanState.PROPOSED)
-    decided_by = models.CharField(max_length=150, blank=True, default="")
+    decided_by = optional_text(150)
     decided_at = models.DateTimeField(null=True)
-    reason = models.TextField(blank=True, default="")
+    reason = optional_text()
     revision = models.BigIntegerField(null=True)
     effect = models.JSONField(default=dict)
     inverse_of = models.ForeignKey("self", models.PROTECT, null=True, related_name="inverses")
@@ -121,11 +122,11 @@ class PlanItem(ValidityColumns):
     verb = models.CharField(max_length=10, choices=PlanVerb.choices)
     principal_type = models.CharField(max_length=5)
     principal_name = models.CharField(max_length=150)
-    kind = models.CharField(max_length=63, blank=True, default="")
-    key = models.CharField(max_length=MAX_KEY_LENGTH, blank=True, default="")
-    namespace = models.CharField(max_length=MAX_KEY_LENGTH, blank=True, default="")
+    kind = optional_text(63)
+    key = optional_text(MAX_KEY_LENGTH)
+    namespace = optional_text(MAX_KEY_LENGTH)
     permission = models.ForeignKey(Permission, models.CASCADE, null=True, db_index=False, related_name="+")
-    group_name = models.CharField(max_length=150, blank=True, default="", db_default="")
+    group_name = optional_text(150, db_default="")
     old_valid_from = models.DateTimeField(null=True)
     old_valid_until = models.DateTimeField(null=True)
     changes_period = models.BooleanField(default=False, db_default=False)

@@ -5,6 +5,7 @@ from django.db.models import Q, Value
 from django.utils import timezone
 
 from entities.address import MAX_KEY_LENGTH, Address
+from entities.fields import optional_text
 from grants.policies.principals import group_text
 
 
@@ -52,7 +53,7 @@ class AccessRequest(models.Model):
     subject_name = models.CharField(max_length=150)
     created_by = models.CharField(max_length=150)
     creator = models.ForeignKey("grants.User", models.SET_NULL, null=True, related_name="+", db_index=False)
-    colleague = models.CharField(max_length=150, blank=True, default="")
+    colleague = optional_text(150)
     reason = models.TextField()
     requested_until = models.DateTimeField(null=True)
     state = models.CharField(max_length=9, choices=RequestState.choices, default=RequestState.PENDING)
@@ -61,7 +62,7 @@ class AccessRequest(models.Model):
     expires_at = models.DateTimeField()
     decided_at = models.DateTimeField(null=True)
     reminded_at = models.DateTimeField(null=True)
-    idempotency_key = models.CharField(max_length=255, blank=True, default="")
+    idempotency_key = optional_text(255)
     maker_ids = models.JSONField(default=list, db_default=Value([], output_field=models.JSONField()))
 
     class Meta:
@@ -120,15 +121,15 @@ class AccessRequestPart(models.Model):
 
     request = models.ForeignKey(AccessRequest, models.CASCADE, related_name="parts", db_index=False)
     position = models.PositiveSmallIntegerField()
-    kind = models.CharField(max_length=63, blank=True, default="")
-    key = models.CharField(max_length=MAX_KEY_LENGTH, blank=True, default="")
-    namespace = models.CharField(max_length=MAX_KEY_LENGTH, blank=True, default="")
-    operation = models.CharField(max_length=40, blank=True, default="")
+    kind = optional_text(63)
+    key = optional_text(MAX_KEY_LENGTH)
+    namespace = optional_text(MAX_KEY_LENGTH)
+    operation = optional_text(40)
     context = models.JSONField(default=dict)
-    group_name = models.CharField(max_length=150, blank=True, default="")
+    group_name = optional_text(150)
     is_hidden = models.BooleanField(default=False)
     state = models.CharField(max_length=9, choices=RequestState.choices, default=RequestState.PENDING)
-    decided_by = models.CharField(max_length=150, blank=True, default="")
+    decided_by = optional_text(150)
     valid_until = models.DateTimeField(null=True)
     plan = models.ForeignKey("grants.Plan", models.PROTECT, null=True, related_name="request_parts")
 
@@ -188,8 +189,8 @@ class AccessRequestEvent(models.Model):
     request = models.ForeignKey(AccessRequest, models.CASCADE, related_name="events")
     at = models.DateTimeField()
     kind = models.CharField(max_length=9, choices=RequestEventKind.choices)
-    actor = models.CharField(max_length=150, blank=True, default="")
-    text = models.TextField(blank=True, default="")
+    actor = optional_text(150)
+    text = optional_text()
     notified_at = models.DateTimeField(null=True)
 
     class Meta:

@@ -11,6 +11,7 @@ from django.db.models.functions import Abs
 from django.utils import timezone
 
 from entities.address import MAX_KEY_LENGTH, Address
+from entities.fields import optional_text
 from grants.models.jobs import Job
 from grants.policies.principals import group_text, principal_text
 
@@ -73,13 +74,13 @@ class Campaign(models.Model):
     """
 
     title = models.CharField(max_length=200)
-    description = models.TextField(blank=True, default="")
+    description = optional_text()
     scope = models.JSONField(default=dict)
     reviewer_rule = models.CharField(
         max_length=14, choices=ReviewerRule.choices, default=ReviewerRule.ADMINISTRATORS
     )
-    reviewer_group = models.CharField(max_length=150, blank=True, default="")
-    escalation_group = models.CharField(max_length=150, blank=True, default="")
+    reviewer_group = optional_text(150)
+    escalation_group = optional_text(150)
     deadline = models.DateTimeField()
     unanswered = models.CharField(max_length=6, choices=UnansweredRule.choices, default=UnansweredRule.LIST)
     recurrence = models.CharField(
@@ -93,7 +94,7 @@ class Campaign(models.Model):
     created_at = models.DateTimeField(default=timezone.now)
     opened_at = models.DateTimeField(null=True)
     finished_at = models.DateTimeField(null=True)
-    finished_by = models.CharField(max_length=150, blank=True, default="")
+    finished_by = optional_text(150)
     reminded_at = models.DateTimeField(null=True)
     escalated_at = models.DateTimeField(null=True)
     base_revision = models.BigIntegerField(default=0)
@@ -105,9 +106,9 @@ class Campaign(models.Model):
     previous = models.ForeignKey("self", models.PROTECT, null=True, related_name="following")
     next_created = models.BooleanField(default=False)
     job = models.OneToOneField(Job, models.PROTECT, null=True)
-    error = models.TextField(blank=True, default="")
-    path = models.CharField(max_length=200, blank=True, default="")
-    sha256 = models.CharField(max_length=64, blank=True, default="")
+    error = optional_text()
+    path = optional_text(200)
+    sha256 = optional_text(64)
 
     class Meta:
         default_permissions = ()
@@ -238,37 +239,37 @@ class ReviewItem(models.Model):
     grant_id = models.BigIntegerField()
     principal_id = models.BigIntegerField()
     principal_name = models.CharField(max_length=150)
-    group_name = models.CharField(max_length=150, blank=True, default="")
+    group_name = optional_text(150)
     entity_id = models.BigIntegerField(null=True)
-    kind = models.CharField(max_length=63, blank=True, default="")
-    key = models.CharField(max_length=MAX_KEY_LENGTH, blank=True, default="")
-    namespace = models.CharField(max_length=MAX_KEY_LENGTH, blank=True, default="")
+    kind = optional_text(63)
+    key = optional_text(MAX_KEY_LENGTH)
+    namespace = optional_text(MAX_KEY_LENGTH)
     permission_id = models.IntegerField(null=True)
-    entity_state = models.CharField(max_length=7, blank=True, default="")
+    entity_state = optional_text(7)
     granted_at = models.DateTimeField(null=True)
-    granted_by = models.CharField(max_length=150, blank=True, default="")
-    reason = models.TextField(blank=True, default="")
+    granted_by = optional_text(150)
+    reason = optional_text()
     valid_until = models.DateTimeField(null=True)
-    redundant_through = models.CharField(max_length=150, blank=True, default="")
+    redundant_through = optional_text(150)
     admins_left = models.PositiveSmallIntegerField(null=True)
     peers = models.PositiveIntegerField(default=0)
     peer_holders = models.PositiveIntegerField(default=0)
-    peer_group = models.CharField(max_length=150, blank=True, default="")
+    peer_group = optional_text(150)
     reach = models.PositiveIntegerField(default=0)
     last_used_on = models.DateField(null=True)
     last_reviewed_at = models.DateTimeField(null=True)
-    previous_answer = models.CharField(max_length=7, blank=True, default="")
+    previous_answer = optional_text(7)
     is_new = models.BooleanField(default=False)
     is_ended = models.BooleanField(default=False)
-    removed = models.CharField(max_length=14, choices=Removal.choices, blank=True, default="", db_default="")
+    removed = optional_text(14, choices=Removal.choices, db_default="")
     reviewer = models.ForeignKey(
         "grants.User", models.DO_NOTHING, null=True, related_name="+", db_index=False, db_constraint=False
     )
     escalated = models.BooleanField(default=False)
-    answer = models.CharField(max_length=7, choices=Answer.choices, blank=True, default="")
-    comment = models.TextField(blank=True, default="")
+    answer = optional_text(7, choices=Answer.choices)
+    comment = optional_text()
     new_until = models.DateTimeField(null=True)
-    answered_by = models.CharField(max_length=150, blank=True, default="")
+    answered_by = optional_text(150)
     answered_at = models.DateTimeField(null=True)
 
     class Meta:

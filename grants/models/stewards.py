@@ -7,6 +7,7 @@ from django.db import models
 from django.db.models import Q
 
 from entities.address import MAX_KEY_LENGTH, Address
+from entities.fields import optional_text
 from grants.policies.principals import group_text
 
 
@@ -21,7 +22,7 @@ class NamespaceSteward(models.Model):
     group = models.ForeignKey("auth.Group", models.PROTECT, null=True, related_name="stewardships")
     assigned_by = models.CharField(max_length=150)
     assigned_at = models.DateTimeField()
-    reason = models.TextField(blank=True, default="")
+    reason = optional_text()
 
     class Meta:
         default_permissions = ()
