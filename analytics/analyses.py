@@ -6,7 +6,7 @@ command and schedule follow from the registry.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from itertools import chain
 
@@ -62,6 +62,7 @@ from analytics.tables import (
     changes_table,
 )
 from entities.errors import Refusal
+from entities.frozen import frozen
 
 # a detail table can have as many rows as users times entities; commands write a larger one only with --force
 DETAIL_ROWS_MOST = 100_000_000
@@ -102,7 +103,7 @@ class AnalysisError(Refusal, ValueError):
     """
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Option:
     """An option of analyses. Its value is a text; an empty one is the default.
 
@@ -203,7 +204,7 @@ OPTIONS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Output:
     """One table that an analysis writes.
 
@@ -227,7 +228,7 @@ class Output:
     has_areas: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Analysis:
     """One analysis.
 

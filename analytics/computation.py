@@ -23,13 +23,14 @@ from analytics.spark.sorted_table import SortedTable, is_shared
 from analytics.spark.temporary import release_temporary
 from analytics.stages import RunStage
 from analytics.storage import Place
+from entities.frozen import frozen
 from grants.policies.times import format_time
 
 # a snapshot of at most this size has some hundred thousand rows, which one core reads in well under a second
 SMALL_SNAPSHOT_BYTES = 1_000_000
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BaseResult:
     """An older result of the same analysis and options, and the areas that changed since then.
 

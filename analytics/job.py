@@ -13,10 +13,11 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import date, datetime
 from types import SimpleNamespace
 from typing import Any
+
+from entities.frozen import frozen
 
 if __name__ == "__main__" and __package__ in (None, ""):
     # spark-submit adds the folder of this file to the path, where modules hide others of the same names
@@ -164,7 +165,7 @@ def _run(given: argparse.Namespace) -> None:
         discard_path(folders.temporary.filesystem, folders.temporary.path)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Folders:
     """The new folders of a job.
 

@@ -6,7 +6,6 @@ A path in this module is a path within the storage's file system. SNAPSHOT_URI n
 
 import logging
 import os
-from dataclasses import dataclass
 from urllib.parse import parse_qsl, quote, unquote
 
 from pyarrow import ArrowInvalid
@@ -15,6 +14,7 @@ from pyarrow.fs import FileSelector, FileSystem, FileType, LocalFileSystem
 from analytics.folders import folder_problem
 from analytics.settings import settings
 from entities.errors import Refusal
+from entities.frozen import frozen
 
 logger = logging.getLogger(__name__)
 
@@ -28,7 +28,7 @@ class StorageError(Refusal):
     status = 503
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Place:
     """A folder of a storage: its file system, its path there, and its URI for Spark."""
 

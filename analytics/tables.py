@@ -3,8 +3,10 @@
 Pure data.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import StrEnum
+
+from entities.frozen import frozen
 
 
 class ColumnType(StrEnum):
@@ -15,7 +17,7 @@ class ColumnType(StrEnum):
     FLAG = "boolean"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Column:
     """A column of a table: its name, its type, whether it may be null, and what its values mean."""
 
@@ -25,7 +27,7 @@ class Column:
     meaning: str = field(default="", compare=False, repr=False)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Table:
     """A table that is stored as a folder of Parquet files.
 

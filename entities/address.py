@@ -10,10 +10,10 @@ A pattern is written like an address with `*` or `?` in its key (entities.patter
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
 
 from entities.errors import Refusal
+from entities.frozen import frozen
 from entities.vocabulary import KINDS, PROGRAM_TYPES, Kind, VocabularyError, clip, kind_by_name, with_article
 
 MAX_KEY_LENGTH = 512
@@ -26,7 +26,7 @@ class AddressError(Refusal, ValueError):
     """The text is not an address. The message names the invalid part."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Address:
     """The address of an entity, or a pattern of addresses. `parse_address`, `address_of` and `parse_grantable` check
     that it is well-formed.

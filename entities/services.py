@@ -8,13 +8,13 @@ containers of these kinds, or the row itself.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from django.db.models import F
 from django.utils import timezone
 
 from entities.address import Address, instance_address
 from entities.errors import Refusal
+from entities.frozen import frozen
 from entities.models import PATTERN, Entity, State
 from entities.selectors import entities_at
 from entities.vocabulary import INNER_CONTAINER_KINDS, clip
@@ -26,7 +26,7 @@ class EntityError(Refusal, ValueError):
     """The console cannot register the address. The message gives the reason."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EnsureResult:
     """rows: the rows of the requested addresses and of their containers. created: the new addresses,
     containers first, without patterns.

@@ -5,10 +5,10 @@ here; a deployment can add further ones with `register_kind`.
 """
 
 import re
-from dataclasses import dataclass
 from enum import StrEnum
 
 from entities.errors import Refusal
+from entities.frozen import frozen
 
 
 class Privilege(StrEnum):
@@ -43,7 +43,7 @@ class VocabularyError(Refusal, ValueError):
     """The kind, privilege or operation is unknown or invalid. The message lists the known names."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Kind:
     """One kind of entity.
 

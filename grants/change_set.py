@@ -12,11 +12,12 @@ nothing.
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from functools import partial
 from typing import Any, ClassVar, Self, get_args
 
 from entities.address import Address, AddressError, parse_address, parse_grantable
+from entities.frozen import frozen
 from entities.vocabulary import Privilege, VocabularyError, privilege_by_name
 from grants.errors import GrantError, PrincipalError
 from grants.policies.catalogue import UnknownGeneration, generation_by_name
@@ -31,7 +32,7 @@ from grants.validity import Validity, ValidityError
 Key = tuple[str, Address, Privilege] | tuple[str, str]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _OnGrant:
     """A change of one privilege of one principal on one address."""
 
@@ -53,7 +54,7 @@ class _OnGrant:
         return f"{self.privilege} on {self.address} for {self.principal}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Grant(_OnGrant):
     """A principal gets a privilege, in a period. An existing grant gets this period."""
 
@@ -61,14 +62,14 @@ class Grant(_OnGrant):
     validity: Validity = Validity()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Revoke(_OnGrant):
     """A principal loses a privilege."""
 
     verb: ClassVar[str] = "revoke"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _OnMembership:
     """A change of the membership of one user in one group, both by name."""
 
@@ -84,7 +85,7 @@ class _OnMembership:
         return "the membership of {} in {}".format(*self.key)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Join(_OnMembership):
     """A user becomes a member of a group, in a period. An existing membership gets this period."""
 
@@ -92,14 +93,14 @@ class Join(_OnMembership):
     validity: Validity = Validity()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Leave(_OnMembership):
     """A user leaves a group."""
 
     verb: ClassVar[str] = "leave"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _OnRoleGroup:
     """A change of the membership of one group in one role, both as they are stored."""
 
@@ -115,7 +116,7 @@ class _OnRoleGroup:
         return "the membership of {} in {}".format(*self.key)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Include(_OnRoleGroup):
     """A group becomes a member of a role, in a period. An existing membership gets this period."""
 
@@ -123,14 +124,14 @@ class Include(_OnRoleGroup):
     validity: Validity = Validity()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Exclude(_OnRoleGroup):
     """A group leaves a role."""
 
     verb: ClassVar[str] = "exclude"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Activate:
     """A user is activated. user: a name."""
 
@@ -138,7 +139,7 @@ class Activate:
     user: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Deactivate:
     """A user is deactivated: cannot sign in, and is denied everything. user: a name."""
 
@@ -146,7 +147,7 @@ class Deactivate:
     user: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MakePrincipal:
     """An account of the console becomes a principal. user: a name."""
 
@@ -154,7 +155,7 @@ class MakePrincipal:
     user: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AddUser:
     """A user without a password is added as a principal. It is written before the other changes of its set.
     user: a name.
@@ -167,7 +168,7 @@ class AddUser:
         return f"user:{self.user}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AddGroup:
     """A group without members is added. It is written before the other changes of its set. group: a name."""
 
@@ -178,7 +179,7 @@ class AddGroup:
         return group_text(self.group)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RemovePrincipal:
     """A user or group is removed for good, with its memberships. principal: `user:NAME` or `group:NAME`.
 
@@ -190,7 +191,7 @@ class RemovePrincipal:
     revokes_grants: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Rename:
     """A user or group gets another name. Decisions are about names, so its grants count for the new name only.
 
@@ -202,7 +203,7 @@ class Rename:
     new_name: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Register:
     """A new or planned entity becomes live.
 
@@ -215,7 +216,7 @@ class Register:
     description: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Recreate:
     """A deleted entity becomes live again, so that its remaining grants apply again. creator: see Register."""
 
@@ -225,7 +226,7 @@ class Recreate:
     description: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Delete:
     """An entity is deleted, with all live entities inside it."""
 
@@ -233,7 +234,7 @@ class Delete:
     address: Address
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ActivateGeneration:
     """Another generation becomes active."""
 
@@ -241,7 +242,7 @@ class ActivateGeneration:
     generation: Generation
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ApplyPlan:
     """A plan is applied together with the other changes. plan: its number."""
 
@@ -252,7 +253,7 @@ class ApplyPlan:
         return f"plan {self.plan}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SetGuardrail:
     """A guardrail is added, or gets another content. rule: its canonical text (grants.guardrails.rules)."""
 
@@ -261,7 +262,7 @@ class SetGuardrail:
     rule: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DeleteGuardrail:
     """A guardrail is deleted, with the exceptions from it."""
 
@@ -269,7 +270,7 @@ class DeleteGuardrail:
     guardrail: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _OnException:
     """A change of the exception from a guardrail for a principal and a place with its contents.
 
@@ -287,7 +288,7 @@ class _OnException:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SetException(_OnException):
     """Violations are accepted until a time, with the reason of the author. An existing exception is replaced.
 
@@ -299,7 +300,7 @@ class SetException(_OnException):
     valid_until: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EndException(_OnException):
     """Violations are no longer accepted."""
 
@@ -341,7 +342,7 @@ class UnknownChange(GrantError):
     """A text does not describe a change."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ChangeSet:
     """Changes that are made together or not at all."""
 

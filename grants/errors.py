@@ -1,8 +1,7 @@
 """Define the errors of the services. A service that raises one of these errors has written nothing."""
 
-from dataclasses import dataclass
-
 from entities.errors import Refusal
+from entities.frozen import frozen
 
 
 class GrantError(Refusal, ValueError):
@@ -54,7 +53,7 @@ class StaleBase(GrantError):
         )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RefusedChange:
     """An invalid change of a change set.
 

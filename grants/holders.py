@@ -5,13 +5,14 @@ the same few statements whatever its size, and counting takes one more.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from django.contrib.auth.models import Group
 from django.db import connection
 from django.db.models import Count, F, IntegerField, Max, QuerySet, Value
 from django.db.models.functions import Collate
 
+from entities.frozen import frozen
 from entities.models import Entity
 from entities.vocabulary import Privilege
 from grants.bulk_rows import chunks
@@ -21,7 +22,7 @@ from grants.policies.principals import principal_text
 GrantsByPrivilege = dict[Privilege, UserGrant | GroupGrant]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Holder:
     """A principal with grants on an entity.
 

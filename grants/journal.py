@@ -6,13 +6,13 @@ the revisions are in the order in which the changes took effect.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass
 from itertools import islice
 
 from django.db import transaction
 from django.dispatch import Signal
 from django.utils import timezone
 
+from entities.frozen import frozen
 from grants.author_names import ACCOUNT_SUFFIX, is_reserved_name
 from grants.bulk_rows import database_time, insert_rows
 from grants.errors import JournalReadOnly
@@ -173,7 +173,7 @@ MAX_LINES_READ = 1_000
 _COLUMNS = (*JournalLine.HASHED, "hash", "key_id", "mac")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class JournalEntry:
     """The content of one journal line.
 
@@ -188,7 +188,7 @@ class JournalEntry:
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Author:
     """The author of a change, the reason and the request.
 
@@ -218,7 +218,7 @@ class Author:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ChainBreak:
     """The first line at which the chain does not hold."""
 
@@ -226,7 +226,7 @@ class ChainBreak:
     sentence: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Proof:
     """The result of verifying a part of the journal. verified_to: the last verified line. is_complete: it is
     the newest line.

@@ -8,11 +8,11 @@ HMAC over its revision and hash.
 import hashlib
 import hmac
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 
 from django.conf import settings
 
+from entities.frozen import frozen
 from grants.errors import JournalReadOnly
 from grants.models import JournalHead
 
@@ -20,7 +20,7 @@ MIN_KEY_CHARACTERS = 32
 KEY_ID_CHARACTERS = 16
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class JournalKey:
     """A secret key. key_id: derived from the secret, and stored with every signature."""
 

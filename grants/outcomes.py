@@ -1,9 +1,10 @@
 """The result of a change set, for pages, commands and APIs."""
 
 from collections.abc import Iterable, Mapping, Sized
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from entities.address import Address
+from entities.frozen import frozen
 from grants.change_set import (
     Addition,
     Change,
@@ -21,7 +22,7 @@ from grants.validity import Validity
 MAX_NAMED_ADDRESSES = 5
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Outcome:
     """The result of a change set.
 

@@ -5,12 +5,13 @@ effect on permissions is the one that was shown. Otherwise it fails: a journal l
 changes. An effect that a job computed holds until a journal line may change a decision.
 """
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 
 from django.db.models import Q
 from django.utils import timezone
 
+from entities.frozen import frozen
 from grants.active_generation import active_generation, latest_proposal
 from grants.authority.proposals import PROPOSAL_DAYS
 from grants.authority.transactions import administrator_transaction
@@ -38,7 +39,7 @@ class ActivationConflict(GrantError):
     status = 409
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ScheduledActivation:
     """An activation that is scheduled, or was refused: then `refusal` says why."""
 

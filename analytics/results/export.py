@@ -6,7 +6,6 @@ import json
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import IO, Any, cast
@@ -19,6 +18,7 @@ from analytics.arrow import arrow_schema
 from analytics.results.manifest import ReportManifest
 from analytics.results.read import result_batches
 from analytics.tables import Table
+from entities.frozen import frozen
 
 Batches = Iterable[pa.RecordBatch]
 WriteBatch = Callable[[pa.RecordBatch], object]
@@ -35,7 +35,7 @@ class ExportFailed(AnalysisError):
     status = 503
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ExportFormat:
     """A file format of exports.
 

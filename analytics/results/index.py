@@ -7,7 +7,6 @@ None for them.
 
 from collections.abc import Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -15,6 +14,7 @@ from pyarrow.fs import FileSelector, FileSystem, FileType
 
 from analytics.storage import Place, parquet_paths
 from analytics.tables import Table
+from entities.frozen import frozen
 
 # Spark and `storage.parquet_paths` skip names with this beginning
 INDEX_NAME = "_index"
@@ -31,7 +31,7 @@ _SCHEMA = pa.schema(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class IndexedFile:
     """One Parquet file of a table.
 

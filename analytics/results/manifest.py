@@ -9,7 +9,6 @@ import hashlib
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import lru_cache
 
 from pyarrow.fs import FileInfo, FileSystem, FileType, LocalFileSystem
@@ -26,6 +25,7 @@ from analytics.models import AnalysisRun
 from analytics.results.index import INDEX_NAME, is_result_file
 from analytics.signatures import has_signing_key, signed_manifest, verified_contents
 from analytics.storage import StorageError, storage_path, storage_root
+from entities.frozen import frozen
 
 PURPOSE = "report manifest"
 MAX_CACHED_MANIFESTS = 64
@@ -41,7 +41,7 @@ class ReportChanged(StorageError):
         super().__init__(f"the report was changed outside the console ({fault}); run the analysis again")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ReportFile:
     """The size and the SHA-256 hash of a file."""
 
@@ -49,7 +49,7 @@ class ReportFile:
     sha256: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ReportManifest:
     """The verified manifest of a report. folder: its path in the storage. files: by path within the folder."""
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import duckdb
 
@@ -11,10 +11,11 @@ from analytics.results.database import spilling_database
 from analytics.results.files import table_dataset
 from analytics.results.manifest import ReportManifest
 from analytics.tables import ColumnType, Table
+from entities.frozen import frozen
 from entities.vocabulary import KINDS
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ResultFilter:
     """Conditions on rows. A row is selected if it meets all of them.
 

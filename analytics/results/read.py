@@ -1,7 +1,6 @@
 """Read a report: a page of rows, all rows in order, or sums. A whole table is never in memory."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import chain
 
 import pyarrow as pa
@@ -31,6 +30,7 @@ from analytics.results.query import (
 )
 from analytics.storage import storage_root
 from analytics.tables import ColumnType, Table
+from entities.frozen import frozen
 from grants.models import JobState
 
 PAGE_ROWS = 50
@@ -46,7 +46,7 @@ class TableLeftOut(AnalysisError):
     status = 409
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ResultPage:
     """A page of a result table.
 

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from django.conf import settings
@@ -40,6 +40,7 @@ from analytics.spark.session import SparkUnavailable, java_process_id, kill_java
 from analytics.stages import RunStage
 from analytics.storage import discard_folder, storage
 from analytics.storage_identity import storage_identity
+from entities.frozen import frozen
 from entities.models import Entity
 from grants.jobs import JobContext, JobFailed, JobInterrupted, JobLost, JobResult, retry_database
 
@@ -52,7 +53,7 @@ END_SECONDS = 20
 WARM_UP_ENTITIES_MOST = 20_000
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ComputedReport:
     """A report that was computed from a snapshot.
 

@@ -8,7 +8,6 @@ of the journal, so a repeated message or a late scheduler causes only one run.
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime, time, timedelta
 
 from django.conf import settings
@@ -18,6 +17,7 @@ from django.utils import timezone
 from analytics.analyses import ANALYSES, Analysis, AnalysisError, analysis_by_name
 from analytics.models import AnalysisRun, Schedule
 from analytics.runs.services import request_run, validated_options
+from entities.frozen import frozen
 from entities.models import Entity
 from grants.active_generation import active_generation
 from grants.authority.transactions import administrator_transaction
@@ -186,7 +186,7 @@ def _options_text(options: Mapping[str, str]) -> str:
     return "".join(f", {name.replace('_', ' ')} {value}" for name, value in options.items())
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FirstRuns:
     """The progress of the first run of each analysis."""
 

@@ -6,7 +6,6 @@ are read from the database again. So no line is replayed, and the result equals 
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from functools import reduce
 from operator import or_
@@ -18,6 +17,7 @@ from analytics.snapshots.stored import Snapshot
 from analytics.storage import link_or_copy
 from analytics.tables import Table
 from entities.address import Address, address_or_none
+from entities.frozen import frozen
 from entities.models import Entity
 from entities.selectors import entities_at
 from grants.journal import ACTIONS, GRANT_ACTIONS, SEAL, STATE_ACTIONS
@@ -36,7 +36,7 @@ MOST_CHANGED_PARTS = 16
 _ENTITY_ACTIONS = {*GRANT_ACTIONS, *STATE_ACTIONS, "describe"}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Base:
     """An older snapshot, and the numbers of the parts that changed since then."""
 

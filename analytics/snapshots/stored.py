@@ -7,7 +7,7 @@ written last and deleted first, and a snapshot without it is never read.
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 
 from pyarrow.fs import FileInfo, FileSelector, FileSystem, FileType
@@ -15,6 +15,7 @@ from pyarrow.fs import FileInfo, FileSelector, FileSystem, FileType
 from analytics.manifests import DAMAGED, MANIFEST_NAME, ManifestError, unverified_contents
 from analytics.storage import Place, StorageError, place_of, shown_uri, without_credentials
 from analytics.tables import EXTRA_TABLES, SNAPSHOT_TABLES
+from entities.frozen import frozen
 from grants.policies.times import parse_time
 
 LEASE_PREFIX = "_LEASE-"
@@ -26,7 +27,7 @@ SCHEMA_VERSION = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SnapshotFile:
     """One Parquet file. path: within the snapshot. changed_ns: its modification time, if the storage knows
     it.
@@ -37,7 +38,7 @@ class SnapshotFile:
     changed_ns: int | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Snapshot:
     """A complete snapshot.
 

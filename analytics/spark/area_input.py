@@ -4,7 +4,7 @@ INVARIANT: the rows of a user in a namespace depend on the grants of this user a
 of this namespace, and on those outside of all namespaces, such as the instance.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -15,9 +15,10 @@ from pyspark.sql import functions as F
 from analytics.spark.analysis_input import AnalysisInput
 from analytics.spark.engine.rows import Array
 from analytics.spark.schemas import Tables
+from entities.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Area:
     """A part of a result: the rows of these users in these namespaces, by name. None: of all of them.
 

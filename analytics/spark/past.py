@@ -4,7 +4,6 @@ These tables have their own ids of users, groups and entities, which differ from
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from functools import reduce
 from operator import or_
@@ -13,13 +12,14 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from analytics.spark.schemas import Tables
+from entities.frozen import frozen
 
 PRINCIPAL = ["principal_type", "principal_id"]
 # like the texts of times in the tables of the history
 _TIME_FORMAT = "%Y-%m-%d %H:%M:%S.%f"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Moment:
     """A journal line and its time, or a later time before the next line; revision 0 is before the first line."""
 
@@ -27,7 +27,7 @@ class Moment:
     at: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class State:
     """The tenant at some moments. Each frame has a row for each key at any of them, and a flag for each moment.
 

@@ -16,11 +16,12 @@ import heapq
 import random
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import csr_array
+
+from entities.frozen import frozen
 
 # The greedy method is repeated until it has processed this many assignments, at least once and at most MAX_RUNS times.
 ASSIGNMENTS_PROCESSED = 3_000_000
@@ -33,7 +34,7 @@ SELECTION_NODES, SELECTION_SECONDS = 10, 60.0
 Sets = dict[int, set[int]]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Role:
     """All of these users have all of these permissions."""
 

@@ -9,7 +9,6 @@ import base64
 import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
@@ -20,6 +19,7 @@ from pyspark.sql import DataFrame
 from analytics.arrow import arrow_schema
 from analytics.spark.batches import BATCH_ROWS, BatchFunction
 from analytics.tables import Table
+from entities.frozen import frozen
 
 # The columns that a worker returns for each file that it wrote.
 FILES = "part int, name string"
@@ -28,7 +28,7 @@ LOCAL_SCHEME = "file://"
 DICTIONARY_BYTES = 64 << 20
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SortedTable:
     """A table that can be written without sorting it.
 

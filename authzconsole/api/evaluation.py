@@ -7,7 +7,6 @@ all live entities read the containers that it knows now.
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
 
 from authzconsole.api.denials import with_offers
 from authzconsole.api.endpoint import endpoint
@@ -17,6 +16,7 @@ from authzconsole.common.problems import Problem
 from authzconsole.common.rate_limits import past_request
 from authzconsole.models import TokenScope
 from entities.address import Address
+from entities.frozen import frozen
 from grants.active_generation import active_generation
 from grants.evaluation.engine import ListedEntities, answer_questions, entity_states
 from grants.history import MAX_MOMENTS, NOW, Moment, at_moment, group_by_moment, has_moment, moment_of
@@ -32,7 +32,7 @@ QUESTIONS_PER_REQUEST, REQUESTS_PER_MOMENT = 10, 100
 MAX_OWN_MOMENTS = 5
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CallerThen(Caller):
     """The caller of questions about another time. generation: the active one in that state.
 

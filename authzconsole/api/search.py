@@ -6,7 +6,7 @@ before its page.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from authzconsole.api.endpoint import endpoint
 from authzconsole.api.evaluation import caller_at, reading_moments
@@ -15,6 +15,7 @@ from authzconsole.common.paging import CursorOfAnotherList, InvalidCursor, read_
 from authzconsole.common.problems import Problem
 from authzconsole.models import TokenScope
 from entities.address import Address
+from entities.frozen import frozen
 from entities.vocabulary import KINDS, Privilege
 from grants.evaluation.authzen_search import (
     EMPTY_PAGE,
@@ -31,7 +32,7 @@ MAX_RESULTS = 1_000
 SALT = "authzconsole.api.page"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RequestedPage:
     """The page that a search request asks for.
 

@@ -3,8 +3,6 @@
 Answers do not reveal whether addresses that the caller cannot see exist.
 """
 
-from dataclasses import dataclass
-
 from django.conf import settings
 from django.http import HttpRequest
 from django.urls import reverse
@@ -19,6 +17,7 @@ from authzconsole.common.security_events.record import EventKind, record_event
 from authzconsole.common.tokens import TokenRefused, TokenUnknown, ValidToken, verify_token
 from authzconsole.models import TokenScope
 from entities.address import Address
+from entities.frozen import frozen
 from entities.models import Entity
 from entities.selectors import entities_at
 from grants.active_generation import active_generation
@@ -34,7 +33,7 @@ REALM = 'Bearer realm="authorization console"'
 SEE_AS_KEY = "see_as"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Caller:
     """The authenticated caller of an endpoint.
 

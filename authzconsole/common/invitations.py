@@ -6,7 +6,6 @@ invitation and the choice of a password replace, and ends after FIRST_PASSWORD_H
 
 import logging
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from django.conf import settings
 from django.contrib.auth.tokens import PasswordResetTokenGenerator
@@ -17,6 +16,7 @@ from django.utils.encoding import force_bytes
 from django.utils.http import urlsafe_base64_encode
 
 from authzconsole.common.mail import send_message
+from entities.frozen import frozen
 from grants.authority.stewards import stewarded_namespaces
 from grants.errors import PrincipalError
 from grants.journal import Author
@@ -43,7 +43,7 @@ class InvitationTokens(PasswordResetTokenGenerator):
 invitation_tokens = InvitationTokens()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Invitation:
     """A link that is shown once, or sent to the e-mail address of the user. It is a secret."""
 

@@ -27,7 +27,6 @@ import ipaddress
 import logging
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import timedelta
 from time import time
 from typing import TypeVar
@@ -39,6 +38,7 @@ from django.utils import timezone
 from redis import RedisError
 from rest_framework.throttling import BaseThrottle
 
+from entities.frozen import frozen
 from entities.text import is_storable
 from entities.vocabulary import clip
 from grants.models import JournalLine
@@ -57,7 +57,7 @@ ADDRESS_WITH_PORT = re.compile(r"\[(?P<ipv6>[^]]*)\](:[0-9]*)?|(?P<ipv4>[0-9.]*)
 Result = TypeVar("Result")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FailureCounter:
     """One count of failures.
 
@@ -104,7 +104,7 @@ class FailureCounter:
         return JournalLine.objects.filter(is_relevant, at__gte=window_start).count()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PasswordCounters:
     """The counters of wrong passwords: by name and address, by name, and by address."""
 

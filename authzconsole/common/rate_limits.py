@@ -17,13 +17,13 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from django.conf import settings
 
 from authzconsole.common.problems import Problem
+from entities.frozen import frozen
 
 logger = logging.getLogger(__name__)
 
@@ -85,7 +85,7 @@ class BucketTable:
         return free
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RateLimit:
     """A limit and what it counts. number: distinguishes the keys of the limits. name: its name in RateLimit
     headers.

@@ -1,14 +1,14 @@
 """Fast row counts: exact for small tables, estimated from the statistics of the database for large tables."""
 
-from dataclasses import dataclass
-
 from django.db import connection
 from django.db.models import Model, QuerySet
+
+from entities.frozen import frozen
 
 MAX_COUNTED = 50_000
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RowEstimate:
     """A number of rows. is_exact: whether the rows were counted."""
 

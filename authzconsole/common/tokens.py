@@ -6,7 +6,7 @@ The secret of a token is shown once, when it is created, and is not stored.
 import hashlib
 import secrets
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import timedelta
 
 from django.conf import settings
@@ -16,6 +16,7 @@ from authzconsole.common.database import update_without_waiting
 from authzconsole.common.sign_in_methods import FINGERPRINT_CHARACTERS
 from authzconsole.models import ApiToken, TokenScope, max_token_lifetime
 from entities.errors import Refusal
+from entities.frozen import frozen
 from entities.text import storage_fault
 from entities.vocabulary import clip
 from grants.active_generation import ACTIVE_GENERATION_SQL, generation_or_default
@@ -55,7 +56,7 @@ class TokenUnknown(TokenRefused):
     """No token has this secret, not even a revoked or expired one."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class IssuedToken:
     """A new token with its secret, which is not stored."""
 
@@ -63,7 +64,7 @@ class IssuedToken:
     secret: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ValidToken:
     """A verified token.
 

@@ -1,7 +1,7 @@
 """Write as remarks what policies of Ranger have and grants cannot express, so that explanations name the policies."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from authzconsole.connections.ranger.policies import (
     CURRENT_USER,
@@ -20,6 +20,7 @@ from authzconsole.connections.ranger_grants import (
     principals_of_item,
 )
 from entities.address import Address, instance_address
+from entities.frozen import frozen
 from entities.vocabulary import Privilege, clip, join_words
 from grants.evaluation.remarks import namespace_of
 from grants.models import Remark, RemarkPart
@@ -33,7 +34,7 @@ _MASKED: Mapping[str, str] = {LeftOut.MASKS: "gives only masked", LeftOut.FILTER
 _ANYWHERE = Address("", "")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Part:
     """What a policy does to answers. verb: in `VERB PRIVILEGES on ADDRESS to PRINCIPAL`. reason: why the console does not.
     is_restricted: it does so only to those who are in `others` too; otherwise, to those who are not. addresses: where; by

@@ -34,6 +34,7 @@ from authzconsole.connections.platform import (
 )
 from authzconsole.models import Connection
 from entities.address import Address
+from entities.frozen import frozen
 from entities.models import Entity, State
 from entities.selectors import entities_at
 from entities.vocabulary import clip, quantity
@@ -113,7 +114,7 @@ class PlatformState:
         return {*holders, *self.principals, *chain.from_iterable(change.key for change in self.members)}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SyncResult:
     """What a sync changes. found: entities of the platform that no earlier sync found, or the addresses of its policies.
     creations, remarks: of the platform. revision: at which the console was compared.
@@ -427,7 +428,7 @@ def _linked_addresses(connection: Connection) -> set[Address]:
     return {Address(*row) for row in links.values_list("entity__kind", "entity__key")}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Comparison:
     """The grants of a platform and of the console. intended: those that the platform is to have: of the console, and its own of
     principals that the console cannot have.

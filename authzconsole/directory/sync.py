@@ -24,6 +24,7 @@ from authzconsole.directory.connection import (
 )
 from authzconsole.settings.sign_in import ROLES
 from authzconsole.settings.user_directory import LDAP_PROVIDER, LdapOptions
+from entities.frozen import frozen
 from entities.text import is_storable
 from grants.change_set import Deactivate
 from grants.changes import ChangeSet, apply, changed_members
@@ -149,7 +150,7 @@ class SyncRefused(Exception):
     """The plan would remove too much. The message is a sentence; nothing was changed."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GroupPlan:
     """The changes of one group, as primary keys of users. unknown_count: members without a user in the
     console.
@@ -163,7 +164,7 @@ class GroupPlan:
     removed: list[int]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SyncPlan:
     """All changes. roles: (name, current role, new role) of each account with a new role."""
 

@@ -5,7 +5,6 @@ import json
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from heapq import merge
 from itertools import islice
 from operator import attrgetter
@@ -20,6 +19,7 @@ from django.template.loader import render_to_string
 from analytics.results.export import without_formula
 from authzconsole.models import Evidence
 from entities.address import parse_address
+from entities.frozen import frozen
 from grants.bulk_rows import chunks
 from grants.evidence import (
     AccessPeriods,
@@ -261,7 +261,7 @@ def _write_accounts(file: TextIO, boundaries: "RowBoundaries", users: Collection
     return len(listed)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BoundaryOfRow:
     """What the files say of the journal line with which access began or ended. time: empty before the first line."""
 

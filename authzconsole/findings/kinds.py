@@ -1,16 +1,15 @@
 """The kinds of findings."""
 
-from dataclasses import dataclass
-
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 
 from authzconsole.common.limited_access import count_text
 from authzconsole.models import Finding, FindingState, Severity
+from entities.frozen import frozen
 from entities.vocabulary import quantity
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FindingKind:
     """One kind. one, many: the words after the figure; empty if the note of a finding is its whole text.
 

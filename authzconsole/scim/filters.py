@@ -20,6 +20,7 @@ from scim2_models.path import (
     ValuePath,
 )
 
+from entities.frozen import frozen
 from entities.text import is_storable
 
 MAX_FILTER_CHARACTERS = 4_000
@@ -36,7 +37,7 @@ Key = tuple[str, str | None]
 REQUIRED = ("username", "name")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TextColumn:
     """A string. An empty string means that the attribute has no value."""
 
@@ -137,7 +138,7 @@ class ConstantColumn(EqualityColumn):
 Column = TextColumn | IdColumn | BooleanColumn | ConstantColumn
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RelatedRows:
     """A multi-valued attribute in another table. rows: its rows for OuterRef("pk"). columns: by
     sub-attribute.
@@ -150,7 +151,7 @@ class RelatedRows:
         return Q(Exists(self.rows().filter(condition)))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ColumnMap:
     """The columns of a resource by attribute and sub-attribute, its multi-valued attributes, and the
     attributes to sort by.

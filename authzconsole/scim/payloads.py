@@ -6,7 +6,6 @@ Resources are plain dictionaries, because a group can have 100,000 members.
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse
@@ -23,6 +22,7 @@ from scim2_models import (
 
 from authzconsole.common.problems import Problem
 from authzconsole.common.request_body import read_json_object
+from entities.frozen import frozen
 
 # Microsoft Entra ID deviates from the standard: it removes members by value, and patches `emails[type eq
 # "work"].value` of users without an email
@@ -56,7 +56,7 @@ def error_response(
     return scim_response(error.model_dump(), status=status, **(headers or {}))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Query:
     """The parameters of a request. attributes, excluded: lower-case names of attributes such as
     `emails.value`.

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from django.contrib.auth.models import Group
@@ -21,6 +20,7 @@ from authzconsole.scim.payloads import (
     read_payload,
     scim_response,
 )
+from entities.frozen import frozen
 from entities.text import storage_fault
 from grants.authority.transactions import administrator_transaction
 from grants.journal import Author, JournalEntry, append_to_journal, lock_journal
@@ -61,7 +61,7 @@ def visible_groups() -> QuerySet[Group]:
     return Group.objects.exclude(name__startswith=ROLE_PREFIX).select_related("provisioned")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ResourceRows:
     """The rows of a type of resource, and how they are listed and read.
 

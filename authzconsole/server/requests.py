@@ -9,12 +9,13 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from io import BytesIO
 from pathlib import Path
 from typing import IO, cast
 from urllib.parse import unquote_to_bytes
+
+from entities.frozen import frozen
 
 CHUNKED = -1
 # set if the request came through a proxy, trusted or not
@@ -125,7 +126,7 @@ MAX_GENERATING = 2
 RETRY_AFTER_SECONDS = 5
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BodyLimits:
     """The limits on request bodies of one worker process.
 

@@ -3,9 +3,9 @@ kind of them.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from entities.address import Address
+from entities.frozen import frozen
 from entities.models import State
 from entities.selectors import entity_at, subtree_of
 from grants.access.what_can import kinds_in_byte_order
@@ -21,7 +21,7 @@ KEYS_PER_QUERY = 100
 Position = tuple[str, str, str | None]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Target:
     """What is accessed: an entity, or with `has_contents` also every live entity inside it.
 
@@ -62,7 +62,7 @@ class Target:
         return (rows.filter(kind=self.kind) if self.kind else rows).count()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AccessPage:
     """One page: (entity, access of a user). next_position: None on the last page."""
 
@@ -70,7 +70,7 @@ class AccessPage:
     next_position: Position | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AccessList:
     """The people who can access the entities of a target, sorted by entity and then by name."""
 

@@ -13,6 +13,7 @@ from django.db.models import F, Value
 from django.db.models.functions import Collate, Concat
 
 from entities.address import Address
+from entities.frozen import frozen
 from entities.models import Entity, State
 from entities.selectors import entities_at
 from entities.vocabulary import CONTAINER_KINDS, Privilege
@@ -32,7 +33,7 @@ from grants.validity import at_time, in_force, in_force_sql, question_time
 ROWS_PER_CHUNK = 2_000
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HolderKey:
     """A principal with grants. type: `user` or `group`."""
 
@@ -44,7 +45,7 @@ class HolderKey:
         return principal_text(self.type, self.name)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class InsideLookup:
     """The grants of `holder` on `container` or inside it.
 
@@ -87,7 +88,7 @@ class InsideLookup:
                 yield Path(str(self.holder), entity, privilege)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GrantsInside:
     """The first grants that a lookup found. rows: (id of the entity, path), those with the lowest ids if
     there are more.
@@ -98,7 +99,7 @@ class GrantsInside:
     is_complete: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PathsInside:
     """The paths of one subject inside a container, through all its holders; see
     `grants.access.paths.PathSource`.
@@ -327,7 +328,7 @@ class _Loaded:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _SubjectFacts:
     """The grants of one subject; see `grants.access.paths.AccessFacts`.
 

@@ -7,6 +7,7 @@ from itertools import groupby
 from typing import Protocol
 
 from entities.address import Address
+from entities.frozen import frozen
 from entities.vocabulary import ANY, CONTAINER_KINDS, Privilege
 from grants.policies.grammar import Algebra, Expression, Parameter, Scope, fold
 from grants.policies.question import Question
@@ -40,7 +41,7 @@ class PathSource(Protocol):
     def __iter__(self) -> Iterator[Path]: ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LoadedPaths:
     """All paths of a leaf, in memory; see `PathSource`."""
 
@@ -51,7 +52,7 @@ class LoadedPaths:
         return iter(self.listed_paths)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Ways:
     """How a permitted operation is permitted.
 
@@ -106,7 +107,7 @@ def ways_to_meet(expression: Expression, question: Question, facts: AccessFacts)
     return fold(expression, WaysToMeet(question, facts))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WaysToMeet(Algebra[Ways | None]):
     """The ways in which the grants of the subject meet an expression; see `ways_to_meet`."""
 

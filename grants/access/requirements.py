@@ -1,9 +1,10 @@
 """Group the operations of a kind by their requirement, and combine requirements."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from entities.errors import Refusal
+from entities.frozen import frozen
 from entities.vocabulary import ANY, CONTAINER_KINDS, KINDS, Privilege, clip
 from grants.policies.grammar import (
     Algebra,
@@ -77,7 +78,7 @@ def all_of_requirements(requirements: Iterable[Expression], kind: str) -> Expres
     return needed[0] if len(needed) == 1 else AllOf(needed)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Alternatives:
     """A requirement as alternatives, of which any one is enough.
 
@@ -119,7 +120,7 @@ class Alternatives:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Simplified(Algebra[Alternatives]):
     """The alternatives of a requirement for an entity of `kind`, in a question without parameters."""
 

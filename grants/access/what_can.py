@@ -15,6 +15,7 @@ from itertools import islice
 from django.db.models import Count, Q, QuerySet, Value
 
 from entities.address import Address
+from entities.frozen import frozen
 from entities.models import Entity, State
 from entities.selectors import matching_entities
 from entities.vocabulary import ANY, KINDS, Privilege
@@ -103,7 +104,7 @@ PATHS_PER_HOLDER = 10
 ROWS_PER_PAGE = 200
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EntityFilter:
     """Which entities to list; empty members do not filter.
 
@@ -120,7 +121,10 @@ class EntityFilter:
     level: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+_NO_FILTER = EntityFilter()
+
+
+@frozen
 class EntityAccess:
     """What a principal can do with one entity. ways: how, by operation, sorted by code points."""
 
@@ -128,7 +132,7 @@ class EntityAccess:
     ways: dict[str, Ways]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EntityPage:
     """One page. has_more: whether more entities follow."""
 
@@ -163,7 +167,7 @@ class AccessibleEntities:
         subject_type: str,
         subject: str,
         generation: Generation,
-        where: EntityFilter = EntityFilter(),
+        where: EntityFilter = _NO_FILTER,
         kinds: Sequence[str] | None = None,
         *,
         visible_in: Generation | None = None,

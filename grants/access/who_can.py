@@ -13,6 +13,7 @@ from django.db.models import Count, Exists, F, OuterRef, Q, QuerySet, Value
 from django.db.models.functions import Collate
 
 from entities.address import Address
+from entities.frozen import frozen
 from entities.models import Entity
 from entities.selectors import entity_at, subtree_of
 from entities.vocabulary import CONTAINER_KINDS, Privilege
@@ -38,7 +39,7 @@ from grants.querysets import memberships_in_force, union_all
 USERS_PER_BATCH = 200
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class UserAccess:
     """What one user can do with an entity. ways: how, by operation, sorted by code points."""
 
@@ -109,7 +110,7 @@ MAX_INSIDE_COUNTED_AT_ONCE = 200
 PATH_KINDS = ("direct", "group")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PeopleFilter:
     """Which people to list; empty members do not filter.
 
@@ -132,7 +133,7 @@ class PeopleFilter:
     group_namespace: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PeoplePage:
     """One page. next_after: the name after which the next page starts; None on the last page."""
 
@@ -140,7 +141,7 @@ class PeoplePage:
     next_after: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PeopleCounts:
     """The number of users who may perform any operation, at least one of each level, and each operation.
 

@@ -18,7 +18,6 @@ account with break-glass access.
 """
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from django.conf import settings
@@ -27,6 +26,7 @@ from django.db.models import Count, Q, QuerySet
 from django.utils import timezone
 
 from entities.address import Address, parse_grantable
+from entities.frozen import frozen
 from entities.patterns import matches, reveals
 from entities.vocabulary import Privilege, clip, join_words
 from grants.authority.break_glass import has_break_glass_access
@@ -274,7 +274,7 @@ def _is_person(author: Author) -> bool:
     return not author.is_provisioner or accounts_of(author) != {author.user_id}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Content:
     """What a change contains. users, groups: the principals that it changes.
 

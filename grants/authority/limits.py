@@ -5,7 +5,6 @@ bound. Administrators set narrower limits (`set_delegation_limits`).
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Self
 
@@ -13,6 +12,7 @@ from django.conf import settings
 from django.utils import timezone
 
 from entities.address import Address
+from entities.frozen import frozen
 from entities.vocabulary import KINDS, Privilege, privilege_by_name
 from grants.authority.transactions import administrator_transaction
 from grants.errors import DelegationError
@@ -26,7 +26,7 @@ _CACHE = "_delegation_limits"
 MAX_DAYS = 100_000
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DelegationLimits:
     """What delegates may grant and revoke. kinds: None for all. max_days: the longest period of a grant; 0
     for no limit.

@@ -17,6 +17,7 @@ from django.contrib.auth.models import Group
 from django.db import transaction
 from django.utils import timezone
 
+from entities.frozen import frozen
 from entities.services import instance_fault
 from grants.active_generation import active_generation, write_active_generation
 from grants.administrators import Strandings
@@ -291,7 +292,7 @@ def _text(change: Change) -> str:
     return f"user:{change.user}" if isinstance(change, Activate | Deactivate) else str(change)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Shown:
     """The effect that was shown to the author of changes, and what the author accepts.
 

@@ -9,13 +9,14 @@ later, the effect is also evaluated at the first beginnings, MAX_TIMES times in 
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 
 from django.conf import settings
 from django.db.models import Q
 
 from entities.address import Address
+from entities.frozen import frozen
 from entities.models import PATTERN, Entity, State
 from entities.patterns import entities_matching, has_patterns, matches, reveals
 from entities.selectors import entities_at
@@ -61,7 +62,7 @@ MAX_TIMES = 4
 MAX_CHANGES = 100
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StateChange:
     """An address gets a new state: it is registered, recreated or deleted."""
 

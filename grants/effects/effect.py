@@ -17,6 +17,7 @@ from operator import and_, attrgetter, or_
 from typing import Any, NamedTuple, TypeVar
 
 from entities.address import Address
+from entities.frozen import frozen
 from grants.administrators import Strandings
 from grants.effects.changes import MAX_TIMES, EffectChange, effect_times
 from grants.effects.evaluate import EffectEvaluation, evaluate_changes
@@ -89,7 +90,7 @@ class EffectRow(NamedTuple):
     intended: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RowFilter:
     """Which rows to select. user, entity: parts of the names. operation: a name. change: `gained`, `lost` or
     empty for both.

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from entities.address import Address
+from entities.frozen import frozen
 from entities.models import Entity, State
 from entities.patterns import containers_revealed_by
 from entities.vocabulary import CONTAINER_KINDS, Privilege
@@ -41,7 +42,7 @@ from grants.validity import at_time, in_force, question_time
 MAX_PAIRS_PER_BATCH = 50_000_000
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OperationEffect:
     """The users that gain and lose operations with the same requirement.
 
@@ -59,7 +60,7 @@ class OperationEffect:
     needs_no_grant: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EntityEffect:
     """The changed decisions about one entity."""
 
@@ -67,7 +68,7 @@ class EntityEffect:
     operations: tuple[OperationEffect, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EffectEvaluation:
     """The result of `evaluate_changes`. entities: by kind and key. at: the time of the decisions.
 

@@ -4,9 +4,9 @@ Everything follows from the leaves of the requirements, so no generation or kind
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import NamedTuple
 
+from entities.frozen import frozen
 from entities.vocabulary import CONTAINER_KINDS, KINDS
 from grants.policies.grammar import AnyOf, Expression, FactsRead, HasOnAllLive, Scope
 from grants.policies.policy import Generation
@@ -14,7 +14,7 @@ from grants.policies.policy import Generation
 _SCOPE_KINDS = {Scope.APPLICATION: "application", Scope.NAMESPACE: "namespace", Scope.INSTANCE: "instance"}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class KindRules:
     """The rules of one kind.
 

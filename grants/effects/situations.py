@@ -8,6 +8,7 @@ from typing import NamedTuple
 from django.contrib.auth.models import Group
 
 from entities.address import Address
+from entities.frozen import frozen
 from entities.models import State
 from entities.vocabulary import Privilege
 from grants.change_set import (
@@ -54,7 +55,7 @@ class Situation:
     states: dict[Address, State] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AffectedUsers:
     """The users that changes can affect: user number i has bit i.
 

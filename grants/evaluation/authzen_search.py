@@ -6,10 +6,11 @@ same requirement.
 """
 
 from bisect import bisect_right
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from django.db.models import Q, QuerySet
 
+from entities.frozen import frozen
 from entities.models import Entity
 from entities.vocabulary import ANY
 from grants.evaluation.effective_grants import GrantTable, grant_tables, has_at_most
@@ -34,7 +35,7 @@ MAX_CHECKED = (400, 5_000)
 KEYS_PER_QUERY = 500
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SearchPage:
     """One page of ids in order. has_more: whether more ids follow. total: number of ids on all pages, if it
     is known.
@@ -82,7 +83,7 @@ def _requirement(question: Question, visible_in: str | None) -> Expression | Non
     return AllOf((policy.requirement, AnyOf((*showing, has(*ANY)))))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class KeySearch:
     """Find the keys of the entities of one kind on which grants meet a requirement.
 

@@ -3,13 +3,14 @@
 INVARIANT: an unknown or inactive subject has no effective grants.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from functools import cache
 
 from django.contrib.auth.models import Group
 from django.db.models import QuerySet
 
+from entities.frozen import frozen
 from entities.text import is_storable
 from grants.bulk_rows import database_time
 from grants.evaluation.raw_statement import fetch_rows
@@ -46,7 +47,7 @@ def _subject_with_groups(subject_type: str) -> str:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GrantTable:
     """The effective grants from one source: those that count for the subjects with these primary keys.
 

@@ -9,7 +9,7 @@ any grant, such as `Always`, cannot be covered: every entity must then be checke
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
 from operator import and_, or_
 
@@ -18,6 +18,7 @@ from django.db.models import Exists, OuterRef, Q, QuerySet, Subquery
 from django.db.models.lookups import IsNull
 
 from entities.address import Address, instance_address, kinds_inside
+from entities.frozen import frozen
 from entities.models import Entity, State
 from entities.patterns import rows_about
 from entities.vocabulary import ANY, CONTAINER_KINDS, KINDS, Privilege
@@ -59,7 +60,7 @@ class Conditions(Algebra[Q]):
         return reduce(or_, parts, NONE)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EntityConditions(Conditions):
     """The conditions that the grants in `tables` meet a requirement on an entity of one of `kinds`.
 
@@ -243,7 +244,7 @@ def candidate_queries(requirement: Expression, conditions: EntityConditions) -> 
     return [rows.filter(part).values_list("key", flat=True) for part in cover.parts]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Cover:
     """Conditions such that every permitted entity meets at least one of them.
 
@@ -254,7 +255,7 @@ class Cover:
     is_exact: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Covers(Algebra[Cover | None]):
     """The conditions that cover a requirement, starting from the grants; None if there are none."""
 

@@ -22,6 +22,7 @@ from types import MappingProxyType
 from django.db import connection
 
 from entities.address import Address
+from entities.frozen import frozen
 from entities.models import PATTERN, Entity, State
 from entities.patterns import matches_sql, reveals_sql
 from entities.vocabulary import CONTAINER_KINDS, KIND_ORDER, Privilege
@@ -138,7 +139,7 @@ class QuestionFacts:
         return EntitiesWithoutPrivilege(False, total, tuple(addresses))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DelegatedFacts:
     """The facts of one question, for subclasses that find the entities without a privilege in their own way.
 
@@ -351,7 +352,7 @@ _COLUMNS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Relation:
     """The lookups of one type for subjects of one type.
 
@@ -376,7 +377,7 @@ _IS_UNREGISTERED = f"a.entity_id IS NULL AND g.pattern_id IS NULL AND p.state = 
 _PATTERN = f"(SELECT p.kind || ':' || p.key FROM {_ENTITY} p WHERE p.id = g.pattern_id)"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _GrantPath:
     """The SQL of a source of grants: a way in which a grant `g` is effective for the subject of lookup `a`.
 

@@ -7,11 +7,12 @@ INVARIANT: the listed and counted entities are exactly the entities that `grants
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from django.db.models import Count, Exists, OuterRef, Q, QuerySet
 
 from entities.address import Address
+from entities.frozen import frozen
 from entities.models import Entity, State
 from entities.selectors import entity_at, live_entities_inside
 from entities.vocabulary import KIND_ORDER, Privilege
@@ -31,7 +32,7 @@ from grants.querysets import union_all
 _DOT, _AFTER_DOT = ".", "/"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SummaryFacts(DelegatedFacts):
     """The facts of one question (see `grants.policies.decide.Facts`), with at most `max_listed` entities
     without a privilege.
@@ -115,7 +116,7 @@ def _entities_without_privilege(
     return _summary(required.first_without(counts, max_listed), counts, live.total())
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _RequiredPrivilege:
     """A privilege that is required on all live entities inside a container.
 

@@ -5,13 +5,14 @@ principals.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime
 
 from django.db.models import Exists, OuterRef, Q, QuerySet, Subquery
 from django.db.models.lookups import IsNull
 
 from entities.address import Address
+from entities.frozen import frozen
 from entities.models import PATTERN, Entity, State
 from entities.patterns import patterns_about
 from entities.selectors import entity_at
@@ -28,7 +29,7 @@ from grants.validity import in_force, question_time
 MAX_GRANTS_INSIDE = 20_000
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PrincipalConditions(Conditions):
     """The conditions that the grants of a principal meet a requirement of the question.
 

@@ -8,7 +8,7 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from operator import attrgetter
 
@@ -16,6 +16,7 @@ from django.contrib.auth.models import Group
 from django.db import connection
 
 from entities.address import Address, ancestor_kinds, parse_grantable
+from entities.frozen import frozen
 from entities.patterns import matches, reveals
 from entities.vocabulary import ANY, KINDS
 from grants.bulk_rows import ROWS_PER_STATEMENT, database_time
@@ -32,7 +33,7 @@ MAX_ROWS = 10_000
 _ALL = frozenset(map(str, ANY))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Place:
     """Where a decision depends on these privileges. with_contents: also on those on everything inside the address, of one
     kind or of any.

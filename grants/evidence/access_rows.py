@@ -1,11 +1,11 @@
 """List who could perform which operations on an entity, in which revisions, and by which grants."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain, groupby, islice
 from operator import attrgetter
 
 from entities.address import Address
+from entities.frozen import frozen
 from entities.vocabulary import KINDS
 from grants.evidence.grant_periods import GrantPeriodReader, TooMuchEvidence
 from grants.evidence.holdings import Holdings, HoldingsReader, UserHistory, read_users
@@ -20,7 +20,7 @@ ENTITIES_PER_READ = 200
 _NOTHING_HELD: dict = {}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AccessRow:
     """A range of revisions in which a user could perform an operation. paths: the held privileges that
     permitted it.

@@ -9,6 +9,7 @@ from typing import NoReturn
 from django.db.models import Q, QuerySet
 
 from entities.address import Address
+from entities.frozen import frozen
 from entities.patterns import matches, reveals
 from grants.bulk_rows import chunks
 from grants.errors import GrantError
@@ -38,7 +39,7 @@ class TooMuchEvidence(GrantError):
     """The evidence would need more rows than the limit. The message says how to ask for less."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HeldOn:
     """What users held on one address, by user id. through_groups: how many of these periods are through
     groups.

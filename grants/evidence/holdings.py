@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from django.db.models import Q
 
 from entities.address import Address
+from entities.frozen import frozen
 from entities.models import State
 from entities.vocabulary import CONTAINER_KINDS
 from grants.bulk_rows import chunks
@@ -26,7 +27,7 @@ from grants.policies.grammar import AnyOf, Expression, FactsRead
 from grants.policies.question import Question
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class UserHistory:
     """All users of a period, by user id: the revisions in which each was an active principal, and the last
     names.

@@ -2,11 +2,12 @@
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from heapq import merge
 from operator import itemgetter
 
 from entities.address import Address
+from entities.frozen import frozen
 from entities.patterns import reveals
 from entities.vocabulary import Privilege
 from grants.evidence.revision_ranges import EMPTY, Range, Ranges, intersection, union
@@ -15,7 +16,7 @@ from grants.policies.question import Question
 from grants.validity import Validity
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BoundaryLine:
     """The journal line that started or ended a period: its revision, time, author and reason."""
 
@@ -25,7 +26,7 @@ class BoundaryLine:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ExistencePeriod:
     """A period in which a grant or a membership existed.
 
@@ -38,7 +39,7 @@ class ExistencePeriod:
     validity: Validity
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HeldPeriod:
     """A path: one way in which a user held a privilege: by a grant to the user, or by a grant to a group and
     a membership in it.
@@ -54,7 +55,7 @@ class HeldPeriod:
     ranges: Ranges
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class UserTimeline:
     """What one user held in a period. held: by address. active: the revisions in which the user was an active
     principal.
@@ -64,7 +65,7 @@ class UserTimeline:
     active: Ranges
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TargetTimeline:
     """The target of the question in a period.
 
@@ -139,7 +140,7 @@ def _counts(sets: Iterable[Ranges], bounds: Range) -> list[tuple[int, int, int]]
     return counts
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MetPeriod:
     """The revisions in which an expression was met. paths: the held privileges that met it, each with these
     revisions.
@@ -163,7 +164,7 @@ def met_period(
     return fold(expression, MetPeriods(question, user, target))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MetPeriods(Algebra[MetPeriod]):
     """The revisions in which the user met an expression; see `met_period`."""
 

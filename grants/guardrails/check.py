@@ -21,6 +21,7 @@ from django.db import transaction
 
 from entities.address import Address
 from entities.errors import Refusal
+from entities.frozen import frozen
 from entities.patterns import has_patterns, rows_about
 from entities.selectors import entities_at
 from entities.vocabulary import CONTAINER_KINDS
@@ -91,7 +92,7 @@ _ENDINGS = Deactivate | RemovePrincipal | Delete
 Result = TypeVar("Result")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Added:
     """A violation that changes add. accepted_until: the end of the exception that accepts it;
     None without one. is_blocked: whether it refuses the changes.
@@ -315,7 +316,7 @@ def _text(violation: Violation) -> str:
     return "\x1f".join(violation.key)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Evaluation:
     """What changes can affect.
 

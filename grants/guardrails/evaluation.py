@@ -10,7 +10,6 @@ change is checked with the latter, so that a period that begins later avoids no 
 
 import json
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
 from heapq import merge
@@ -23,6 +22,7 @@ from django.db.models import DateTimeField, F, Q, QuerySet, Value
 from django.db.models.functions import Cast, Collate
 
 from entities.address import Address
+from entities.frozen import frozen
 from entities.models import PATTERN, Entity, State
 from entities.selectors import entities_at
 from entities.vocabulary import CONTAINER_KINDS
@@ -102,7 +102,7 @@ class Violation(NamedTuple):
         return f"{self.principal} {verb} {self.privilege} on {self.entity}{through}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Part:
     """The part of the tenant to evaluate; None is everything.
 

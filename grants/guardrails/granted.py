@@ -8,13 +8,13 @@ PostgreSQL needs more time to plan one large statement than to execute several s
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import product
 from typing import NamedTuple
 
 from django.db import connection
 
 from entities.address import Address
+from entities.frozen import frozen
 from entities.models import Entity, State
 from entities.selectors import entities_at
 from entities.vocabulary import CONTAINER_KINDS
@@ -109,7 +109,7 @@ class _Hit(NamedTuple):
         return *self[:3], self.violation.key
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NewGrants:
     """Grants that are made. part: their users and groups. clauses: those that contain one of their addresses, of the
     guardrails that the grants can violate. entities: the registered entities among the addresses. new: the other addresses.

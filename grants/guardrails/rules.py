@@ -7,12 +7,12 @@ with the same meaning have the same text.
 import json
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any
 
 from django.db.models import QuerySet
 
 from entities.address import Address, AddressError, ancestor_kinds, parse_address
+from entities.frozen import frozen
 from entities.services import instance_fault
 from entities.text import storage_fault
 from entities.vocabulary import KINDS, Privilege, VocabularyError, clip, privilege_by_name
@@ -32,7 +32,7 @@ _KIND_PREFIX = "kind:"
 _ANY_GENERATION = "core"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Clause:
     """Privileges in one place. kind, key: of its address; the key is empty for all entities of the kind."""
 
@@ -45,7 +45,7 @@ class Clause:
         return f"{self.kind}:{self.key}" if self.key else f"{_KIND_PREFIX}{self.kind}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Rule:
     """What a guardrail says. principal: the group or the subject that it is about; empty for everybody."""
 
@@ -280,7 +280,7 @@ class _AllHeld:
         return EntitiesWithoutPrivilege(is_empty=True)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _FormOfRule:
     """How the member of one form is read and written. read: gets its value, and the other attributes of the rule."""
 

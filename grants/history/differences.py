@@ -5,12 +5,12 @@ come from the periods, in parts that can be paged by primary key.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 
 from django.db.models import Exists, Model, OuterRef, Q, QuerySet
 
 from entities.address import Address
+from entities.frozen import frozen
 from entities.vocabulary import CONTAINER_KINDS
 from grants.history.periods import catch_up_for_read
 from grants.models import JournalLine, privilege_of
@@ -34,7 +34,7 @@ GAINED, LOST = "gained", "lost"
 ROWS_PER_BATCH = 1_000
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Difference:
     """A fact that began or ended between two revisions.
 
@@ -55,7 +55,7 @@ class Difference:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Span:
     """Two revisions, the earlier one first."""
 

@@ -1,11 +1,11 @@
 """Find the first journal line about an address or a principal. Its earlier state is unknown."""
 
-from dataclasses import dataclass
 from datetime import datetime
 
 from django.db.models import Min
 
 from entities.address import Address
+from entities.frozen import frozen
 from grants.models import JournalLine
 from grants.models.history import EntityPeriod, GroupPeriod, HistoryPrincipal, UserPeriod
 from grants.principal_names import parse_principal
@@ -14,7 +14,7 @@ from grants.principal_names import parse_principal
 IMPORT_AUTHOR = "import_tenant"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class KnownSince:
     """The first journal line about an address or a principal.
 

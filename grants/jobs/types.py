@@ -1,12 +1,13 @@
 """The registry of the types of jobs, and what the function of a type returns or raises."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import timedelta
 from typing import Any
 
 from django.conf import settings
 
+from entities.frozen import frozen
 from grants.models.jobs import Job
 
 
@@ -32,7 +33,7 @@ class JobInterrupted(Exception):
     """
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class JobResult:
     """The result of a job, stored in the columns of its row with these names.
 
@@ -50,7 +51,7 @@ class JobResult:
 JobFunction = Callable[[Any], JobResult | None]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class JobType:
     """How jobs of one type are executed.
 

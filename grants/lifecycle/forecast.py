@@ -5,12 +5,13 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
 
 from django.db.models import Count, QuerySet
 
 from entities.address import Address
+from entities.frozen import frozen
 from entities.models import Entity, State
 from entities.patterns import rows_about
 from entities.selectors import children_of, entity_at, subtree_of
@@ -33,7 +34,7 @@ class ApplyingGrants(NamedTuple):
     pattern: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LifecycleForecast:
     """The effects of `verb` on `address` in one generation.
 

@@ -5,7 +5,7 @@ The forecast takes a fixed number of statements. Counts are complete; addresses 
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from functools import reduce
 from operator import or_
@@ -13,6 +13,7 @@ from operator import or_
 from django.db.models import Count, Q, QuerySet
 
 from entities.address import Address
+from entities.frozen import frozen
 from entities.models import Entity, State
 from entities.selectors import entity_at, live_entities_inside, sorted_by_address, subtree_of
 from entities.vocabulary import KINDS, Privilege, join_words, quantity
@@ -54,7 +55,7 @@ class StepOutcome(StrEnum):
     EMPTY = "empty"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DeletionStep:
     """One step of the deletion.
 
@@ -74,7 +75,7 @@ class DeletionStep:
         return self.live - self.gone
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GhostHolders:
     """The number of holders of one privilege on the deleted entities, who have access again if an entity is
     recreated.
@@ -89,7 +90,7 @@ class GhostHolders:
     grants: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DeletionForecast:
     """The result of `deletion_forecast`. REST returns most fields under the same names.
 

@@ -5,9 +5,8 @@ The analysis `delete-readiness` computes readiness for all users. The missing gr
 explanation returns as `Decision.missing_grants`, up to a limit.
 """
 
-from dataclasses import dataclass
-
 from entities.address import Address
+from entities.frozen import frozen
 from entities.text import is_storable
 from grants.errors import PlanError
 from grants.evaluation.missing_summary import summary_facts
@@ -64,7 +63,7 @@ def _smallest_set(question: Question, facts: Facts, max_grants: int) -> tuple[Mi
     return missing or ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Readiness:
     """Whether one user can delete one namespace.
 

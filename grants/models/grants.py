@@ -11,7 +11,6 @@ matches, so that evaluators compare no patterns (grants.derived). `objects` has 
 """
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
 from typing import ClassVar
@@ -24,6 +23,7 @@ from guardian.models import GroupObjectPermissionBase, UserObjectPermissionBase
 
 from entities.address import Address
 from entities.fields import optional_text
+from entities.frozen import frozen
 from entities.models import Entity
 from entities.text import storage_fault
 from entities.vocabulary import Privilege
@@ -188,7 +188,7 @@ class GroupGrant(GrantDetails, GroupObjectPermissionBase):
         constraints = grant_constraints("group")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PrincipalType:
     """A type of principal.
 
@@ -260,7 +260,7 @@ GROUP = PrincipalType("group", Group, "name", GroupGrant)
 PRINCIPAL_TYPES = {principal_type.name: principal_type for principal_type in (USER, GROUP)}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GrantSource:
     """The grants to holders of one type that are effective for subjects of one type.
 

@@ -1,9 +1,9 @@
 """A choice between several plans for the same purpose, with their effects side by side."""
 
-from dataclasses import dataclass
+from entities.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PlanChoice:
     """One of several plans, which is not created yet. Numbers that are not known are None.
 

@@ -15,6 +15,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from entities.address import Address
+from entities.frozen import frozen
 from entities.models import Entity
 from entities.selectors import entities_at
 from entities.services import instance_fault
@@ -103,7 +104,7 @@ class PlanOrigin(StrEnum):
     SYNC = "sync"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PlanDraft:
     """The content of a plan that is not stored yet.
 

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from entities.address import Address
+from entities.frozen import frozen
 from entities.vocabulary import ANY, CONTAINER_KINDS, Privilege
 from grants.errors import PlanError
 from grants.policies.decide import EntitiesWithoutPrivilege, Facts, HeldGrant, is_met
@@ -24,7 +25,7 @@ from grants.policies.question import Question
 QUESTIONS_PER_BATCH = 500
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MinimalGrants:
     """The result of `fewest_grants`.
 
@@ -37,7 +38,7 @@ class MinimalGrants:
     is_smallest: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Denial:
     """A denied question that must become permitted, with its facts and every minimal set of grants that would
     permit it.
@@ -81,7 +82,7 @@ class NewGrants:
         return is_met(denial.question.policy.requirement, denial.question, _FactsWithNewGrants(denial, self))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _FactsWithNewGrants:
     """The facts of a denial with the new grants added; see `grants.policies.decide.Facts`."""
 

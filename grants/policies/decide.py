@@ -5,11 +5,11 @@ all denied.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
 from entities.address import Address
+from entities.frozen import frozen
 from entities.vocabulary import Privilege
 from grants.policies.grammar import Algebra, Expression, Parameter, Scope, fold
 from grants.policies.question import Question
@@ -32,7 +32,7 @@ class HolderName(str):
         return holder
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HeldGrant:
     """A grant that counts for the subject.
 
@@ -54,7 +54,7 @@ class HeldGrant:
         return cls(str(holder), entity, privilege, holder.valid_until, holder.pattern)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EntitiesWithoutPrivilege:
     """The live entities inside a container on which the subject does not hold a privilege.
 

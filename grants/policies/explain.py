@@ -9,11 +9,12 @@ entities nor their number.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from itertools import chain, product
 
 from entities.address import Address, instance_address
+from entities.frozen import frozen
 from entities.vocabulary import ANY, KIND_ORDER, KINDS, Privilege, join_words, with_article
 from grants.policies.decide import EntitiesWithoutPrivilege, Facts, HeldGrant
 from grants.policies.grammar import Algebra, Expression, Parameter, Scope, fold
@@ -24,7 +25,7 @@ from grants.policies.times import format_time, time_in_words
 MAX_NAMED = 3
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class InactiveGrant:
     """A grant that does not count at the time of the question, because it or its membership has not begun or
     has ended.
@@ -82,7 +83,7 @@ STATES_IN_WORDS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class UnlistedGrants:
     """Missing grants for a rule over all live entities that are counted but not listed.
 
@@ -98,7 +99,7 @@ class UnlistedGrants:
 GrantSet = frozenset[MissingGrant | UnlistedGrants]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Attempt:
     """An evaluated node of the requirement tree.
 
@@ -125,7 +126,7 @@ class Attempt:
     unlisted_count: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Decision:
     """A decision with its reasons.
 
@@ -216,7 +217,7 @@ def try_expression(expression: Expression, question: Question, facts: Facts) -> 
     return fold(expression, Attempts(question, facts))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Attempts(Algebra[Attempt]):
     """The tree of attempts, with all parts of each node."""
 
@@ -330,7 +331,7 @@ def minimal_grant_sets(expression: Expression, question: Question, facts: Facts)
     return fold(expression, MissingGrantSets(question, facts))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MissingGrantSets(Algebra[list[GrantSet]]):
     """The minimal sets of missing grants; see `minimal_grant_sets`."""
 

@@ -33,10 +33,10 @@ its method, because an incomplete algebra cannot be instantiated.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Generic, TypeVar, assert_never
 
+from entities.frozen import frozen
 from entities.vocabulary import Privilege
 
 
@@ -62,7 +62,7 @@ class Parameter(StrEnum):
     OWNER = "owner"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Has:
     """Met if at least one of `privileges` is held on exactly the entity at `scope`."""
 
@@ -70,12 +70,12 @@ class Has:
     scope: Scope = Scope.SELF
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HasAtOrBelow:
     """Met if any privilege is held on the target or on any address inside it, in any state."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HasOnAllLive:
     """Met if `privilege` is held on every live entity inside the target, which is a container. Also met if there
     is no such entity.
@@ -87,26 +87,26 @@ class HasOnAllLive:
     kind: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Always:
     """Met for every active principal."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AllOf:
     """Met if every part is met."""
 
     parts: tuple["Expression", ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AnyOf:
     """Met if at least one part is met."""
 
     parts: tuple["Expression", ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Given:
     """Met if `then` is met, or if the question does not have `parameter`."""
 

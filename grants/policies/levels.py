@@ -6,10 +6,10 @@ and for each kind, also for kinds that a deployment defines.
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from enum import StrEnum
 
 from entities.address import Address
+from entities.frozen import frozen
 from entities.vocabulary import ADMIN, ANY, EXECUTE, KINDS, READ, WRITE, Privilege
 from grants.policies.grammar import Algebra, Expression, Parameter, Scope, fold
 from grants.policies.policy import Generation
@@ -39,7 +39,7 @@ LEVEL_OF_PRIVILEGE = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LevelCount:
     """The number of entities of a kind on which at least one operation of a level is permitted, or changes.
 

@@ -3,18 +3,19 @@ on grants.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from hashlib import sha256
 from types import MappingProxyType
 from typing import Any
 
 from entities.address import kinds_inside
+from entities.frozen import frozen
 from entities.vocabulary import CONTAINER_KINDS, KINDS, OperationClass, Privilege
 from grants.policies.grammar import Expression, Has, Scope
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Source:
     """A row of a table in a seed document.
 
@@ -48,7 +49,7 @@ class OnUndeletable(StrEnum):
     SKIP = "passed over"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NamespaceDeletion:
     """The rules for deleting a namespace.
 
@@ -80,7 +81,7 @@ def deletion_steps() -> tuple[tuple[str, ...], ...]:
     return (*NAMED_STEPS, unnamed)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Policy:
     """A row of the catalogue: the requirement of one operation on one kind in a generation.
 
@@ -99,7 +100,7 @@ class Policy:
         return self.requirement is not None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GeneralRule:
     """The rule of a document for a class of operations on any kind. requirement: None if the document has no
     such rule.
@@ -109,7 +110,7 @@ class GeneralRule:
     source: Source
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PermissionMapping:
     """The privileges that give a permission of the platform, on entities of some kinds. Any one of them gives it.
 
@@ -138,7 +139,7 @@ def mapping_of(mappings: Iterable[PermissionMapping], permission: str, kind: str
     )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Generation:
     """One complete set of rules.
 

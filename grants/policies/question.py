@@ -5,12 +5,12 @@ well-formed question about an unknown kind, operation or subject type is parsed,
 why it is denied.
 """
 
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from entities.address import Address, AddressError, address_of, instance_address, parse_address
 from entities.errors import Refusal
+from entities.frozen import frozen
 from entities.text import is_storable
 from entities.vocabulary import KINDS, Privilege, clip, with_article
 from grants.policies.catalogue import UnknownGeneration, generation_by_name
@@ -26,7 +26,7 @@ class QuestionError(Refusal, ValueError):
     """The question is malformed. The message names the invalid member."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Question:
     """May `subject` perform `operation` on `target` under the rules of `generation`?
 

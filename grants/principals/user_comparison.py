@@ -4,11 +4,10 @@ Only grants and memberships in force are compared. Groups of both users give bot
 queries leave these groups out.
 """
 
-from dataclasses import dataclass
-
 from django.contrib.auth.models import Group
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
+from entities.frozen import frozen
 from entities.models import Entity
 from entities.selectors import sorted_by_address
 from grants.models import GROUP, USER, User, grants_by_type
@@ -18,7 +17,7 @@ from grants.validity import in_force
 MAX_DIFFERENCES = 2_000
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DifferingEntities:
     """The entities on which two users hold different privileges, by address.
 
@@ -29,7 +28,7 @@ class DifferingEntities:
     is_truncated: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ComparedGroups:
     """The groups of two users, by name. common: the groups of both."""
 

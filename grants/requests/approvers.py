@@ -5,7 +5,6 @@ INVARIANT: no account decides about a request that it created, or that is for it
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from django.conf import settings
 from django.contrib.auth.models import Group
@@ -14,6 +13,7 @@ from django.db.models.functions import Concat, Left, Length
 from django.utils import timezone
 
 from entities.address import Address
+from entities.frozen import frozen
 from entities.models import State
 from entities.vocabulary import Privilege, clip
 from grants.authority.limits import DelegationLimits
@@ -46,7 +46,7 @@ MAX_GRANTS_CHECKED = 50
 MAX_APPROVERS = 100
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ApproverScope:
     """The parts about which an account decides. decides_all: whether these are all parts.
 

@@ -3,10 +3,11 @@ hold.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from difflib import get_close_matches
 
 from entities.address import Address
+from entities.frozen import frozen
 from entities.models import Entity, State
 from entities.selectors import entity_at
 from entities.vocabulary import ANY, KINDS, Privilege
@@ -32,7 +33,7 @@ MAX_ENTITIES = 5
 MAX_NAMES_COMPARED = 2_000
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ColleagueAccess:
     """How many colleagues hold the grants of a proposal. Colleagues are active users who share a group with
     the requester.
@@ -45,7 +46,7 @@ class ColleagueAccess:
     total: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PartBackground:
     """A part as its approvers see it.
 

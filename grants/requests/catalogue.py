@@ -8,7 +8,6 @@ live, and those that were deleted since they were published.
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from statistics import median
 
@@ -18,6 +17,7 @@ from django.db.models.functions import Concat
 from django.utils import timezone
 
 from entities.address import Address
+from entities.frozen import frozen
 from entities.models import Entity, State
 from entities.vocabulary import KINDS, Privilege, clip
 from grants.authority.limits import DelegationLimits
@@ -166,7 +166,7 @@ def deciders_of(addresses: Iterable[Address]) -> dict[Address, list[str]]:
     return {address: deciders(address) for address in addresses}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class UsualTimes:
     """How long decisions usually take, in seconds. overall: of all requests; None if there are too few decisions."""
 

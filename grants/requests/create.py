@@ -5,7 +5,7 @@ already. It does not depend on whether an address or a colleague exists.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime, timedelta
 from itertools import islice
 
@@ -13,6 +13,7 @@ from django.conf import settings
 from django.utils import timezone
 
 from entities.address import Address
+from entities.frozen import frozen
 from entities.services import instance_fault
 from entities.vocabulary import clip
 from grants.active_generation import active_generation
@@ -42,7 +43,7 @@ MAX_PARTS = 10
 MAX_PARTS_LIKE_COLLEAGUE = 100
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WantedAccess:
     """An operation or a privilege on an address. context: the parameters of the question, as in AuthZEN."""
 
@@ -54,7 +55,7 @@ class WantedAccess:
         return f"{self.operation} {self.address}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RequestDraft:
     """The content of a new request. It has either `wanted` or `colleague`.
 

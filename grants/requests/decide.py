@@ -4,9 +4,10 @@ An approval creates and applies a plan in the same transaction.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime
 
+from entities.frozen import frozen
 from entities.selectors import entities_at
 from grants.active_generation import active_generation
 from grants.authority.four_eyes import check_approval
@@ -38,7 +39,7 @@ from grants.requests.steps import (
 from grants.validity import Validity, time_in_words
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Approval:
     """What an approver approves.
 

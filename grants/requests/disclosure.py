@@ -1,12 +1,11 @@
 """Which parts of a request an account may see, and what it may do with the request."""
 
-from dataclasses import dataclass
-
+from entities.frozen import frozen
 from grants.models import AccessRequest, AccessRequestPart, RequestState, User
 from grants.requests.approvers import ApproverScope, approver_scope, is_own
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RequestView:
     """A request as one account sees it.
 

@@ -2,12 +2,13 @@
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 
 from django.contrib.auth.models import Group
 
 from entities.address import Address, parse_address
+from entities.frozen import frozen
 from grants.active_generation import active_generation
 from grants.change_set import Grant, Join
 from grants.effects.effect import Effect, effect_of
@@ -32,7 +33,7 @@ _TOO_MANY = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Proposal:
     """A way to permit a part: grants, or the membership in a group. If it has neither, nothing is missing any
     more.

@@ -7,13 +7,14 @@ token. Each call writes a journal line for each of at most MAX_SELECTED items, o
 
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 
 from django.db import transaction
 from django.db.models import Count, Q, QuerySet
 from django.utils import timezone
 
+from entities.frozen import frozen
 from entities.text import storage_fault
 from entities.vocabulary import quantity
 from grants.authority.persons import accounts_of, with_service_accounts
@@ -44,7 +45,7 @@ MAX_BULK_ITEMS = 100_000
 UNDO = "undo"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ItemSelection:
     """The items of a bulk answer: by number, or all that meet a filter."""
 
@@ -62,7 +63,7 @@ class ItemSelection:
         return matching_items(items, self.filter or ItemFilter())
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AnswerPreview:
     """What a bulk answer would change.
 
@@ -79,7 +80,7 @@ class AnswerPreview:
     by_source: dict[str, int] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AnswerOutcome:
     """The result of an answer. count: changed items. own: skipped items about the account itself."""
 

@@ -2,12 +2,13 @@
 
 import calendar
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, field, fields, replace
 from datetime import datetime, timedelta
 
 from django.db import models
 from django.utils import timezone
 
+from entities.frozen import frozen
 from entities.text import storage_fault
 from grants.authority.persons import accounts_of
 from grants.authority.transactions import administrator_transaction
@@ -30,7 +31,7 @@ UNFINISHED = (CampaignState.PREPARING, CampaignState.OPEN, CampaignState.FINISHI
 MAX_UNFINISHED = 100
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CampaignOptions:
     """The input for a campaign.
 

@@ -1,11 +1,11 @@
 """The evidence of an item as short sentences, for pages and reports."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from datetime import datetime
 
 from django.utils.timezone import localtime
 
+from entities.frozen import frozen
 from entities.models import State
 from entities.vocabulary import quantity
 from grants.models.reviews import Answer, ItemSource, ReviewItem
@@ -15,7 +15,7 @@ from grants.validity import time_in_words
 PLAIN, NOTABLE = "", "warning"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EvidenceLine:
     """One sentence of evidence. level: `warning` for what usually decides the answer."""
 

@@ -1,10 +1,10 @@
 """Summarize what the items of a review give, by access level, kind and namespace."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from django.db.models import Count, Q, QuerySet
 
+from entities.frozen import frozen
 from entities.models import State
 from entities.vocabulary import KINDS
 from grants.evaluation.granted_levels import granted_level
@@ -17,7 +17,7 @@ MAX_ITEMS = 10_000
 MAX_NAMESPACES = 50
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ItemLevels:
     """What items give. levels: the live entities on which their grants are, by level, kind and namespace.
 

@@ -26,7 +26,6 @@ ADMIN, `t` one of the first two active members of a group. The queries by name:
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
 from django.conf import settings
@@ -34,6 +33,7 @@ from django.contrib.auth.models import Group
 from django.db.models import QuerySet
 
 from entities.address import instance_address
+from entities.frozen import frozen
 from entities.models import Entity, State
 from entities.selectors import entity_at
 from entities.vocabulary import MIN_ADMINISTRATORS, Privilege
@@ -78,7 +78,7 @@ KNOWN_TABLE, LINE_TABLE, STEWARD_TABLE = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PreparationRules:
     """The options of a campaign with primary keys instead of names. The values are written into the SQL.
 

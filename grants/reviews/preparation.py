@@ -5,12 +5,13 @@ Preparation can be repeated: it starts from the beginning after the process was 
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 
 from django.db import connection, transaction
 from django.db.models import Max
 from django.utils import timezone
 
+from entities.frozen import frozen
 from grants.bulk_rows import refresh_statistics
 from grants.errors import GrantError
 from grants.history import catch_up
@@ -31,7 +32,7 @@ MAX_ITEMS = 5_000_000
 MAX_PREVIEWED_ITEMS = 10_000
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ReviewPreview:
     """What a review would contain if it started now.
 

@@ -1,13 +1,14 @@
 """The scope of a campaign: which grants and memberships it reviews."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from datetime import datetime, timedelta
 
 from django.contrib.auth.models import Group
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from entities.address import Address
+from entities.frozen import frozen
 from entities.selectors import entity_at
 from entities.vocabulary import KINDS, Privilege, privilege_by_name
 from grants.models import (
@@ -37,7 +38,7 @@ REVIEWED_ROWS: Mapping[str, QuerySet] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ReviewScope:
     """The conditions of a scope. All of them must be met; an empty one is always met.
 

@@ -1,11 +1,12 @@
 """Which items an account sees and may answer, and filters of items."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 
 from django.db.models import BooleanField, Case, DateTimeField, F, OuterRef, Q, QuerySet, Subquery, When
 from django.db.models.functions import Abs
 
+from entities.frozen import frozen
 from entities.vocabulary import KINDS, Privilege
 from grants.models import User, permission_ids
 from grants.models.reviews import (
@@ -40,7 +41,7 @@ FLAG_CONDITIONS = {
 ADMINISTRATORS = "administrators"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ItemFilter:
     """Conditions on items; an empty one is always met.
 

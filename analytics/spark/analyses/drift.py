@@ -5,7 +5,6 @@ A difference needs a grant, a membership or an account that is not the same at b
 such a change touches are the candidates, and only these are looked up at both revisions.
 """
 
-from dataclasses import dataclass
 from datetime import timedelta
 from functools import lru_cache
 
@@ -17,6 +16,7 @@ from analytics.spark.analysis_input import AnalysisInput
 from analytics.spark.joins import principal_text
 from analytics.spark.past import PRINCIPAL, Moment, State, lasting, past_addresses, state_at, time_text
 from analytics.spark.schemas import Tables
+from entities.frozen import frozen
 
 _HELD = ("user_id", "entity_id", "privilege")
 _DIFFERS = "before != after"
@@ -120,7 +120,7 @@ def people(analysis_input: AnalysisInput) -> DataFrame:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Span:
     """The tenant at two revisions.
 

@@ -6,7 +6,6 @@ Grants and uses grow with the tenant: they are joined by sorting, and never broa
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from datetime import date, timedelta
 
 import numpy as np
@@ -25,6 +24,7 @@ from analytics.spark.schemas import Tables, schema_of
 from analytics.spark.sorted_table import SortedTable
 from analytics.spark.user_grants import RowBuilder, UserGrants, user_grants
 from analytics.tables import UNUSED, UNUSED_COVERAGE, UNUSED_PEOPLE, Table
+from entities.frozen import frozen
 
 
 def rows(analysis_input: AnalysisInput) -> SortedTable | DataFrame:
@@ -147,7 +147,7 @@ def _is_first(*columns: Array | pa.Array) -> Array:
     return np.append(True, np.any([np.diff(column) != 0 for column in columns], axis=0))[: len(columns[0])]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Window:
     """The days without a use. recorded_since, since: the first day with records and that of the window; empty if there is none.
 

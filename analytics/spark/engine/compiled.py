@@ -5,15 +5,16 @@ A requirement is a tuple: `("held", fact numbers)` is met if at least one of the
 requirements)` if all of the requirements are met, `("any", requirements)` if at least one of them is met.
 """
 
-from dataclasses import dataclass
 from typing import Any
+
+from entities.frozen import frozen
 
 Requirement = tuple[str, tuple[Any, ...]]
 MET: Requirement = ("all", ())
 UNMET: Requirement = ("any", ())
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CompiledFact:
     """Which grants make a fact true.
 
@@ -32,7 +33,7 @@ class CompiledFact:
     kinds: frozenset[int]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CompiledRule:
     """The requirements of one rule.
 
@@ -44,7 +45,7 @@ class CompiledRule:
     after: Requirement
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CompiledRules:
     """Rules and facts, each numbered by its position."""
 
@@ -55,7 +56,7 @@ class CompiledRules:
         return any(fact.form in forms for fact in self.facts)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LiveNamespaces:
     """Limits an evaluation to live namespaces. name: the name of the only namespace; empty for all live
     namespaces.

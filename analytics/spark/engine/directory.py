@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from analytics.spark.engine.rows import EVERYONE, GROUP, NONE, USER, Array
+from entities.frozen import frozen
 
 
 class DirectoryBroadcast(Protocol):
@@ -28,7 +29,7 @@ class DirectoryBroadcast(Protocol):
     def value(self) -> dict[str, Any]: ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LocalBroadcast:
     """A DirectoryBroadcast with a value that is already in this process."""
 

@@ -7,7 +7,6 @@ entity).
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -43,11 +42,12 @@ from analytics.spark.schemas import Tables
 from analytics.spark.sorted_table import SortedTable
 from analytics.spark.temporary import release_later
 from analytics.tables import READINESS, Table
+from entities.frozen import frozen
 
 PARTS_PER_PARTITION = 4
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ChangeCounts:
     """The number of live entities with a changed answer by user, kind, operation and namespace, if it is not
     zero.
@@ -65,7 +65,7 @@ class ChangeCounts:
     gained_column: str = "gained"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HolderCounts:
     """tables.READINESS: for each namespace and holder, how many of the required entities the user gains.
 
@@ -77,7 +77,7 @@ class HolderCounts:
     candidate_operation: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PairTable:
     """A detail table: the changed pairs as rows of `table`, in the order of its key.
 

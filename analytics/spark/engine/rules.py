@@ -10,7 +10,6 @@ Questions have no parameters here: no artifact, no dataset type, no owner.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from functools import reduce
 from operator import or_
 from typing import NoReturn
@@ -26,6 +25,7 @@ from analytics.spark.engine.compiled import (
 )
 from analytics.spark.engine.rows import NONE
 from entities.address import ancestor_kinds
+from entities.frozen import frozen
 from entities.vocabulary import ANY, CONTAINER_KINDS, KINDS, Privilege
 from grants.policies.catalogue import generation_by_name
 from grants.policies.grammar import Algebra, Expression, Has, Parameter, Scope, fold
@@ -40,7 +40,7 @@ REACHED, CHANGEABLE = "reached", "changeable"
 PRIVILEGES = tuple(privilege.value for privilege in Privilege)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Fact:
     """A fact by its form (CompiledFact) and the names of its privileges.
 
@@ -62,7 +62,7 @@ RequirementSource = Expression | tuple[Fact, ...] | None
 RuleSource = tuple[str, str, RequirementSource, RequirementSource]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Rule:
     """The requirements of an operation on a kind, before and after."""
 
@@ -72,7 +72,7 @@ class Rule:
     after: Requirement
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RuleSet:
     """Rules and facts, each numbered by its position. Facts of the forms `below` and `precomputed` are about
     containers only.
@@ -206,7 +206,7 @@ def _fact(fact: Fact, numbers: dict[Fact, int]) -> Requirement:
     return "held", (numbers.setdefault(fact, len(numbers)),)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CompiledRequirements(Algebra[Requirement]):
     """An expression as a requirement for an entity of `kind`.
 
@@ -261,7 +261,7 @@ def _scope(scope: Scope, kind: str) -> Scope | None:
     return Scope(container) if container in ancestor_kinds(kind) else None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AdminRequirement:
     """The entities on which ADMIN is required for the deletion of a namespace.
 

@@ -27,6 +27,7 @@ from analytics.spark.engine.directory import Directory, DirectoryBroadcast
 from analytics.spark.engine.held import HeldRules, held_counts, split_rules
 from analytics.spark.engine.rows import NONE, Array, decode_batches
 from analytics.spark.engine.units import Unit, split_into_units
+from entities.frozen import frozen
 
 # The three binary columns contain one number for each count, see batches.packed_column. keys: relative to the
 # first key of the part.
@@ -39,7 +40,7 @@ MAX_BUFFERED_COUNTS = 2_000_000
 Sums = tuple[Array, Array, Array]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Key:
     """A number that combines several numbers. names: the most significant first. sizes: above each number."""
 

@@ -8,13 +8,13 @@ import shutil
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import redis
 from django.conf import settings
 from django.db import DatabaseError, connection, connections
 from django.db.migrations.executor import MigrationExecutor
 
+from entities.frozen import frozen
 from grants.jobs import is_scheduler_present, is_worker_present, redis_problem
 
 TIMEOUT_SECONDS = 2.0
@@ -23,7 +23,7 @@ MIGRATIONS_KEPT_SECONDS = 60.0
 MEGABYTE = 1_000_000
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CheckResult:
     """The result of one check, with a short text."""
 

@@ -5,7 +5,6 @@ Only users are subjects, with their groups and, from Ranger 2 on, their roles.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import datetime
 from itertools import groupby
 
@@ -25,10 +24,11 @@ from authzconsole.connections.ranger.policies import (
     PolicyFile,
 )
 from entities.address import Address
+from entities.frozen import frozen
 from entities.vocabulary import Privilege
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Subject:
     """A user who asks."""
 

@@ -6,11 +6,11 @@ ends before the other, the versions differ, and the differences are the values o
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
 from enum import Enum, auto
 
 from authzconsole.connections.ranger.policies import KIND_OF_LEVEL, Feature, Level, Policy
 from entities.address import Address, ancestor_kinds
+from entities.frozen import frozen
 from entities.vocabulary import Privilege
 
 KINDS_IN_RANGER = frozenset(KIND_OF_LEVEL.values())
@@ -30,7 +30,7 @@ class Match(Enum):
     CONTAINER = auto()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Rules:
     """How a version of Ranger evaluates.
 

@@ -17,6 +17,7 @@ from zoneinfo import ZoneInfo
 
 from entities.address import ancestor_kinds
 from entities.errors import Refusal
+from entities.frozen import frozen
 from entities.vocabulary import Privilege, clip
 from grants.strict_json import MalformedJson, json_from_bytes
 
@@ -104,7 +105,7 @@ class Level:
         return (self.is_any or self._expression.match(name) is not None) != self.is_excluded
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Item:
     """Who has which privileges by one item of a policy. delegates: whether they may also change such policies.
     is_conditional: whether it has conditions.
@@ -118,7 +119,7 @@ class Item:
     is_conditional: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Schedule:
     """A period of validity; None for no limit. recurs: whether it is limited to recurring parts of the period. is_unclear:
     whether a time or the zone cannot be read.
@@ -133,7 +134,7 @@ class Schedule:
         return (self.start is None or self.start <= at) and (self.end is None or at <= self.end)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Policy:
     """A policy that grants or denies access. levels: from the instance down to the last level that it has.
 
@@ -165,7 +166,7 @@ class Policy:
         return (*self.allow, *self.allow_exceptions, *self.deny, *self.deny_exceptions)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Note:
     """What a policy has and the answers do not consider, or what they depend on. policy, id: empty for the
     whole file. feature: set if only some versions of Ranger consider it.
@@ -177,7 +178,7 @@ class Note:
     feature: Feature | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PolicyFile:
     """The enabled policies of a file. enables_deny: whether the service definition has deny items and
     exceptions applied; None if it does not say so. left_out: policies and parts of policies that are not evaluated.

@@ -8,7 +8,6 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cached_property, wraps
 from typing import Any, ClassVar
 from urllib.parse import quote
@@ -34,6 +33,7 @@ from authzconsole.rest.fixed_openapi import FIXED
 from authzconsole.rest.framework.callers import check_journal_reader
 from authzconsole.rest.framework.operations import ETAG, EmptySerializer, Operation, path_parameter
 from authzconsole.rest.framework.problems import Problem, problem_response
+from entities.frozen import frozen
 from grants.history import NOW
 from grants.journal import Author
 
@@ -108,7 +108,7 @@ METHODS_WITH_BODY = ("POST", "PUT", "PATCH")
 KEPT_HEADERS = ("Cache-Control", "ETag", "Vary")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Resource:
     """What the variable part of a URL names.
 

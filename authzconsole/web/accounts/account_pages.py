@@ -3,7 +3,6 @@ numbers, and the form that confirms it. The forms of tokens have the same base, 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from allauth.mfa.models import Authenticator
@@ -35,6 +34,7 @@ from authzconsole.web.shared.paging import url_with_query
 from authzconsole.web.shared.parameters import text_parameter
 from authzconsole.web.shared.principal_input import principal_or_404
 from authzconsole.web.shared.rendering import render_page, requested_section, see_other, show_outcome
+from entities.frozen import frozen
 from grants.administrators import Strandings
 from grants.change_set import Activate, Deactivate
 from grants.changes import ChangeSet, Outcome
@@ -46,7 +46,7 @@ from grants.principals.services import renew_user_password, set_full_name, set_u
 from grants.roles.capabilities import Capability, capabilities_of, role_includes
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Forecast:
     """What a form says before its change is made.
 

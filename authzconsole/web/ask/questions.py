@@ -3,7 +3,6 @@ why.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from django.conf import settings
 from django.http import HttpRequest
@@ -26,6 +25,7 @@ from authzconsole.web.shared.principal_input import (
 )
 from authzconsole.web.shared.visible_entities import visibility_inside
 from entities.address import Address
+from entities.frozen import frozen
 from entities.models import Entity
 from entities.vocabulary import KINDS, Privilege, clip
 from grants.errors import PrincipalError
@@ -65,7 +65,7 @@ CONTEXT_FIELDS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class QuestionForm:
     """The form of a question about an entity.
 

@@ -3,7 +3,6 @@ sections.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import timedelta
 
 from django.db.models import Count
@@ -24,6 +23,7 @@ from authzconsole.web.shared.past import shows_past
 from authzconsole.web.shared.rendering import render_page, requested_section
 from authzconsole.web.shared.visible_entities import breadcrumbs_of
 from entities.address import Address, address_or_none, parse_address, parse_grantable
+from entities.frozen import frozen
 from entities.models import PATTERN, Entity, State
 from entities.patterns import containers_revealed_by, entities_matching
 from entities.selectors import children_of, entity_at, sorted_by_address
@@ -36,7 +36,7 @@ from grants.requests.catalogue import can_publish
 from grants.roles.capabilities import Capability
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Tab:
     """A tab. name: value of the query parameter `tab`, and its template `entities/tabs/<name>.html`.
 

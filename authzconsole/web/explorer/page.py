@@ -21,6 +21,7 @@ from authzconsole.web.shared.parameters import choice_parameter, name_parameter,
 from authzconsole.web.shared.rendering import render_page, requested_section
 from authzconsole.web.shared.visible_entities import list_visibility_inside, visible_addresses
 from entities.address import instance_address
+from entities.frozen import frozen
 from entities.models import Entity, State
 from entities.selectors import children_of, entities_at, entity_at
 from entities.vocabulary import KINDS, child_kinds
@@ -69,7 +70,7 @@ class TreeLevel:
     later_url: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TreeFilter:
     """The filter of the tree by kind and state. An empty value matches everything."""
 
@@ -113,7 +114,7 @@ class TreeFilter:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Tree:
     """The tree of visible entities.
 

@@ -4,7 +4,6 @@ What waits for an account is not stored: its requests, its reviews, and its acce
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import groupby
 
 from django.urls import reverse
@@ -16,6 +15,7 @@ from authzconsole.common.limited_access import MAX_COUNTED, SOON, count_text, co
 from authzconsole.findings.kinds import KINDS, finding_text
 from authzconsole.models import Finding, FindingState, Severity
 from authzconsole.web.findings.links import About, FindingLinks, Fix
+from entities.frozen import frozen
 from entities.vocabulary import quantity
 from grants.models import RequestState, User
 from grants.plans.sources.expired import PeriodScope
@@ -26,7 +26,7 @@ DECIDED = (RequestState.APPROVED, RequestState.DENIED, RequestState.EXPIRED)
 _ORDER = {name: position for position, name in enumerate(KINDS)}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AttentionItem:
     """One line. url: of the finding, or of the list of several. run: the run that reported it; None if it was counted for this
     request. changes: number of changes after that run. findings: how many the line counts; 0 if it is not about findings.

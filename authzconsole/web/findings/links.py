@@ -1,7 +1,6 @@
 """Where the rows behind a finding are, and the button that fixes it."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 
 from django.urls import reverse
@@ -11,10 +10,11 @@ from authzconsole.connections.services import JOB_PREFIX
 from authzconsole.models import Finding
 from authzconsole.web.reports.cell_links import exactly, rows_url
 from authzconsole.web.reports.results import summaries_or_fault
+from entities.frozen import frozen
 from grants.models import PlanState
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Fix:
     """A button that fixes a finding, or creates a plan that does. fields: of the form that it sends; a link without them."""
 
@@ -27,7 +27,7 @@ class Fix:
         return self.fields is None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class About:
     """What links are about: a finding, or all open findings of a kind, without a subject."""
 

@@ -1,7 +1,7 @@
 """The page of the journal with filters, and the verification of its hash chain."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 from functools import cached_property, reduce
 from operator import or_
@@ -29,6 +29,7 @@ from authzconsole.web.shared.parameters import number_parameter
 from authzconsole.web.shared.principal_input import with_default_type
 from authzconsole.web.shared.rendering import render_page
 from authzconsole.web.shared.times import moment_input
+from entities.frozen import frozen
 from grants.journal import ACTIONS, current_head, read_only_reason, verify_part
 from grants.journal_keys import journal_keys
 from grants.journal_queries import MAX_LINES_SEARCHED, has_contents_index
@@ -74,7 +75,7 @@ def _rows(stored: dict[int, JournalLine], revision: int, number: int) -> Iterato
             yield journal_row(line)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SearchWindow:
     """The lines that were searched for a text, from the revision `first` to `last`. rows: those that contain
     it.

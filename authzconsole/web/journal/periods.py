@@ -1,15 +1,15 @@
 """Periods of days for the journal, such as this quarter."""
 
-from dataclasses import dataclass
 from datetime import date, timedelta
 
 from django.utils.timezone import localtime
 
 from authzconsole.web.shared.times import reader_localtime
+from entities.frozen import frozen
 from grants.models import JournalLine
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Period:
     """A period of days of the reader. until: the last day; None for a period that lasts until now."""
 

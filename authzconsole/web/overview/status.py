@@ -1,7 +1,6 @@
 """The status page for administrators and auditors: readiness, nightly runs, the journal and the last backup."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import timedelta
 
 from django.conf import settings
@@ -19,6 +18,7 @@ from authzconsole.common.monitoring.readiness import readiness
 from authzconsole.models import MaintenanceRecord, MaintenanceTask
 from authzconsole.web.shared.guard import capability_required
 from authzconsole.web.shared.rendering import render_page
+from entities.frozen import frozen
 from grants.journal import current_head
 from grants.journal_keys import head_fault
 from grants.models import JobState, JournalHead
@@ -55,7 +55,7 @@ DONE = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StatusRow:
     """One line of the page. level: good, bad, or attention. record: the newest result, if the line is about a
     task.

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 
 from django.contrib.auth.models import Group
 from django.core.exceptions import PermissionDenied
@@ -23,6 +22,7 @@ from authzconsole.web.shared.principal_input import (
     with_default_type,
 )
 from authzconsole.web.shared.rendering import see_other
+from entities.frozen import frozen
 from entities.vocabulary import quantity
 from grants.models import AccessRequest, GuardrailException, NamespaceSteward, RequestState, User
 from grants.models.reviews import Campaign, CampaignState, ReviewItem, UserManagerLink
@@ -156,7 +156,7 @@ class OffBoard(FormPage):
         }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Duty:
     """What a user does for others, or waits for. what: the number of it. links: texts and URLs of the first ones, without
     `more` others. then: what happens with it.

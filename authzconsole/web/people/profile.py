@@ -1,15 +1,14 @@
 """The principal that a page shows."""
 
-from dataclasses import dataclass
-
 from django.contrib.auth.models import Group
 
 from authzconsole.web.shared.links import principal_link
+from entities.frozen import frozen
 from grants.models import User
 from grants.policies.policy import Generation
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Profile:
     """The principal that a page shows. is_own: an account sees its own page, on which it cannot change
     anything.

@@ -1,7 +1,6 @@
 """What a report says before its rows: what the analysis found, what that means, and what to do next."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import date, timedelta
 
 from django.urls import reverse
@@ -11,11 +10,12 @@ from analytics.analyses import DRIFT_DAYS, ROLES_OF_TEAMS, AnalysisName
 from analytics.models import AnalysisRun
 from authzconsole.web.shared.links import principal_url
 from authzconsole.web.shared.times import day_text
+from entities.frozen import frozen
 from entities.vocabulary import quantity
 from grants.usage import first_day_of_use
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class UseCoverage:
     """What the records of use let a report of unused access say.
 
@@ -58,7 +58,7 @@ def use_coverage(run: AnalysisRun) -> UseCoverage:
     return UseCoverage(first_day_of_use(), max(covered, window), window, ran_at.date())
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Summary:
     """found: a sentence. meaning: what it means and what to do. next_step: the label and the URL of a button; empty if the
     page has none.

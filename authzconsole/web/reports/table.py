@@ -4,7 +4,7 @@ What a table shows follows from its columns and from the registry of analyses. `
 its cells.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from django.http import Http404, HttpRequest, HttpResponse, QueryDict, StreamingHttpResponse
 from django.urls import reverse
@@ -36,6 +36,7 @@ from authzconsole.web.shared.guard import capability_required
 from authzconsole.web.shared.paging import numbered_page, page_number, url_with
 from authzconsole.web.shared.rendering import render_page, requested_section, see_other
 from authzconsole.web.shared.times import exact_time
+from entities.frozen import frozen
 from entities.models import State
 from entities.vocabulary import KINDS, Privilege
 from grants.models import JobState
@@ -330,7 +331,7 @@ def download_urls(
     ]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ReportCell:
     """One cell. text: the value as plain text. url: its link. before: the cell of the previous value, if that
     differs.

@@ -9,12 +9,12 @@ its full address.
 import heapq
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from django.db.models import F, Q, QuerySet, Value
 from django.db.models.functions import Concat
 
 from entities.address import ancestor_kinds
+from entities.frozen import frozen
 from entities.models import Entity
 from entities.selectors import matching_entities
 from entities.vocabulary import KIND_ORDER, KINDS
@@ -38,7 +38,7 @@ _LETTER = re.compile(r"[^\W_]")
 Candidate = tuple[int, str, str]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SearchResult:
     """The result of a search.
 
@@ -51,7 +51,7 @@ class SearchResult:
     is_all: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SearchQuery:
     """A parsed search text.
 

@@ -1,19 +1,19 @@
 """Links to entities and principals, for the tags `address` and `principal`."""
 
-from dataclasses import dataclass
 from urllib.parse import quote
 
 from django.contrib.auth.models import Group
 from django.urls import reverse
 
 from entities.address import Address, AddressError, parse_grantable
+from entities.frozen import frozen
 from entities.models import Entity
 from grants.holders import Holder
 from grants.models import User
 from grants.policies.principals import written_subject
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AddressLink:
     """An address, split before its last part. `url` is empty if the account may not open the page."""
 
@@ -32,7 +32,7 @@ class AddressLink:
         return self.lead.partition(":")[2]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PrincipalLink:
     """A user, group or role.
 

@@ -1,7 +1,6 @@
 """Pages of long lists: from a row of the list for lists of any length, with page numbers for short ones."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 from urllib.parse import urlencode
@@ -22,6 +21,7 @@ from authzconsole.common.paging import (
 )
 from authzconsole.web.shared.parameters import name_parameter, number_parameter
 from entities.address import address_or_none
+from entities.frozen import frozen
 
 ADDRESS_ORDER = ("kind", "key")
 # the columns with numbers by which lists are sorted
@@ -30,7 +30,7 @@ CURSOR_SALT = "page of rows"
 MAX_PAGE_NUMBER = 1_000_000
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Page:
     """One page of a list. position: a text such as `51 to 100 of 230`. previous_url, next_url: empty at an
     end of the list.

@@ -5,7 +5,6 @@ Only administrators and auditors can look at the past. They see it without butto
 
 import copy
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from functools import partial, wraps
 
@@ -19,6 +18,7 @@ from authzconsole.web.shared.parameters import text_parameter
 from authzconsole.web.shared.rendering import render_page
 from authzconsole.web.shared.times import in_reader_zone, start_of_day
 from entities.address import Address
+from entities.frozen import frozen
 from entities.vocabulary import clip
 from grants.history import (
     AsOfError,
@@ -39,7 +39,7 @@ OTHER_TIMES_REFUSED = "only administrators and auditors can ask about other time
 Subject = Callable[..., Address | str | None]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Past:
     """The revision that a page shows.
 

@@ -2,7 +2,6 @@
 
 import heapq
 import re
-from dataclasses import dataclass
 from difflib import SequenceMatcher
 
 from django.contrib.auth.models import Group
@@ -10,6 +9,7 @@ from django.db.models import Q, QuerySet
 from django.http import Http404, HttpRequest
 
 from authzconsole.web.shared.paging import url_with
+from entities.frozen import frozen
 from entities.text import storage_fault
 from grants.errors import PrincipalError
 from grants.models import GROUP, USER, User
@@ -24,7 +24,7 @@ MIN_SIMILARITY = 0.6
 _PART_SEPARATOR = re.compile(r"[\W_]+")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class UnknownPrincipal:
     """A principal that does not exist. suggestions: similar principals, with the URL of the same question
     about each.

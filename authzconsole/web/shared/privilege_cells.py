@@ -1,7 +1,6 @@
 """Privilege cells: the privileges of a principal on an entity, one cell for each in the order of `Privilege`."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from urllib.parse import urlencode
 
 from django.contrib.auth.models import Group
@@ -11,6 +10,7 @@ from django.utils.timezone import localtime
 
 from authzconsole.web.shared.links import address_url
 from authzconsole.web.shared.times import fields_of_period, period_badge, privilege_periods
+from entities.frozen import frozen
 from entities.models import Entity, State
 from entities.vocabulary import Privilege
 from grants.models import THROUGH_GROUPS, GroupGrant, User, UserGrant, privilege_of, type_of
@@ -26,7 +26,7 @@ _STATE_SUFFIXES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PrivilegeCell:
     """One cell.
 

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from functools import cache
 from zoneinfo import ZoneInfo, available_timezones
@@ -17,6 +16,7 @@ from django.utils.safestring import SafeString
 from django.utils.timezone import get_current_timezone, localtime
 
 from authzconsole.common.limited_access import SOON
+from entities.frozen import frozen
 from entities.vocabulary import Privilege, clip
 from grants.models import GroupGrant, UserGrant
 from grants.reviews.campaigns import months_later
@@ -75,7 +75,7 @@ NO_END, EXTENSION = "none", "30-days"
 PERIOD_FIELDS = ("valid_from", "valid_until", "until_preset")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PeriodBadge:
     """A period as a badge. status: limited, soon, future or expired. text: such as `until 5 Dec`. title: the
     exact times.

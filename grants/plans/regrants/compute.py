@@ -27,6 +27,7 @@ from operator import or_
 from django.contrib.auth.models import Group
 
 from entities.address import Address, instance_address
+from entities.frozen import frozen
 from entities.vocabulary import ANY, CONTAINER_KINDS, Privilege, quantity
 from grants.authority.transactions import check_administrator
 from grants.change_set import ActivateGeneration, Grant
@@ -75,7 +76,7 @@ class Prefer(StrEnum):
     FEWEST = "fewest"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RegrantScope:
     """The permissions to keep. users: names; None for all. namespace: a name; empty for all."""
 

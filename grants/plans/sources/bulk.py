@@ -6,11 +6,11 @@ the limit. The plan watches its principals, so it becomes stale when a skipped g
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from entities.address import Address, kinds_inside
+from entities.frozen import frozen
 from entities.models import Entity, State
 from entities.selectors import entities_at, entity_at, sorted_by_address, subtree_of
 from entities.vocabulary import CONTAINER_KINDS, KINDS, Privilege, privilege_by_name
@@ -37,7 +37,7 @@ ROWS_PER_READ = 2_000
 _PREPOSITIONS = {PlanVerb.GRANT: "to", PlanVerb.REVOKE: "from"}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BulkChange:
     """The change on each entity: grant each of these privileges to, or revoke it from, each of these
     principals.

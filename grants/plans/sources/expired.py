@@ -1,12 +1,12 @@
 """Create plans that revoke expired grants and remove expired memberships, which already have no effect."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 
 from entities.address import Address
+from entities.frozen import frozen
 from grants.change_set import Leave, Revoke, ending_of
 from grants.models import PRINCIPAL_TYPES, Membership
 from grants.plans.create import PlanDraft, PlanOrigin, plan_source
@@ -16,7 +16,7 @@ from grants.querysets import on_and_inside
 from grants.stored_changes import stored_grants, stored_memberships
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PeriodScope:
     """A part of all grants and memberships.
 

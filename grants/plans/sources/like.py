@@ -6,12 +6,13 @@ there is not joined; its other grants become direct ones, so that the user gets 
 """
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 
 from entities.address import Address, parse_address
+from entities.frozen import frozen
 from grants.change_set import Grant, Join, Leave, Revoke
 from grants.errors import PlanError
 from grants.models import GroupGrant, RoleGroup, User
@@ -36,7 +37,7 @@ def difference_key(change: AccessDifference) -> str:
     return f"{change.verb} {change.privilege} {change.address}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DifferenceSelection:
     """The differences to make. keys: those of `difference_key`, or None for all. removes: include removals."""
 

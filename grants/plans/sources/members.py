@@ -2,10 +2,10 @@
 
 import re
 from collections.abc import Collection
-from dataclasses import dataclass
 
 from django.contrib.auth.models import Group
 
+from entities.frozen import frozen
 from entities.vocabulary import quantity
 from grants.change_set import ChangeSet, Exclude, Include, Join, Leave
 from grants.changes import role_group_fault
@@ -25,7 +25,7 @@ VERBS = ("add", "remove", "replace")
 _LINE_END = re.compile(r"\r\n|\r|\n")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NameFault:
     """A line that names no principal that can be a member. name: in written form."""
 
@@ -42,7 +42,7 @@ class BadNames(PlanError):
         self.faults, self.total = faults[:MAX_FAULTS], len(faults)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MembersChange:
     """The changes from a list of names. kept: the number of named members with an unchanged membership."""
 

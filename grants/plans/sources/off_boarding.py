@@ -8,7 +8,7 @@ grants and grants on deleted addresses are not handed over.
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, field, fields, replace
 from itertools import islice
 from typing import Self
 
@@ -17,6 +17,7 @@ from django.db.models.functions import Coalesce
 from django.utils import timezone
 
 from entities.address import parse_address
+from entities.frozen import frozen
 from entities.models import Entity, State
 from entities.vocabulary import KINDS, Privilege
 from grants.change_set import Change, Deactivate, Grant, Leave, Revoke
@@ -48,7 +49,7 @@ MAX_HOLDERS_READ = 1_000
 MAX_COLLEAGUES = 20
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OffBoarding:
     """The choices of a checklist.
 
@@ -78,7 +79,7 @@ class OffBoarding:
         return cls(**{column.name: recipe[column.name] for column in fields(cls)})
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HeldEntity:
     """An entity on which the user holds privileges directly, or that would be stranded.
 
@@ -159,7 +160,7 @@ def held_entities(user: User) -> list[HeldEntity]:
     return sorted(held, key=lambda row: (not row.is_stranded, kinds.index(row.entity.kind), row.entity.key))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HeirCandidate:
     """A principal that could receive what the user holds.
 
@@ -214,7 +215,7 @@ def heir_candidates(
     }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _AdminCounts:
     """On how many entities each principal holds ADMIN."""
 

@@ -1,7 +1,6 @@
 """Create plans that take away selected privileges: rows of the analysis `outliers`, and violations of a guardrail."""
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter, itemgetter
 
@@ -9,6 +8,7 @@ from django.contrib.auth.models import Group
 from django.db.models import Count
 
 from entities.address import Address
+from entities.frozen import frozen
 from entities.vocabulary import Privilege, clip, quantity
 from grants.change_set import Leave, Revoke
 from grants.changes import existing_grants
@@ -24,7 +24,7 @@ from grants.validity import in_force, not_over_condition, question_time
 MAX_GROUPS_NAMED = 5
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Membership:
     """A membership that gives selected privileges. is_ended: the plan ends it, because it gives nothing else."""
 

@@ -1,6 +1,5 @@
 """Create plans that revoke grants that nobody used for some time."""
 
-from dataclasses import dataclass
 from datetime import date, timedelta
 from itertools import chain
 
@@ -8,6 +7,7 @@ from django.db.models import Case, Exists, OuterRef, Q, QuerySet, Subquery, When
 from django.utils import timezone
 
 from entities.address import Address
+from entities.frozen import frozen
 from entities.models import State
 from entities.vocabulary import quantity
 from grants.change_set import Leave
@@ -77,7 +77,7 @@ def unused_plan(*, since: int, namespace: Address | str | None = None, user: str
     )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class UnusedAccess:
     """What a user has held for longer than since a day, and has not used since then, as in `unused_grants`. Access to the instance
     remains.

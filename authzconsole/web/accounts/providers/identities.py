@@ -10,7 +10,6 @@ principals.
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from allauth.socialaccount.models import SocialAccount
 from django.conf import settings
@@ -19,6 +18,7 @@ from django.http import HttpRequest
 
 from authzconsole.common.sign_in_methods import link_detail
 from authzconsole.settings.sign_in import ROLES, ProviderOptions
+from entities.frozen import frozen
 from entities.vocabulary import clip
 from grants.authority.transactions import administrator_transaction
 from grants.change_set import Join, Leave
@@ -47,7 +47,7 @@ class SignInRefused(Exception):
     """
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Identity:
     """A user as the provider describes it. subject: the identifier that the provider never assigns to another
     user.

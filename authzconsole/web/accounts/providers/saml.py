@@ -39,7 +39,6 @@ from authzconsole.web.shared.rendering import render_page
 if TYPE_CHECKING:
     from onelogin.saml2.auth import OneLogin_Saml2_Auth
 import zlib
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from allauth.socialaccount.adapter import get_adapter
@@ -53,6 +52,7 @@ from authzconsole.common.recent_authentication import PROVIDER_SESSION_KEY
 from authzconsole.common.security_events.record import EventKind, record_event
 from authzconsole.sessions import end_provider_sessions, provider_name_digest
 from authzconsole.web.shared.rendering import see_other
+from entities.frozen import frozen
 
 logger = logging.getLogger(__name__)
 
@@ -309,7 +309,7 @@ class InvalidMessage(Exception):
     """A message of the provider that is not accepted."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LogoutRequest:
     """A request to end sessions. indexes: the names of the sessions at the provider; if empty, all sessions
     of the user.

@@ -6,7 +6,6 @@ Coloured by readiness, the tiles of the largest namespaces contain their applica
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from django.db.models import Count
 
@@ -30,6 +29,7 @@ from authzconsole.web.reports.results import (
 )
 from authzconsole.web.shared.links import entity_url
 from entities.address import Address
+from entities.frozen import frozen
 from entities.models import Entity, State
 from entities.vocabulary import quantity
 from grants.policies.policy import Generation
@@ -39,7 +39,7 @@ MAX_BLOCKING_ENTITIES = 20_000
 MAX_TILES = 60
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TileColor:
     """The colour of a tile.
 
@@ -56,7 +56,7 @@ class TileColor:
 NOT_ANALYZED = TileColor()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TreemapColoring:
     """The question that the colours answer.
 

@@ -3,8 +3,10 @@ possible (squarified treemap).
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import ceil, sqrt
+
+from entities.frozen import frozen
 
 COLOR_STEPS = 5
 # (width, height) for wide screens and for phones
@@ -30,7 +32,7 @@ def shade_of(part: int, total: int) -> int:
     return min(COLOR_STEPS, ceil(COLOR_STEPS * part / total)) if part and total else 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TreemapItem:
     """The content of a tile.
 
@@ -48,7 +50,7 @@ class TreemapItem:
     parts: tuple["TreemapItem", ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TreemapTile:
     """A placed item. label: its name, clipped to the width of the tile; empty if little of it fits. caption: empty if it does
     not fit.
