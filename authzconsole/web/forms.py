@@ -23,7 +23,7 @@ from django.views.generic import FormView
 from authzconsole.common.messages import as_sentence
 from authzconsole.lists.base import List
 from authzconsole.lists.files import download_links
-from authzconsole.web.shared.guard import check_page_access
+from authzconsole.web.shared.guard import check_page_access, request_author
 from authzconsole.web.shared.principal_input import name_from_input, principal_from_input
 from authzconsole.web.shared.rendering import render_page
 from authzconsole.web.shared.times import (
@@ -50,6 +50,7 @@ from grants.errors import (
     RequestError,
     StaleBase,
 )
+from grants.journal import Author
 from grants.models import User
 from grants.roles.capabilities import Capability
 from grants.validity import Validity, ValidityError
@@ -567,6 +568,10 @@ class FormPage(FormView):
 
     def perform(self, form: ConsoleForm) -> HttpResponse:
         raise NotImplementedError
+
+    def author(self, form: ConsoleForm) -> Author:
+        """Return the author of the change, with the reason in a valid form."""
+        return request_author(self.request, form.cleaned_data["reason"])
 
     def form_invalid(self, form: ConsoleForm) -> HttpResponse:
         return self.render_to_response(self.get_context_data(form=form), status=400)

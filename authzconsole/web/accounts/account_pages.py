@@ -28,7 +28,7 @@ from authzconsole.sessions import active_sessions
 from authzconsole.web.accounts.reauthentication import recent_authentication_required
 from authzconsole.web.effects.forms import EffectPage
 from authzconsole.web.forms import ConsoleForm, EmailField, OptionalChoiceField, TextField, reason_field
-from authzconsole.web.shared.guard import capability_required, request_author
+from authzconsole.web.shared.guard import capability_required
 from authzconsole.web.shared.links import principal_url
 from authzconsole.web.shared.paging import url_with_query
 from authzconsole.web.shared.parameters import text_parameter
@@ -101,7 +101,7 @@ class ConfirmationPage(EffectPage):
         raise NotImplementedError
 
     def author(self, form: ConsoleForm) -> Author:
-        return request_author(self.request, form.cleaned_data["reason"])
+        return self.author(form)
 
     def done(self, form: ConsoleForm, outcome: Outcome) -> HttpResponse:
         show_outcome(self.request, outcome)

@@ -85,7 +85,7 @@ class InviteUsers(FormPage):
         return "Invite users"
 
     def perform(self, form: InvitationForm) -> HttpResponse:
-        author = request_author(self.request, form.cleaned_data["reason"])
+        author = self.author(form)
         with transaction.atomic():
             invitations = [_invite(author, *row) for row in form.cleaned_data["accounts"]]
         sent = send_invitations(invitations)

@@ -9,7 +9,6 @@ from authzconsole.sessions import active_sessions, end_sessions, end_sessions_of
 from authzconsole.web.accounts.account_pages import account_or_404
 from authzconsole.web.accounts.reauthentication import recent_authentication_required
 from authzconsole.web.forms import ConsoleForm, FormPage, TextField, reason_field
-from authzconsole.web.shared.guard import request_author
 from authzconsole.web.shared.links import principal_url
 from authzconsole.web.shared.rendering import see_other, show_outcome
 from entities.vocabulary import quantity
@@ -75,7 +74,7 @@ class AccountSessions(OwnSessions):
         self.account = account_or_404(self.kwargs["principal"])
 
     def perform(self, form: EndForm) -> HttpResponse:
-        author = request_author(self.request, form.cleaned_data["reason"])
+        author = self.author(form)
         show_outcome(
             self.request,
             end_sessions_of(author=author, user=self.account, only_id=form.cleaned_data["session"]),

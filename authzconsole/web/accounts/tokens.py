@@ -26,7 +26,7 @@ from authzconsole.web.forms import (
     TextsField,
     reason_field,
 )
-from authzconsole.web.shared.guard import capability_required, request_author
+from authzconsole.web.shared.guard import capability_required
 from authzconsole.web.shared.paging import paginate_sequence
 from authzconsole.web.shared.parameters import choice_parameter, text_parameter
 from authzconsole.web.shared.rendering import render_page, requested_section
@@ -148,7 +148,7 @@ class NewToken(FormPage):
     def perform(self, form: TokenForm) -> HttpResponse:
         values = form.cleaned_data
         issued = create_token(
-            author=request_author(self.request, values["reason"]),
+            author=self.author(form),
             owner=values["owner"],
             name=values["name"],
             scopes=values["scope"],

@@ -201,7 +201,7 @@ class NewConnection(FormPage):
         }
 
     def perform(self, form: ConnectionForm) -> HttpResponse:
-        author, settings = request_author(self.request, form.cleaned_data["reason"]), form.settings()
+        author, settings = self.author(form), form.settings()
         with transaction.atomic():
             connection = services.add_connection(
                 author=author,
@@ -262,7 +262,7 @@ class ChangeConnection(OnConnection, NewConnection):
 
     def perform(self, form: ConnectionForm) -> HttpResponse:
         values, connection = form.cleaned_data, self.connection
-        author, had_secret = request_author(self.request, values["reason"]), bool(connection.secret)
+        author, had_secret = self.author(form), bool(connection.secret)
         with transaction.atomic():
             services.change_connection(connection, author=author, **form.settings())
             token = values.get("token", "")
@@ -293,7 +293,7 @@ class DeleteConnection(OnConnection):
         return super().get_context_data(**context) | {"connection": self.connection}
 
     def perform(self, form: DeletionForm) -> HttpResponse:
-        author = request_author(self.request, form.cleaned_data["reason"])
+        author = self.author(form)
         services.delete_connection(self.connection, author=author)
         messages.success(self.request, f"The connection {self.connection.name} is deleted.")
         return see_other(reverse("connections"))
@@ -413,7 +413,7 @@ class PushConnection(DriftPage):
         return f"Change the grants on {self.connection.name}"
 
     def perform(self, form: PushForm) -> HttpResponse:
-        author = request_author(self.request, form.cleaned_data["reason"])
+        author = self.author(form)
         request_push(
             self.connection,
             author=author,

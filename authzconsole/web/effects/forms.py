@@ -31,7 +31,6 @@ from authzconsole.web.effects.wording import (
     time_title,
 )
 from authzconsole.web.forms import ConsoleForm, FormPage
-from authzconsole.web.shared.guard import request_author
 from authzconsole.web.shared.levels import effect_sentences, effect_table
 from authzconsole.web.shared.rendering import requested_section
 from entities.errors import Refusal
@@ -264,7 +263,7 @@ class EffectPage(FormPage):
         """Make the changes of a valid form, if their effect is the one that it showed."""
         return apply(
             self.change_set(form),
-            author=request_author(self.request, form.cleaned_data["reason"]),
+            author=self.author(form),
             shown=self.shown(form) if self.shows_effect else None,
             attributes=self.attributes(form),
         )

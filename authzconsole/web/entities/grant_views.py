@@ -27,7 +27,7 @@ from authzconsole.web.forms import (
     privileges_field,
     reason_field,
 )
-from authzconsole.web.shared.guard import entity_or_404, grantable_address_or_404, request_author
+from authzconsole.web.shared.guard import entity_or_404, grantable_address_or_404
 from authzconsole.web.shared.links import address_url, entity_tab_url
 from authzconsole.web.shared.principal_input import principal_from_input
 from authzconsole.web.shared.rendering import render_page, requested_section, see_other
@@ -212,7 +212,7 @@ class GrantPage(EffectPage):
         changes, shown = self.change_set(form), self.shown(form)
         if not (self.shows_effect and large_change_count(changes)):
             return super().make(form)
-        author = request_author(self.request, form.cleaned_data["reason"])
+        author = self.author(form)
         check_direct_change(author, changes.changes)
         title = f"{self.verb.capitalize()} {', '.join(map(str, changes))}"
         self.plan = change_set_plan.create(author, changes, title)

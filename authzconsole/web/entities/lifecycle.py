@@ -19,7 +19,7 @@ from authzconsole.web.forms import (
     optional,
     reason_field,
 )
-from authzconsole.web.shared.guard import administrable_address_or_404, request_author
+from authzconsole.web.shared.guard import administrable_address_or_404
 from authzconsole.web.shared.links import address_url, entity_url
 from authzconsole.web.shared.principal_input import with_default_type
 from authzconsole.web.shared.rendering import see_other, show_outcome
@@ -229,7 +229,7 @@ class DescribeEntity(FormPage):
                 self.extra_context = {"has_changed": True}
                 raise FormRefused(DESCRIPTION_CHANGED, status=409)
             outcome = describe_entity(
-                author=request_author(self.request, values["reason"]),
+                author=self.author(form),
                 address=self.target,
                 description=values["description"],
             )

@@ -5,7 +5,7 @@ remove them.
 from django.http import Http404, HttpRequest, HttpResponse
 
 from authzconsole.web.forms import ConsoleForm, FormPage, OptionalChoiceField, PrincipalField, reason_field
-from authzconsole.web.shared.guard import entity_or_404, request_author
+from authzconsole.web.shared.guard import entity_or_404
 from authzconsole.web.shared.links import entity_tab_url
 from authzconsole.web.shared.principal_input import with_default_type
 from authzconsole.web.shared.rendering import see_other, show_outcome
@@ -70,7 +70,7 @@ class StewardsPage(FormPage):
     def perform(self, form: StewardForm) -> HttpResponse:
         values = form.cleaned_data
         outcome = SERVICES[values["verb"]](
-            author=request_author(self.request, values["reason"]),
+            author=self.author(form),
             namespace=self.namespace.address,
             principal=with_default_type(values["principal"]),
         )

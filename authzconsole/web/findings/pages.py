@@ -49,7 +49,7 @@ from authzconsole.web.forms import (
 from authzconsole.web.journal.rows import with_reader_times
 from authzconsole.web.lists import ListPage
 from authzconsole.web.reports.check_again import REPORT_AGE, age_of_reports, report_age_section
-from authzconsole.web.shared.guard import capability_required, request_author
+from authzconsole.web.shared.guard import capability_required
 from authzconsole.web.shared.parameters import number_of
 from authzconsole.web.shared.rendering import render_page, requested_section, see_other, show_outcome
 from entities.errors import Refusal
@@ -263,7 +263,7 @@ class ChangeFindings(FormPage):
 
     def perform(self, form: ChangeForm) -> HttpResponse:
         values, numbers = form.cleaned_data, form.numbers
-        author = request_author(self.request, values["reason"])
+        author = self.author(form)
         match form.chosen:
             case "assign":
                 outcome = assign_findings(numbers, owner=values["owner"], author=author)
@@ -328,7 +328,7 @@ class FindingRules(FormPage):
 
     def _change(self, form: RuleForm) -> Outcome:
         values = form.cleaned_data
-        author = request_author(self.request, values["reason"])
+        author = self.author(form)
         if values["verb"] == "end":
             return end_rule(number_of(values["number"]) or 0, author=author)
         _, outcome = add_rule(

@@ -60,7 +60,7 @@ class StartBreakGlass(BreakGlassList):
         return "Start break-glass access"
 
     def perform(self, form: StartForm) -> HttpResponse:
-        use = start_break_glass(author=request_author(self.request, form.cleaned_data["reason"]))
+        use = start_break_glass(author=self.author(form))
         return see_other(reverse("journal-break-glass-use", args=[use.pk]))
 
 

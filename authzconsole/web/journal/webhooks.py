@@ -94,7 +94,7 @@ class NewWebhook(FormPage):
 
     def perform(self, form: WebhookForm) -> HttpResponse:
         values = form.cleaned_data
-        author = request_author(self.request, values["reason"])
+        author = self.author(form)
         webhook = create_webhook(author=author, url=values["url"], actions=values["action"])
         secret = secret_of(webhook)
         return render_page(

@@ -6,7 +6,6 @@ from django.utils.html import escape
 
 from authzconsole.common.messages import as_sentence
 from authzconsole.web.forms import ConsoleForm, ForAdministrators, FormPage, PrincipalField, reason_field
-from authzconsole.web.shared.guard import request_author
 from authzconsole.web.shared.links import principal_link, principal_url
 from authzconsole.web.shared.principal_input import principal_or_404
 from authzconsole.web.shared.rendering import see_other
@@ -51,7 +50,7 @@ class ChangeManager(ForAdministrators, FormPage):
 
     def perform(self, form: ManagerForm) -> HttpResponse:
         outcome = set_manager(
-            author=request_author(self.request, form.cleaned_data["reason"]),
+            author=self.author(form),
             name=self.user.username,
             manager=form.cleaned_data["manager"],
         )

@@ -4,7 +4,6 @@ from django.http import Http404, HttpResponse
 from django.urls import reverse
 
 from authzconsole.web.forms import ConsoleForm, FormPage, reason_field
-from authzconsole.web.shared.guard import request_author
 from authzconsole.web.shared.parameters import name_parameter, text_parameter
 from authzconsole.web.shared.rendering import see_other, show_outcome
 from entities.address import address_or_none, parse_grantable
@@ -36,7 +35,7 @@ class GiveBack(FormPage):
             raise Http404("name a grant or a group")
 
     def perform(self, form: GiveBackForm) -> HttpResponse:
-        author = request_author(self.request, form.cleaned_data["reason"])
+        author = self.author(form)
         show_outcome(self.request, give_back(author=author, change=self.change))
         return see_other(reverse("my-access"))
 

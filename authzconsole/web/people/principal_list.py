@@ -22,7 +22,7 @@ from authzconsole.web.forms import (
     optional,
     reason_field,
 )
-from authzconsole.web.shared.guard import capability_required, request_author
+from authzconsole.web.shared.guard import capability_required
 from authzconsole.web.shared.links import principal_url
 from authzconsole.web.shared.paging import keyset_page, url_with_query
 from authzconsole.web.shared.parameters import choice_parameter, text_parameter
@@ -188,7 +188,7 @@ class AddPrincipal(FormPage):
     def _add(self, request: HttpRequest, form: NewPrincipalForm) -> HttpResponse:
         values = form.cleaned_data
         name, type_ = values["name"], values["type"]
-        show_outcome(self.request, _add_from_form(request_author(self.request, values["reason"]), values))
+        show_outcome(self.request, _add_from_form(self.author(form), values))
         if values["like"]:
             return see_other(url_with_query("people-like", {"source": values["like"], "target": name}))
         if type_ == "account":

@@ -565,7 +565,7 @@ class ApplyPlan(PlanAction):
         shown = Shown(
             values["effect"], is_required=True, accepts_beyond=values["beyond"], accepts_attached=True
         )
-        author = request_author(self.request, values["reason"])
+        author = self.author(form)
         if plan.is_proposed and large_change_count(plan):
             request_application(author=author, plan_id=plan.pk, shown=shown)
             return see_other(plan_url(plan))

@@ -28,7 +28,7 @@ from authzconsole.web.forms import (
     privileges_field,
     reason_field,
 )
-from authzconsole.web.shared.guard import capability_required, request_author
+from authzconsole.web.shared.guard import capability_required
 from authzconsole.web.shared.paging import paginate_sequence
 from authzconsole.web.shared.parameters import number_of
 from authzconsole.web.shared.principal_input import with_default_type
@@ -319,7 +319,7 @@ class WriteGuardrail(FormPage):
         name = self.guardrail.name if self.guardrail else form.cleaned_data["name"]
         outcome = apply(
             ChangeSet.of(SetGuardrail(name, form.rule.text)),
-            author=request_author(self.request, form.cleaned_data["reason"]),
+            author=self.author(form),
             shown=Shown(violations=number_of(form.data.get("accepted", "")) or 0),
         )
         show_outcome(self.request, outcome)
@@ -374,7 +374,7 @@ class GuardrailPage(FormPage):
             "end": EndException(name, subject, place),
             "delete": DeleteGuardrail(name),
         }
-        author = request_author(self.request, values["reason"])
+        author = self.author(form)
         return apply(ChangeSet.of(changes[values["verb"]]), author=author)
 
     def get_template_names(self) -> list[str]:

@@ -289,7 +289,7 @@ class ActivationPage(EffectPage):
         return see_other(reverse("generation-activate", kwargs=self.kwargs, query=query))
 
     def make(self, form: ActivationForm) -> Outcome:
-        author = request_author(self.request, form.cleaned_data["reason"])
+        author = self.author(form)
         if at := form.cleaned_data["at"]:
             return schedule_activation(
                 author=author,

@@ -68,7 +68,7 @@ class NewAlert(FormPage):
         values = form.cleaned_data
         analysis, _, figure = values["figure"].partition(SEPARATOR)
         add_alert(
-            author=request_author(self.request, values["reason"]),
+            author=self.author(form),
             analysis=analysis,
             figure=figure,
             is_above=values["when"] == "above",

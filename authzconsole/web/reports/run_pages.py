@@ -347,7 +347,7 @@ class SchedulePage(FormPage):
     def perform(self, form: ScheduleForm) -> HttpResponse:
         values = form.cleaned_data
         outcome = change_schedule(
-            author=request_author(self.request, values["reason"]),
+            author=self.author(form),
             analysis=self.schedule.analysis,
             is_on="off" not in form.data,
             at=values["at"],

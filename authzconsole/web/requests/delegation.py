@@ -15,7 +15,6 @@ from authzconsole.web.forms import (
     TextsField,
     reason_field,
 )
-from authzconsole.web.shared.guard import request_author
 from authzconsole.web.shared.rendering import see_other
 from entities.vocabulary import KINDS, Privilege, quantity
 from grants.authority.limits import DelegationLimits, set_delegation_limits
@@ -80,7 +79,7 @@ class DelegationLimitsPage(FormPage):
     def perform(self, form: LimitsForm) -> HttpResponse:
         values = form.cleaned_data
         outcome = set_delegation_limits(
-            author=request_author(self.request, values["reason"]),
+            author=self.author(form),
             # unknown names are no choices of the form
             privileges=set(values["privilege"]) & set(Privilege),
             kinds=None if values["kinds"] == "all" else set(values["kind"]) & set(KINDS),

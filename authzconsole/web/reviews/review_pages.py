@@ -560,7 +560,7 @@ class ReviewStep(FormPage):
         raise NotImplementedError
 
     def perform(self, form: ReviewStepForm) -> HttpResponse:
-        author = request_author(self.request, form.cleaned_data["reason"])
+        author = self.author(form)
         messages.success(self.request, self.take_step(author, self.campaign))
         return see_other(review_url(self.campaign))
 
