@@ -17,22 +17,3 @@ from grants.evidence.grant_periods import periods_in
 from grants.evidence.holdings import read_users
 from grants.evidence.signing import known_public_keys, public_key
 from grants.evidence.timeline import BoundaryLine, ExistencePeriod, HeldPeriod
-
-__all__ = [
-    "AccessPeriods",
-    "AccessRow",
-    "BoundaryLine",
-    "BundleError",
-    "ExistencePeriod",
-    "HeldPeriod",
-    "access_periods",
-    "active_generations",
-    "content_count",
-    "contents_of",
-    "known_public_keys",
-    "periods_in",
-    "public_key",
-    "read_users",
-    "verify_bundle",
-    "write_bundle",
-]

@@ -22,35 +22,3 @@ from grants.history.moments import (
 from grants.history.past import as_of, at_moment, past_revision
 from grants.history.periods import catch_up, rebuild
 from grants.history.questions import MAX_MOMENTS, group_by_moment, has_moment, moment_of
-
-__all__ = [
-    "GAINED",
-    "LOST",
-    "MAX_MOMENTS",
-    "NOW",
-    "AsOfError",
-    "HistoryError",
-    "HistoryNotReady",
-    "KnownSince",
-    "Moment",
-    "Span",
-    "all_differences",
-    "as_differences",
-    "as_of",
-    "at_moment",
-    "catch_up",
-    "difference_parts",
-    "first_revisions",
-    "group_by_moment",
-    "has_moment",
-    "known_since",
-    "latest_membership_lines",
-    "moment_of",
-    "parse_as_of",
-    "parse_at",
-    "parse_moment",
-    "past_revision",
-    "rebuild",
-    "revision_time",
-    "time_of_as_of",
-]

@@ -30,28 +30,3 @@ from grants.jobs.queue import (
 )
 from grants.jobs.sweep import sweep_jobs
 from grants.jobs.types import REFUSED, JobFailed, JobInterrupted, JobRefused, JobResult, job_type
-
-__all__ = [
-    "REFUSED",
-    "RUN_TASK",
-    "JobCancelled",
-    "JobContext",
-    "JobFailed",
-    "JobInterrupted",
-    "JobLost",
-    "JobRefused",
-    "JobResult",
-    "JobTimedOut",
-    "announce_scheduler",
-    "cancel_job",
-    "is_scheduler_present",
-    "is_worker_present",
-    "job_type",
-    "queue_lengths",
-    "redis_problem",
-    "repeat_job",
-    "request_job",
-    "retry_database",
-    "run_job",
-    "sweep_jobs",
-]

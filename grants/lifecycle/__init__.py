@@ -27,24 +27,3 @@ from grants.lifecycle.readiness import (
     missing_grants_to_delete,
     namespace_readiness,
 )
-
-__all__ = [
-    "DeletionStep",
-    "DeletionVerdict",
-    "LifecycleForecast",
-    "Readiness",
-    "StepOutcome",
-    "active_user_by_name",
-    "deletion_forecast",
-    "grants_on",
-    "lifecycle_forecast",
-    "lifecycle_refusal",
-    "live_namespace",
-    "live_refusal",
-    "live_subtree",
-    "missing_grants_of",
-    "missing_grants_to_delete",
-    "namespace_readiness",
-    "resolve_generation",
-    "undeletable_entities",
-]

@@ -4,7 +4,7 @@ The services of `grants` are the only writers of these tables. Other modules imp
 package, except those of the history and of reviews.
 """
 
-from grants.models import history, reviews  # noqa: F401, Django reads the models of an app from this package
+from grants.models import history, reviews  # Django reads the models of an app from this package
 from grants.models.break_glass import BreakGlassUse
 from grants.models.grants import (
     GRANT_SOURCES,
@@ -30,7 +30,6 @@ from grants.models.grants import (
 from grants.models.guardrails import Enforcement, Form, Guardrail, GuardrailClause, GuardrailException
 from grants.models.jobs import EFFECT_JOBS, UNFINISHED_STATES, EffectRows, Job, JobState
 from grants.models.journal import (
-    JOURNAL_FILTERS,
     JOURNAL_REQUEST_FILTERS,
     JournalHead,
     JournalLine,
@@ -62,70 +61,3 @@ from grants.models.requests import (
 )
 from grants.models.stewards import NamespaceSteward, StoredDelegationLimits
 from grants.roles.capabilities import Role
-
-__all__ = [
-    "ACTIVATION_VERBS",
-    "BELONGING_SELECT",
-    "EFFECT_JOBS",
-    "GRANT_SOURCES",
-    "GRANT_VERBS",
-    "GROUP",
-    "JOURNAL_FILTERS",
-    "JOURNAL_REQUEST_FILTERS",
-    "MEMBERSHIP_VERBS",
-    "PRINCIPAL_TYPES",
-    "STATE_VERBS",
-    "THROUGH_GROUPS",
-    "UNFINISHED_STATES",
-    "USER",
-    "AccessRequest",
-    "AccessRequestEvent",
-    "AccessRequestPart",
-    "ActiveGeneration",
-    "Belonging",
-    "BreakGlassUse",
-    "EffectRows",
-    "Enforcement",
-    "Form",
-    "GrantDetails",
-    "GrantQuerySet",
-    "GrantSource",
-    "GroupGrant",
-    "Guardrail",
-    "GuardrailClause",
-    "GuardrailException",
-    "Job",
-    "JobState",
-    "JournalHead",
-    "JournalLine",
-    "Membership",
-    "NamespaceApprovers",
-    "NamespaceSteward",
-    "PeriodPosition",
-    "Plan",
-    "PlanBreadth",
-    "PlanItem",
-    "PlanState",
-    "PlanStranding",
-    "PlanVerb",
-    "PrincipalType",
-    "PublishedItem",
-    "Remark",
-    "RemarkPart",
-    "RequestEventKind",
-    "RequestState",
-    "Role",
-    "RoleGroup",
-    "RoleMembership",
-    "StoredDelegationLimits",
-    "User",
-    "UserGrant",
-    "all_grants",
-    "clear_permission_ids",
-    "grants_by_type",
-    "grants_through",
-    "line_hash",
-    "permission_ids",
-    "privilege_of",
-    "type_of",
-]

@@ -2,5 +2,3 @@
 steward may do."""
 
 from grants.stewards.services import add_steward, end_stewardships, remove_steward
-
-__all__ = ["add_steward", "end_stewardships", "remove_steward"]

@@ -7,15 +7,3 @@ from grants.tenant.export_document import export_tenant, tenant_lines
 from grants.tenant.import_document import import_tenant, rehearsed_import
 from grants.tenant.lines import MemberReader
 from grants.tenant.reading import UNREADABLE, Fault, Faults, parse_line_json
-
-__all__ = [
-    "UNREADABLE",
-    "Fault",
-    "Faults",
-    "MemberReader",
-    "export_tenant",
-    "import_tenant",
-    "parse_line_json",
-    "rehearsed_import",
-    "tenant_lines",
-]

@@ -16,17 +16,3 @@ from grants.usage.storage import (
     first_day_of_use,
     newest_use,
 )
-
-__all__ = [
-    "BadUsage",
-    "UsageRecord",
-    "add_usage",
-    "days_of_use",
-    "days_with_use",
-    "delete_old_usage",
-    "first_day_of_use",
-    "import_records",
-    "import_usage",
-    "newest_use",
-    "record_use",
-]

@@ -20,26 +20,3 @@ from grants.verification.facts import (
     previous_generation,
 )
 from grants.verification.replay import first_fault, first_history_fault
-
-__all__ = [
-    "APP_TITLE",
-    "CODES_TITLE",
-    "EVENTS_SEAL",
-    "HELD",
-    "PASSKEY_PREFIX",
-    "PLAN_CREATE",
-    "SEPARATOR",
-    "AnchorError",
-    "Fact",
-    "anchor_journal",
-    "anchor_place",
-    "anchored_revision",
-    "fact_key",
-    "facts_of_line",
-    "first_fault",
-    "first_history_fault",
-    "first_plan_in_journal",
-    "period_of_value",
-    "plan_digest",
-    "previous_generation",
-]
