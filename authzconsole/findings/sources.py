@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import timedelta
 from functools import partial
 
@@ -24,6 +24,7 @@ from authzconsole.connections.jobs import TEST_JOB, drifting_connections
 from authzconsole.findings.kinds import JOB_WORDS, PLANNED_TOO_LONG_DAYS
 from authzconsole.models import MaintenanceTask
 from entities.address import address_or_none
+from entities.frozen import frozen
 from entities.models import Entity, State
 from entities.vocabulary import quantity
 from grants.active_generation import active_generation
@@ -59,7 +60,7 @@ FAILED_JOBS_SINCE = timedelta(days=7)
 GUARDRAIL_KINDS = ("guardrail-violations", "guardrail-warnings")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Found:
     """What a source found; see `Finding`."""
 
@@ -70,7 +71,7 @@ class Found:
     run: AnalysisRun | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Situation:
     """What the sources know about the tenant.
 
@@ -115,7 +116,7 @@ def is_large_tenant() -> bool:
 Finder = Callable[[Situation], Iterable[Found] | None]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ReportFigure:
     """A kind of finding that the newest report of an analysis has, for each namespace.
 

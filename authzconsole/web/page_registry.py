@@ -3,16 +3,16 @@
 A page or action that the account may not use is in neither. The views check the access themselves.
 """
 
-from dataclasses import dataclass
 from enum import Enum
 
+from entities.frozen import frozen
 from grants.models import User
 from grants.roles.capabilities import Capability
 
 ENTITY_URL_NAMES = ("entity", "explorer", "grant", "revoke", "stewards", "lifecycle", "search", "forecast")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Destination:
     """A page that an account finds by its title.
 
@@ -187,7 +187,7 @@ class Target(Enum):
     GROUP = "a group"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Action:
     """An action that the search starts by a verb and its target, such as `off-board grace.kim`.
 

@@ -6,7 +6,6 @@ people, plans and reports are not disclosed to them.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from django.contrib.auth.models import Group
@@ -27,6 +26,7 @@ from authzconsole.web.shared.paging import url_with_query
 from authzconsole.web.shared.parameters import text_parameter
 from authzconsole.web.shared.rendering import render_page, requested_section
 from entities.address import Address, address_or_none, parse_grantable
+from entities.frozen import frozen
 from entities.vocabulary import KINDS
 from grants.authority.rights import can_change_some_grants
 from grants.models import PRINCIPAL_TYPES, Plan, User
@@ -38,7 +38,7 @@ from grants.roles.capabilities import Capability
 MIN_CHARACTERS = 2
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SearchHit:
     """One result.
 
@@ -53,7 +53,7 @@ class SearchHit:
     fill: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HitGroup:
     """The results of one type. more_url: the list with all results of the type; empty if all are shown."""
 
@@ -272,7 +272,7 @@ NAME_FIELDS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SuggestionList:
     """The suggestion list of a search field.
 

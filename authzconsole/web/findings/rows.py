@@ -1,7 +1,6 @@
 """The entities, users and groups behind one finding, with the button that solves each."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from django.db.models import Q
 
@@ -13,6 +12,7 @@ from authzconsole.models import Finding
 from authzconsole.web.findings.links import Fix
 from authzconsole.web.shared.links import address_url
 from entities.address import Address, address_or_none
+from entities.frozen import frozen
 from entities.models import State
 from entities.vocabulary import Privilege
 
@@ -25,7 +25,7 @@ GHOST_STATES = {
 _FIGURES_WITH_ROWS = {figure.kind: figure for figure in REPORT_FIGURES if figure.table}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ProblemRow:
     """One problem. address: of the entity. principal: in written form; empty if none is concerned. text: what is wrong."""
 

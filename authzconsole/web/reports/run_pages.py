@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import time, timedelta
 from typing import Any
 
@@ -36,6 +35,7 @@ from authzconsole.web.shared.guard import capability_required, request_author
 from authzconsole.web.shared.paging import paginate_sequence
 from authzconsole.web.shared.parameters import number_of
 from authzconsole.web.shared.rendering import render_page, requested_section, see_other, show_outcome
+from entities.frozen import frozen
 from entities.vocabulary import quantity
 from grants.active_generation import active_generation
 from grants.models import JobState
@@ -53,7 +53,7 @@ SHORT_RUN = timedelta(seconds=5)
 SECTIONS = {"namespaces": "namespaces", "rows": "table", "role-size": "role_size"}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CleanUp:
     """A form that creates a plan from what an analysis finds.
 
