@@ -44,6 +44,7 @@ from grants.change_set import (
     Register,
     RemovePrincipal,
     Revoke,
+    principals_of,
 )
 from grants.errors import GuardrailHolds
 from grants.guardrails.evaluation import (
@@ -338,7 +339,7 @@ class _Evaluation:
 
     @classmethod
     def of(cls, changes: list[Change] | None, forms: Collection[str]) -> "_Evaluation":
-        if changes is None or len(changes) > MAX_CHANGES:
+        if changes is None or len(changes) > MAX_CHANGES or _give_to_new_users(changes):
             return cls(is_everything=True, times=(question_time(),))
         affected = _Affected.by(changes)
         places = _with_containers(affected.changed | affected.states)
@@ -494,6 +495,17 @@ class _Affected:
             roles = RoleGroup.objects.filter(group__in=affected.losing_groups)
             affected.losing_groups.update(roles.values_list("role_id", flat=True))
         return affected
+
+
+def _give_to_new_users(changes: Collection[Change]) -> bool:
+    """Return whether users that the changes add get grants or memberships: they have no primary key before the changes."""
+    new = {str(change) for change in changes if isinstance(change, AddUser)}
+    return bool(new) and any(
+        not new.isdisjoint(principals_of(change))
+        if isinstance(change, Addition)
+        else isinstance(change, Register | Recreate) and change.creator in new
+        for change in changes
+    )
 
 
 def _changes_patterns(affected: _Affected) -> bool:

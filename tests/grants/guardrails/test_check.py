@@ -10,6 +10,7 @@ from django.utils import timezone
 from entities.address import parse_address
 from entities.vocabulary import KINDS, Privilege
 from grants.change_set import (
+    AddUser,
     ChangeSet,
     Deactivate,
     Delete,
@@ -149,6 +150,22 @@ def test_a_guardrail_about_a_group_counts_its_members_only(cast):
 def test_a_grant_to_a_group_counts_for_each_member(cast):
     add_guardrail("no-writers", FORBID)
     refused(lambda: add_grant("group:operators", ORDERS, "WRITE"), "user:grp", "through group:operators")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        [Join("new", "contractors"), Grant("user:new", parse_address(ORDERS), Privilege.WRITE)],
+        [Join("new", "contractors"), Join("new", "operators")],
+    ],
+)
+def test_what_users_get_that_are_added_with_it_is_checked(changes, cast):
+    """Syncs and plans add users together with their grants and memberships."""
+    add_group("contractors")
+    add_grant("group:operators", CUSTOMERS, "WRITE")
+    add_guardrail("contractors", {"forbid": FORBID["forbid"] | {"members_of": "group:contractors"}})
+    added = ChangeSet.of(AddUser("new"), *changes)
+    refused(lambda: apply(added, author=COMMAND), "user:new would hold WRITE")
 
 
 def test_a_grant_that_begins_later_is_checked_now(cast):
