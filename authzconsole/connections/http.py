@@ -187,7 +187,7 @@ class HttpPlatform(Platform):
                 urllib3.exceptions.HTTPError,
             ) as error:
                 if pause is None:
-                    raise ConnectionFault(f"{url} does not answer: {clip(error, 300)}") from error
+                    raise ConnectionFault(f"{url} does not answer: {_reason(error)}") from error
             except (requests.RequestException, OSError) as error:
                 raise ConnectionFault(f"{url} cannot be read: {clip(error, 300)}") from error
             time.sleep(pause)
@@ -232,6 +232,16 @@ class HttpPlatform(Platform):
     def text(self, response: requests.Response) -> str:
         """Return the text of an error."""
         return clip(" ".join(response.text.split()), 200) or response.reason or "without a reason"
+
+
+def _reason(error: BaseException) -> str:
+    """Return the reason of the operating system for a failed request, such as `Connection refused`; if it gave none, the message."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, OSError) and cause.strerror:
+            return cause.strerror
+        cause = cause.__cause__ or cause.__context__
+    return clip(error, 300)
 
 
 def _read(response: requests.Response) -> None:
