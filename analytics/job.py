@@ -17,8 +17,6 @@ from datetime import date, datetime
 from types import SimpleNamespace
 from typing import Any
 
-from entities.frozen import frozen
-
 if __name__ == "__main__" and __package__ in (None, ""):
     # spark-submit adds the folder of this file to the path, where modules hide others of the same names
     sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -53,6 +51,7 @@ from analytics.storage import (
 from analytics.tables import ENTITIES, JOURNAL, SET_ENTITIES, SET_PRINCIPALS, USES, VISIBILITY_DETAIL, Table
 from entities.address import set_instance_name
 from entities.errors import Refusal
+from entities.frozen import frozen
 from entities.vocabulary import KINDS, Kind, OperationClass, register_kind
 from grants.policies.catalogue import GENERATIONS
 from grants.policies.policy import rules_digest

@@ -93,6 +93,13 @@ def test_the_wheel_has_the_modules_of_the_job_and_none_that_imports_django(pipel
         assert "ModuleNotFoundError" in done.stderr
 
 
+def test_the_file_of_the_job_starts_from_any_folder(tmp_path):
+    """spark-submit gets its path, and adds only its folder to the path of modules."""
+    command = [sys.executable, str(ROOT / "analytics" / "job.py"), "--help"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0 and "--snapshot" in done.stdout
+
+
 @pytest.mark.spark
 @pytest.mark.slow
 def test_each_analysis_gives_the_rows_of_manage_py_analyze_without_django(
