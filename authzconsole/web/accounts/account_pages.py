@@ -38,7 +38,6 @@ from entities.frozen import frozen
 from grants.administrators import Strandings
 from grants.change_set import Activate, Deactivate
 from grants.changes import ChangeSet, Outcome
-from grants.journal import Author
 from grants.models import Role, User
 from grants.principals.administrator_loss import loss_if_removed
 from grants.principals.principal_lists import MAX_COUNTED, capped_count
@@ -99,9 +98,6 @@ class ConfirmationPage(EffectPage):
     def forecast(self, values: Mapping[str, Any]) -> Forecast:
         """values: of the form, as sent in the body or in the URL."""
         raise NotImplementedError
-
-    def author(self, form: ConsoleForm) -> Author:
-        return self.author(form)
 
     def done(self, form: ConsoleForm, outcome: Outcome) -> HttpResponse:
         show_outcome(self.request, outcome)
