@@ -186,7 +186,7 @@ OPTIONS = {
         ),
         Option(
             "stable_days",
-            "Days held at least",
+            "Held for at least (days)",
             "with teams, only what users held already so many days ago; by default all",
             "DAYS",
             "0",

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from analytics.spark.role_cover import Role, fewest_roles
+from analytics.spark.role_cover import fewest_roles
+from analytics.spark.role_kernel import Role
 from analytics.spark.team_roles import team_roles
 
 DATA = Path(os.environ.get("ROLE_MINING_DATA", "../shared/data/role-mining"))

@@ -24,7 +24,7 @@ from scipy.sparse import csr_array
 
 from analytics.spark.role_kernel import Assignment, Kernel, Role, Sets, common_members, inverse_sets
 
-# The greedy method is repeated until it has processed this many assignments, at least once and at most MAX_RUNS times.
+# The greedy method is repeated until it has processed this many wanted assignments, at least once and at most MAX_RUNS times.
 ASSIGNMENTS_PROCESSED = 3_000_000
 MAX_RUNS = 16
 # The integer program returns the best selection that it has found after this many nodes of its search, so that every run has the same
@@ -42,8 +42,8 @@ def fewest_roles(permissions_by_user: Mapping[int, Collection[int]]) -> list[Rol
     users = inverse_sets(permissions)
     kernel = Kernel(users, permissions)
     roles = [
-        Role(_members(role.users, user_classes), _members(role.permissions, permission_classes))
-        for role in kernel.cover(_fewest(_covers(kernel, users, permissions), kernel.wanted))
+        Role(_vertices_of(role.users, user_classes), _vertices_of(role.permissions, permission_classes))
+        for role in kernel.cover(_selected_roles(kernel, users, permissions))
     ]
     return sorted(roles, key=lambda role: (-role.assignments, min(role.users), min(role.permissions)))
 
@@ -62,20 +62,28 @@ def _distinct(sets: Sets) -> tuple[Sets, dict[int, list[int]]]:
     )
 
 
-def _members(vertices: Iterable[int], classes: Mapping[int, list[int]]) -> frozenset[int]:
+def _vertices_of(vertices: Iterable[int], classes: Mapping[int, list[int]]) -> frozenset[int]:
     return frozenset(member for vertex in vertices for member in classes[vertex])
 
 
-def _covers(kernel: Kernel, users: Sets, permissions: Sets) -> list[list[Role]]:
-    """Return covers of the wanted assignments of the kernel."""
+def _selected_roles(kernel: Kernel, users: Sets, permissions: Sets) -> list[Role]:
+    """Return the fewest roles that were found for the wanted assignments of the kernel."""
     if not kernel.wanted:
         return []
-    covers = _greedy_covers(users, permissions, kernel.wanted)
-    if maximal := kernel.maximal_roles():
-        return [*covers, maximal]
-    return [
-        *covers,
+    covers = [
+        *_greedy_covers(users, permissions, kernel.wanted),
         *_greedy_covers(users, permissions, users),
+        *_covers_by_vertex(users, permissions),
+    ]
+    # with few candidates, the search comes to its end more often
+    selected = _fewest(covers, kernel.wanted)
+    maximal = kernel.maximal_roles()
+    return _fewest([selected, maximal], kernel.wanted) if maximal else selected
+
+
+def _covers_by_vertex(users: Sets, permissions: Sets) -> list[list[Role]]:
+    """Return a cover with one role for each user, and one with a role for each permission."""
+    return [
         [Role(frozenset(common_members(permissions, held)), frozenset(held)) for held in users.values()],
         [
             Role(frozenset(holders), frozenset(common_members(users, holders)))

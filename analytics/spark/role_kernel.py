@@ -10,16 +10,17 @@ No Django and no Spark.
 
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping
-from functools import reduce
+from functools import cache, reduce
 from itertools import islice
 from operator import or_
 
 from entities.frozen import frozen
 
-# Up to this number, assignments are compared with each other. The memory for this grows with the square of the number: 50 MB.
+# Up to this number, assignments are compared with each other. The memory for this grows with the square of the number: up to 50 MB for
+# each of five tables.
 MAX_COMPARED = 20_000
-# All maximal roles are listed for a kernel with at most this number of assignments, if there are fewer roles than this.
-MAX_LISTED, MAX_ROLES = 2_000, 20_000
+# All maximal roles are listed if at most MAX_LISTED assignments can share a role, and if there are fewer than MAX_ROLES such roles.
+MAX_LISTED, MAX_ROLES = 2_000, 4_000
 
 # the permissions of each user, or the users of each permission
 Sets = dict[int, set[int]]
@@ -41,9 +42,9 @@ class Role:
 
 
 class Kernel:
-    """The assignments that remain. An assignment that fits in no role with another one needs its own role.
+    """The assignments that remain.
 
-    wanted: the permissions of all others, by user.
+    wanted: those that fit in a role with another one, as permissions by user. Each of the rest needs its own role.
     """
 
     def __init__(self, users: Sets, permissions: Sets):
@@ -52,7 +53,7 @@ class Kernel:
         self._assignments = _undominated(users, permissions)
         is_compared = len(self._assignments) <= MAX_COMPARED
         self._neighbours = self._compare() if is_compared else []
-        self._left_out = _fold(self._neighbours)
+        self._left_out = _leave_out(self._neighbours)
         remaining = [number for number in range(len(self._assignments)) if number not in self._left_out]
         bits = _union(1 << number for number in remaining) if is_compared else 0
         self._alone = [
@@ -70,7 +71,10 @@ class Kernel:
         if not self._neighbours or len(self._others) > MAX_LISTED:
             return None
         cliques = list(islice(_maximal_cliques(self._neighbours, self._others), MAX_ROLES))
-        return list(map(self._maximal_role, cliques)) if len(cliques) < MAX_ROLES else None
+        if len(cliques) == MAX_ROLES:
+            return None
+        pairs = ([self._assignments[number] for number in clique] for clique in cliques)
+        return [Role(*map(frozenset, zip(*pair, strict=True))) for pair in pairs]
 
     def cover(self, roles: list[Role]) -> list[Role]:
         """Return maximal roles that cover all assignments: one for each of these roles, which cover the wanted assignments, and one for
@@ -87,7 +91,7 @@ class Kernel:
         cliques: list[list[int]] = [[] for _ in range(len(self._alone) + len(roles))]
         for number, position in role_of.items():
             cliques[position].append(number)
-        return [self._maximal_role(clique) for clique in cliques if clique]
+        return list(dict.fromkeys(self._maximal_role(clique) for clique in cliques if clique))
 
     def _maximal_role(self, numbers: Iterable[int]) -> Role:
         """Return a role that covers these assignments, and as many others as possible."""
@@ -102,12 +106,12 @@ class Kernel:
             of_user[user] |= 1 << number
             of_permission[permission] |= 1 << number
         of_holders = {
-            permission: _union(of_user[user] for user in holders)
-            for permission, holders in self._permissions.items()
+            permission: _union(of_user[user] for user in self._permissions[permission] & of_user.keys())
+            for permission in of_permission
         }
         of_held = {
-            user: _union(of_permission[permission] for permission in held)
-            for user, held in self._users.items()
+            user: _union(of_permission[held] for held in self._users[user] & of_permission.keys())
+            for user in of_user
         }
         return [of_holders[permission] & of_held[user] for user, permission in self._assignments]
 
@@ -132,26 +136,31 @@ def _undominated(users: Sets, permissions: Sets) -> list[Assignment]:
     Every maximal role that covers an assignment also covers those that it dominates: of all users with at least the permissions of
     its user, to all permissions with at least the users of its permission.
     """
-    broader_users = {user: common_members(permissions, held) for user, held in users.items()}
-    broader_permissions = {
-        permission: common_members(users, holders) for permission, holders in permissions.items()
-    }
+
+    @cache
+    def broader(permission: int) -> set[int]:
+        return common_members(users, permissions[permission])
+
     dominated: Sets = defaultdict(set)
     assignments = []
     # a dominating assignment comes first: its user has fewer permissions, or the same user's permission has fewer users
     for user in sorted(users, key=lambda user: (len(users[user]), user)):
-        for permission in sorted(users[user], key=lambda held: (len(permissions[held]), held)):
-            if permission not in dominated[user]:
+        rest = users[user] - dominated.pop(user, set())
+        covered: set[int] = set()
+        for permission in sorted(rest, key=lambda held: (len(permissions[held]), held)):
+            if permission not in covered:
                 assignments.append((user, permission))
-                for broader in broader_users[user]:
-                    dominated[broader] |= broader_permissions[permission]
+                covered |= broader(permission)
+        if covered:
+            for other in common_members(permissions, users[user]) - {user}:
+                dominated[other] |= covered
     return assignments
 
 
-def _fold(neighbours: list[int]) -> dict[int, int]:
-    """Return the vertices of a graph that can be left out, in this order, each with a vertex that remained at that time: all neighbours
-    of this one that remained were its neighbours too, so it fits in every clique with this one.
+def _leave_out(neighbours: list[int]) -> dict[int, int]:
+    """Return the vertices of a graph that can be left out, in the order of removal, each with the vertex that stands for it.
 
+    All remaining neighbours of the latter are neighbours of the former too, so each clique with the latter can include the former.
     neighbours: of each vertex and itself, as bits.
     """
     remaining = (1 << len(neighbours)) - 1
@@ -165,15 +174,15 @@ def _fold(neighbours: list[int]) -> dict[int, int]:
             continue
         itself = 1 << vertex
         common = near = neighbours[vertex] & remaining
-        for neighbour in _members(near):
+        for neighbour in _positions(near):
             common &= neighbours[neighbour]
             if common == itself:
                 break
         common ^= itself
         remaining &= ~common
-        left_out |= dict.fromkeys(_members(common), vertex)
+        left_out |= dict.fromkeys(_positions(common), vertex)
         # only these have fewer neighbours now
-        for other in _members(_union(neighbours[other] for other in _members(common)) & remaining):
+        for other in _positions(_union(neighbours[other] for other in _positions(common)) & remaining):
             if not is_waiting[other]:
                 is_waiting[other] = True
                 waiting.append(other)
@@ -187,13 +196,13 @@ def _maximal_cliques(neighbours: list[int], vertices: Iterable[int]) -> Iterator
         clique, candidates, excluded = waiting.pop()
         if not candidates:
             if clique and not excluded:
-                yield list(_members(clique))
+                yield list(_positions(clique))
             continue
         pivot = max(
-            _members(candidates | excluded),
+            _positions(candidates | excluded),
             key=lambda vertex: (candidates & neighbours[vertex]).bit_count(),
         )
-        for vertex in _members(candidates & ~(neighbours[pivot] & ~(1 << pivot))):
+        for vertex in _positions(candidates & ~(neighbours[pivot] & ~(1 << pivot))):
             near = neighbours[vertex] & ~(1 << vertex)
             waiting.append((clique | 1 << vertex, candidates & near, excluded & near))
             candidates &= ~(1 << vertex)
@@ -204,7 +213,7 @@ def _union(bits: Iterable[int]) -> int:
     return reduce(or_, bits, 0)
 
 
-def _members(bits: int) -> Iterator[int]:
+def _positions(bits: int) -> Iterator[int]:
     """Yield the positions of the bits that are set, ascending."""
     while bits:
         lowest = bits & -bits

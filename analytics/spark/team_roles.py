@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
-from analytics.spark.role_cover import Role
+from analytics.spark.role_kernel import Role
 
 # of the users of a seed, who hold what is typical
 TYPICAL_SHARE = 0.8

@@ -137,7 +137,7 @@ def _largest_teams(tables: Tables, members: DataFrame) -> DataFrame:
 
 
 def _members_of_groups(tables: Tables) -> DataFrame:
-    """Return group and user, the names of each group and its active members."""
+    """Return group and user, the names of each group and its active members. A role is no group."""
     return (
         tables.memberships.join(
             tables.users.select(F.col("id").alias("user_id"), F.col("name").alias("user")), on="user_id"
@@ -145,6 +145,7 @@ def _members_of_groups(tables: Tables) -> DataFrame:
         .join(
             tables.groups.select(F.col("id").alias("group_id"), F.col("name").alias("group")), on="group_id"
         )
+        .where(~F.col("group").startswith(ROLE_PREFIX))
         .select("group", "user")
     )
 
@@ -161,14 +162,10 @@ def _sizes(analysis_input: AnalysisInput) -> DataFrame:
 
 
 def rows(analysis_input: AnalysisInput) -> DataFrame:
-    """Return tables.ROLES: the size of each role, and the first group by name with exactly its users.
-
-    An existing role is no group.
-    """
+    """Return tables.ROLES: the size of each role, and the first group by name with exactly its users."""
     earlier = analysis_input.earlier
     groups = (
         _members_of_groups(analysis_input.tables)
-        .where(~F.col("group").startswith(ROLE_PREFIX))
         .groupBy("group")
         .agg(_digest("user"))
         .groupBy("digest")
