@@ -21,11 +21,12 @@ from entities.vocabulary import KINDS, Privilege, VocabularyError, clip, privile
 from grants.authority.rights import can_change_some_grants
 from grants.change_set import Change, ChangeSet, Exclude, Grant, Include, Join, Leave, RemovePrincipal, Revoke
 from grants.changes import apply
+from grants.errors import PrincipalError
 from grants.models import RoleGroup, User, all_grants
 from grants.policies.catalogue import generation_by_name
 from grants.policies.catalogue.platform_permissions import Permission, requirement_for
 from grants.policies.principals import ROLE_PREFIX
-from grants.principal_names import principals_by_name
+from grants.principal_names import parse_principal, principals_by_name
 from grants.principals.services import add_role
 from grants.querysets import memberships_in_force
 from grants.validity import in_force
@@ -61,7 +62,7 @@ def revoke(request: TokenRequest) -> None:
         changes = [Revoke(*key) for grants in rows for key in grants.grant_keys()]
     else:
         principal, privileges = _principal_of(body), _privileges_of(body, address.kind)
-        # CDAP does not know who exists, and takes nothing from others
+        # CDAP does not know who exists: a revocation from an unknown principal changes nothing
         is_known = principal in principals_by_name([principal])
         changes = [Revoke(principal, address, privilege) for privilege in privileges] if is_known else []
     _apply(request, *changes)
@@ -162,6 +163,10 @@ def _changeable_address_of(request: TokenRequest, body: dict) -> Address:
 
 def _readable_grants(request: TokenRequest, principal: str) -> Grants:
     """Return the grants of a principal. Raise Problem (403) if the account may not read what the principal has."""
+    try:
+        parse_principal(principal)
+    except PrincipalError as error:
+        raise Problem(400, str(error)) from None
     rows = Grants(request.user, {"principal": principal, "through_groups": False, "valid": "now"})
     if not rows.is_readable:
         raise Problem(403, "your account may only read its own grants and roles, and those of its groups")
@@ -256,7 +261,8 @@ def _address_of(body: dict) -> Address:
         )
     if member.get("childType") is not None:
         raise Problem(
-            400, f"`childType` is not supported: name what {kind.upper()} contains, such as with the name *"
+            400,
+            "`childType` is not supported: send the type of the child as `entityType`, and `*` as its name for all of them",
         )
     path = named_kinds(kind) or [kind]
     if surplus := sorted(parts.keys() - {name.upper() for name in path}):

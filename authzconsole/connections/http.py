@@ -7,7 +7,7 @@ import re
 import socket
 import time
 from collections.abc import Mapping
-from http.client import HTTPResponse
+from http.client import HTTPResponse, RemoteDisconnected
 from io import BufferedReader, BytesIO, RawIOBase
 from typing import Any, ClassVar, Self
 from urllib.parse import urlsplit
@@ -36,7 +36,7 @@ class Forbidden(ConnectionFault):
     """The account may not do this."""
 
 
-class _Unlimited(Exception):
+class _LimitExceeded(Exception):
     """An answer takes too long, or is too long."""
 
 
@@ -53,7 +53,7 @@ class _TimedReader(RawIOBase):
     def readinto(self, buffer: Any) -> int | None:
         count = self._sent.raw.readinto(buffer)
         if time.monotonic() > self._end:
-            raise _Unlimited
+            raise _LimitExceeded
         return count
 
     def close(self) -> None:
@@ -175,7 +175,7 @@ class HttpPlatform(Platform):
                 raise ConnectionFault(
                     f"{url} has a certificate that is not trusted: {clip(error, 300)}; {advice}"
                 ) from error
-            except _Unlimited:
+            except _LimitExceeded:
                 raise ConnectionFault(
                     f"{url} answers with more than {MAX_ANSWER_BYTES // 2**20:,} MB, or for more than "
                     f"{MAX_ANSWER_SECONDS:,} seconds: check whether it is the platform"
@@ -235,9 +235,15 @@ class HttpPlatform(Platform):
 
 
 def _reason(error: BaseException) -> str:
-    """Return the reason of the operating system for a failed request, such as `Connection refused`; if it gave none, the message."""
+    """Return why a request failed. That of the operating system, such as `Connection refused`, is in the chain of causes."""
+    if isinstance(error, requests.ConnectTimeout):
+        return f"no connection within {CONNECT_SECONDS} seconds (timed out)"
+    if isinstance(error, requests.Timeout) or "timed out" in str(error):
+        return f"nothing arrived for {READ_SECONDS} seconds (timed out)"
     cause: BaseException | None = error
     while cause is not None:
+        if isinstance(cause, RemoteDisconnected):
+            return "the connection ended without an answer"
         if isinstance(cause, OSError) and cause.strerror:
             return cause.strerror
         cause = cause.__cause__ or cause.__context__
@@ -245,13 +251,13 @@ def _reason(error: BaseException) -> str:
 
 
 def _read(response: requests.Response) -> None:
-    """Read the content of an answer. Raise _Unlimited above the limits: the other end may send without an end."""
+    """Read the content of an answer. Raise _LimitExceeded above the limits: the other end may send without an end."""
     content = bytearray()
     while part := response.raw.read1(BYTES_PER_READ, decode_content=True):
         content += part
         if len(content) > MAX_ANSWER_BYTES:
             response.close()
-            raise _Unlimited
+            raise _LimitExceeded
     response.raw = BytesIO(content)
     # otherwise, `text` compares the content with all encodings
     response.encoding = response.encoding or "utf-8"

@@ -65,9 +65,9 @@ from grants.journal import Author, JournalEntry, append_to_journal, current_revi
 from grants.models import PRINCIPAL_TYPES, USER, Job, Plan, PlanState, PlanVerb, Remark, RoleGroup
 from grants.plans.apply import discard_plan
 from grants.plans.create import PlanDraft, PlanOrigin, store_plan
-from grants.policies.principals import ROLE_PREFIX
+from grants.policies.principals import ROLE_PREFIX, principal_text
 from grants.principal_names import parse_principal, principals_by_name
-from grants.principals.new_names import look_keys, new_name_fault
+from grants.principals.new_names import look_keys, new_name_faults
 from grants.querysets import memberships
 from grants.roles.capabilities import Capability
 from grants.validity import VALIDITY_COLUMNS, Validity, in_force, not_over_condition, question_time
@@ -748,16 +748,24 @@ def new_principals(names: Collection[str]) -> tuple[list[AddUser | AddGroup], di
     added: list[AddUser | AddGroup] = []
     faults = {}
     looks: dict[tuple[str, int, str], str] = {}
-    for name in names:
-        if name in known:
-            continue
+    new = [name for name in names if name not in known]
+    refused = {
+        principal_text(type_, name): fault
+        for type_ in PRINCIPAL_TYPES
+        for name, fault in new_name_faults(
+            type_, [name for other, name in map(parse_principal, new) if other == type_]
+        ).items()
+    }
+    for name in new:
         principal_type, plain_name = parse_principal(name)
         keys = [(principal_type, number, key) for number, key in enumerate(look_keys(plain_name))]
         alike = [looks[key] for key in keys if key in looks]
-        if fault := new_name_fault(principal_type, plain_name):
-            faults[name] = fault
+        if name in refused:
+            faults[name] = refused[name]
         elif alike:
-            faults[name] = f"`{clip(plain_name)}` looks like {clip(alike[0])}, which is new too"
+            faults[name] = (
+                f"`{clip(plain_name)}` looks like {clip(alike[0])}, which the console does not know either"
+            )
         else:
             looks |= dict.fromkeys(keys, name)
             added.append(AddUser(plain_name) if principal_type == USER.name else AddGroup(plain_name))

@@ -2,15 +2,20 @@
 
 import string
 import unicodedata
+from collections import defaultdict
+from collections.abc import Collection, Iterable
 
 from django.db.models import Count
 from django.db.models.functions import Upper
 
 from entities.vocabulary import clip
 from grants.author_names import ACCOUNT_SUFFIX, is_reserved_name
+from grants.bulk_rows import chunks
 from grants.models import GROUP, PRINCIPAL_TYPES, USER, PrincipalType
 from grants.policies.principals import ROLE_PREFIX, principal_text
 
+# each name takes up to ten parameters
+NAMES_PER_QUERY = 1_000
 # format characters (zero-width, bidirectional) and private use
 _INVISIBLE_CATEGORIES = ("Cf", "Co")
 _SEPARATOR_CATEGORIES = ("Zl", "Zp")
@@ -57,11 +62,28 @@ def invisible_character_fault(name: str, *, allows_separators: bool = False) -> 
 
 
 def new_name_fault(principal_type: str, name: str, *, replaces: str = "") -> str:
-    """Return why no `user` or `group` with this name can be added: it looks like another one. Runs one query.
+    """Return why no `user` or `group` with this name can be added. See `new_name_faults`."""
+    return new_name_faults(principal_type, [name], replaces=replaces).get(name, "")
 
-    replaces: the current name of the principal that gets the new name. The names of commands are reserved,
-    because the journal names a command as an author in the same way as an account, and so is ACCOUNT_SUFFIX, with which
-    it tells the two apart.
+
+def new_name_faults(principal_type: str, names: Collection[str], *, replaces: str = "") -> dict[str, str]:
+    """Return why no users or groups with some of these names can be added: such as that one looks like an existing one.
+
+    replaces: the current name of the principal that gets the new name. Runs a query for each NAMES_PER_QUERY names.
+    """
+    faults = {name: fault for name in names if (fault := _form_fault(principal_type, name))}
+    alike = _lookalikes(
+        PRINCIPAL_TYPES[principal_type], [name for name in names if name not in faults], replaces
+    )
+    return faults | {
+        name: f"`{clip(name)}` looks like the existing {principal_text(principal_type, clip(other))}"
+        for name, other in alike.items()
+    }
+
+
+def _form_fault(principal_type: str, name: str) -> str:
+    """Return why no user or group can have the name. The names of commands are reserved, because the journal names a command as an
+    author in the same way as an account, and so is ACCOUNT_SUFFIX, with which it tells the two apart.
     """
     own_name = name.removeprefix(ROLE_PREFIX) if principal_type == GROUP.name else name
     if own_name != own_name.strip():
@@ -72,8 +94,6 @@ def new_name_fault(principal_type: str, name: str, *, replaces: str = "") -> str
         return f"`{clip(name)}` is reserved for a command of the console"
     if principal_type == USER.name and any(key.endswith(ACCOUNT_SUFFIX) for key in look_keys(name)):
         return f"`{clip(name)}` ends with `{ACCOUNT_SUFFIX.strip()}`, as the journal writes some accounts"
-    if other := _lookalike(PRINCIPAL_TYPES[principal_type], name, replaces):
-        return f"`{clip(name)}` looks like the existing {principal_text(principal_type, clip(other))}"
     return ""
 
 
@@ -101,8 +121,8 @@ def names_that_differ_in_case(max_names: int) -> list[str]:
     return names
 
 
-def _lookalike(principal_type: PrincipalType, name: str, replaces: str) -> str:
-    """Return an existing name that differs only in case, in compatible characters, or in letters that look
+def _lookalikes(principal_type: PrincipalType, names: Iterable[str], replaces: str) -> dict[str, str]:
+    """Return by name an existing one that differs only in case, in compatible characters, or in letters that look
     like ASCII.
 
     Databases ignore the case of fewer characters than Python does, so an existing name in mixed case with
@@ -110,27 +130,31 @@ def _lookalike(principal_type: PrincipalType, name: str, replaces: str) -> str:
     the new name has the same letters.
     """
     column = principal_type.name_column
+    result = {}
+    for chunk in chunks(names, NAMES_PER_QUERY):
+        variants = {variant for name in chunk for variant in _upper_variants(name)}
+        existing = principal_type.principals.annotate(upper_name=Upper(column)).filter(
+            upper_name__in=variants
+        )
+        alike: dict[tuple[int, str], list[str]] = defaultdict(list)
+        for other in existing.values_list(column, flat=True):
+            for key in enumerate(look_keys(other)):
+                alike[key].append(other)
+        for name in chunk:
+            others = (other for key in enumerate(look_keys(name)) for other in alike.get(key, ()))
+            if other := next((other for other in others if other not in (name, replaces)), ""):
+                result[name] = other
+    return result
+
+
+def _upper_variants(name: str) -> set[str]:
     key, ascii_key = look_keys(name)
     texts = (name, key, key.upper(), key.title(), ascii_key)
-    variants = {variant for text in texts for variant in (text.upper(), text.translate(_ASCII_UPPER))}
-    names = (
-        principal_type.principals.annotate(upper_name=Upper(column))
-        .filter(upper_name__in=variants)
-        .values_list(column, flat=True)
-    )
-    return next(
-        (
-            other
-            for other in names
-            if other not in (name, replaces)
-            and (_comparison_key(other) == key or _ascii_key(other) == ascii_key)
-        ),
-        "",
-    )
+    return {variant for text in texts for variant in (text.upper(), text.translate(_ASCII_UPPER))}
 
 
 def look_keys(name: str) -> tuple[str, str]:
-    """Return what one of is the same for names that look alike, at the same place."""
+    """Return two keys of a name. Names look alike if their first keys or their second keys are equal."""
     return _comparison_key(name), _ascii_key(name)
 
 

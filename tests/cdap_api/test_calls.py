@@ -118,6 +118,11 @@ def test_a_role_whose_name_no_database_stores_does_not_exist(cdap, method, path)
     assert answer.status_code == 404 and "there is no role" in answer.content.decode()
 
 
+@pytest.mark.parametrize("path", ["/USER/%00/roles", "/GROUP/a%00b/roles", "/USER/%00/privileges"])
+def test_a_principal_whose_name_no_database_stores_is_refused(cdap, path):
+    assert cdap.send("GET", path).status_code == 400
+
+
 @pytest.mark.parametrize(
     ("set_name", "name", "privilege"),
     [("STANDARD", "GET", "READ"), ("STANDARD", "UPDATE", "WRITE"), ("STANDARD", "DELETE", "ADMIN")],

@@ -506,7 +506,7 @@ def _schedules(entry: dict, place: str, reasons: list[str]) -> Iterator[Schedule
         except (ValueError, KeyError, OSError):
             is_unclear = True
             reasons.append(
-                f"the policy has a schedule in the time zone `{clip(zone_name)}`, which is unknown"
+                f"the policy has a schedule in the time zone `{clip(zone_name)}`, which is unknown; its times are read as GMT"
             )
         recurs = bool(_member(schedule, "recurrences", list, place_of_schedule, []))
         if recurs:

@@ -99,7 +99,8 @@ class Command(ConsoleCommand):
             self.stderr.write(f"{sentence}.")
 
     def _drift(self, *, name, **_):
-        drift = list(services.compare_connection(services.connection_by_name(name)).drift)
+        comparison = services.compare_connection(services.connection_by_name(name))
+        drift = list(comparison.drift)
         for grant, console, platform in drift:
             self.write_json(
                 principal=grant.principal,
@@ -108,9 +109,14 @@ class Command(ConsoleCommand):
                 console=console,
                 platform=platform,
             )
+        self._write_unsupported(comparison)
         self.stderr.write(
             f"{quantity(len(drift), 'privilege differs', 'privileges differ')} between {name} and the console"
         )
+
+    def _write_unsupported(self, comparison):
+        for row in comparison.unsupported:
+            self.write_json(self.stderr, **row._asdict())
 
     def _push(self, *, name, apply, reason, second_person, **_):
         connection = services.connection_by_name(name)
@@ -130,7 +136,6 @@ class Command(ConsoleCommand):
                 privileges=change.privileges,
                 **policy,
             )
-        for row in comparison.unsupported:
-            self.write_json(self.stderr, **row._asdict())
+        self._write_unsupported(comparison)
         changes = quantity(len(comparison.changes), "change", "changes")
         self.stderr.write(f"{changes} {'made' if apply else 'would be made'} on {name}")

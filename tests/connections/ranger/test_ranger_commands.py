@@ -94,7 +94,7 @@ def test_a_line_names_each_policy_with_a_name_that_cannot_be_added(policies):
     entries = [policy(n, name=f"p{i}", number=i, namespace="a", dataset="b") for i, n in enumerate(names)]
     output, errors = run("import_ranger", policies(*entries))
     assert lines(output) == [("p0", 0), ("p2", 2), ("p3", 3)]
-    assert "`ann` looks like user:Ann, which is new too" in output
+    assert "`ann` looks like user:Ann, which the console does not know either" in output
     assert (stored(), errors) == ({"user:Ann READ dataset:a.b"}, "2 changes made\n")
 
 

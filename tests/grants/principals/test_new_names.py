@@ -10,7 +10,7 @@ from entities.vocabulary import Privilege
 from grants.errors import PrincipalError
 from grants.journal import Author, first_break
 from grants.models import JournalLine, Role, User
-from grants.principals.new_names import names_that_differ_in_case
+from grants.principals.new_names import names_that_differ_in_case, new_name_faults
 from grants.tenant.export_document import export_tenant
 from grants.tenant.import_document import import_tenant
 from grants.tenant.reading import BadTenantDocument
@@ -164,3 +164,12 @@ def test_existing_names_that_differ_only_in_case_are_reported_and_keep_working()
     Group.objects.create(name="OPS")
     assert set(names_that_differ_in_case(10)) == {"user:Admin", "user:admin", "group:OPS", "group:Ops"}
     assert len(names_that_differ_in_case(1)) == 2
+
+
+def test_many_new_names_are_compared_with_the_existing_ones_together(django_assert_num_queries):
+    User.objects.bulk_create(User(username=f"user{number}") for number in range(300))
+    names = [f"{'USER' if number % 2 else 'person'}{number}" for number in range(300)]
+    with django_assert_num_queries(1):
+        faults = new_name_faults("user", names)
+    assert faults.keys() == {f"USER{number}" for number in range(1, 300, 2)}
+    assert faults["USER7"] == "`USER7` looks like the existing user:user7"
