@@ -20,6 +20,11 @@ _OTHER_AUTHORS = (
 ACCOUNT_SUFFIX = " (account)"
 
 
+def account_of_actor(actor: str) -> str:
+    """Return the name of the account that wrote journal lines as this actor. Only reserved names have the suffix."""
+    return actor.removesuffix(ACCOUNT_SUFFIX) if is_reserved_name(actor) else actor
+
+
 def is_reserved_name(name: str) -> bool:
     """Return whether journal lines with this name as their actor can be from a command or from the sign-in."""
     name = name.removesuffix(ACCOUNT_SUFFIX)

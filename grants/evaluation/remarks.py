@@ -22,7 +22,7 @@ from entities.vocabulary import ANY, KINDS
 from grants.bulk_rows import ROWS_PER_STATEMENT, database_time
 from grants.evaluation.raw_statement import fetch_rows
 from grants.models import GROUP, USER, Belonging, Remark, RemarkPart, RoleGroup, User
-from grants.policies.explain import ALL_LIVE, Decision
+from grants.policies.explain import ALL_LIVE, INCOMPLETE_REMARK, Decision
 from grants.policies.principals import principal_sql, type_and_name
 from grants.validity import in_force_sql, question_time
 
@@ -90,7 +90,7 @@ def with_remarks(decisions: Sequence[Decision]) -> list[Decision]:
     if not any(places):
         return list(decisions)
     rows, is_complete = _rows(decisions, [place for its in places for place in its])
-    rest = () if is_complete else (f"Only {MAX_ROWS:,} parts of policies of the platform were compared.",)
+    rest = () if is_complete else (INCOMPLETE_REMARK,)
     return [
         replace(decision, remarks=(*_texts(decision, its, rows), *rest)) if its else decision
         for decision, its in zip(decisions, places, strict=True)
@@ -115,7 +115,7 @@ def _places(decision: Decision) -> Iterator[_Place]:
 
 
 def _rows(decisions: Iterable[Decision], places: Collection[_Place]) -> tuple[_Rows, bool]:
-    """Return the first MAX_ROWS rows about the subjects of the decisions that may be about one of the places, and whether
+    """Return at most MAX_ROWS rows about the subjects of the decisions that may be about one of the places, and whether
     these are all. Runs one query.
     """
     subjects = {decision.question.principal for decision in decisions}

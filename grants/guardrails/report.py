@@ -18,8 +18,8 @@ _SARIF_LEVELS = {Enforcement.BLOCK: "error", Enforcement.WARN: "warning"}
 class Report:
     """The violations of guardrails, and the exceptions that accept them.
 
-    rules: the evaluated ones, by name. no_match: why some of them match nothing now. file: the name of the document that was checked, and `lines` the numbers of
-    the lines of its guardrails; for SARIF. open_count: the number of violations that no exception accepts; it is
+    rules: the evaluated ones, by name. no_match: why some of them match nothing now. file: the name of the document
+    that was checked, and `lines` the numbers of the lines of its guardrails; for SARIF. open_count: the number of violations that no exception accepts; it is
     complete after the last piece of the output.
     """
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from datetime import datetime
 
 from django.contrib.auth.models import Group
+from django.db.models import Exists, OuterRef
 from django.utils import timezone
 
 from entities.address import Address
@@ -101,7 +102,7 @@ def present_conflicts(name: str, rule: Rule, stored: dict[str, Rule]) -> list[st
 
 
 def reasons_for_no_match(rules: Mapping[str, Rule]) -> dict[str, str]:
-    """Return why rules match nothing now, by name: they are about a kind without entities, or a group without members.
+    """Return why rules match nothing now, by name: they are about a kind without entities, or a group without active members.
 
     Runs one query for each of these kinds, and one for the groups.
     """
@@ -113,15 +114,16 @@ def reasons_for_no_match(rules: Mapping[str, Rule]) -> dict[str, str]:
     }
     groups = {rule.principal for rule in rules.values() if rule.form == Form.FORBID and rule.principal}
     members = belongings().filter(
-        not_over_condition(question_time()), group__name__in={type_and_name(group)[1] for group in groups}
+        not_over_condition(question_time()), user__is_active=True, group=OuterRef("pk")
     )
-    used_groups = set(map(group_text, members.values_list("group__name", flat=True).distinct()))
+    used = Group.objects.filter(Exists(members), name__in={type_and_name(group)[1] for group in groups})
+    used_groups = set(map(group_text, used.values_list("name", flat=True)))
     reasons = {}
     for name, rule in rules.items():
         if (kind := rule.clauses[0].kind) in kinds - used_kinds and rule.form == Form.REQUIRE:
             reasons[name] = f"it matches nothing now: there is no entity of kind:{kind}"
-        elif rule.principal in groups - used_groups:
-            reasons[name] = f"it matches nothing now: {rule.principal} has no members"
+        elif rule.form == Form.FORBID and rule.principal in groups - used_groups:
+            reasons[name] = f"it matches nothing now: {rule.principal} has no active members"
     return reasons
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from django.db import connection, models, transaction
 
 from entities.address import is_pattern
-from grants.author_names import ACCOUNT_SUFFIX
+from grants.author_names import account_of_actor
 from grants.bulk_rows import chunks, database_time, insert_rows, refresh_statistics, update_rows
 from grants.history.errors import HistoryNotReady
 from grants.history.events import (
@@ -289,7 +289,7 @@ def _authors(events: Events) -> set[str]:
 
 
 def _author(event: Event) -> str:
-    return f"user:{event.actor.removesuffix(ACCOUNT_SUFFIX)}"
+    return f"user:{account_of_actor(event.actor)}"
 
 
 def _validities(events: Sequence[Event]) -> list[Event]:

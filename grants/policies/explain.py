@@ -476,6 +476,9 @@ def privileges_in_words(privileges: tuple[Privilege, ...]) -> str:
 
 
 ALL_LIVE = "all live"
+INCOMPLETE_REMARK = (
+    "The platform has too many policies about this: not all of them were compared with the answer."
+)
 REDACTED_REMARK = (
     "The platform has a policy about this that the console does not evaluate, so it may answer differently."
 )
@@ -492,7 +495,8 @@ def redact(decision: Decision, visible_entities: VisibleEntities) -> Decision:
     without names takes their place, and only if the subject holds what they are about.
     """
     is_known = decision.is_permitted and not any(map(_ranges_over_entities, decision.attempts))
-    decision = replace(decision, remarks=(REDACTED_REMARK,) if decision.remarks and is_known else ())
+    has_policy = any(remark != INCOMPLETE_REMARK for remark in decision.remarks)
+    decision = replace(decision, remarks=(REDACTED_REMARK,) if has_policy and is_known else ())
     attempts = tuple(_redact_attempt(attempt, visible_entities) for attempt in decision.attempts)
     if attempts == decision.attempts:
         return decision

@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 from django.db import connection, models
 
 from entities.address import Address, AddressError, is_pattern, parse_address
-from grants.author_names import ACCOUNT_SUFFIX
+from grants.author_names import account_of_actor
 from grants.bulk_rows import ROWS_PER_FETCH, chunks
 from grants.models import JournalLine, User, privilege_of
 from grants.models.history import (
@@ -227,7 +227,7 @@ def _grants(model: type[GrantPeriod], principals: _Principals) -> Iterator[Store
         )
         _check_line(a or b or c or d or bool(is_on_pattern) != is_pattern(name), key, start)
         if author is not None:
-            authors.add((author, actor.removesuffix(ACCOUNT_SUFFIX)))
+            authors.add((author, account_of_actor(actor)))
         yield StoredPeriod(key, start, end, held_value(Validity(*map(_time, period))))
     _check_authors(authors)
 

@@ -18,6 +18,7 @@ from grants.change_set import (
     EndException,
     Grant,
     Join,
+    Register,
     RemovePrincipal,
     Revoke,
     SetGuardrail,
@@ -157,10 +158,12 @@ def test_a_grant_to_a_group_counts_for_each_member(cast):
     [
         [Join("new", "contractors"), Grant("user:new", parse_address(ORDERS), Privilege.WRITE)],
         [Join("new", "contractors"), Join("new", "operators")],
+        [Join("new", "contractors"), Register(parse_address("dataset:sales.new"), creator="user:new")],
     ],
 )
-def test_what_users_get_that_are_added_with_it_is_checked(changes, cast):
-    """Syncs and plans add users together with their grants and memberships."""
+def test_access_of_users_that_the_change_adds_is_checked(changes, cast):
+    """Syncs and plans add users together with their grants and memberships, and in this generation the creator gets everything."""
+    activate_generation("existing")
     add_group("contractors")
     add_grant("group:operators", CUSTOMERS, "WRITE")
     add_guardrail("contractors", {"forbid": FORBID["forbid"] | {"members_of": "group:contractors"}})

@@ -82,7 +82,7 @@ def test_a_guardrail_that_matches_nothing_now_is_named_when_it_is_written_and_ch
     forbid = {"forbid": FORBID["forbid"] | {"members_of": "group:contractors"}}
     streams = {"require": {"privilege": "ADMIN", "on": "kind:stream", "at_least": 1}, "level": "warn"}
     reasons = {
-        "contractors": "it matches nothing now: group:contractors has no members",
+        "contractors": "it matches nothing now: group:contractors has no active members",
         "streams": "it matches nothing now: there is no entity of kind:stream",
     }
     for name, rule in (("contractors", forbid), ("streams", streams)):

@@ -32,8 +32,15 @@ def test_both_pages_with_an_answer_show_remarks_to_those_who_see_everything(brow
 
 def test_an_answer_says_that_not_all_policies_were_compared(browse, monkeypatch):
     monkeypatch.setattr("grants.evaluation.remarks.MAX_ROWS", 1)
-    url, said = f"/ask?entity={ORDERS}&subject=user:dee&operation=READ", "Only 1 parts of policies"
+    url, said = (
+        f"/ask?entity={ORDERS}&subject=user:dee&operation=READ",
+        "not all of them were compared with the answer",
+    )
     assert said not in page_html(browse("aud").get(url))
     row = {"number": 2, "part": RemarkPart.ITEM, "kind": "dataset", "key": "sales.*", "namespace": "sales"}
     replace_remarks([Remark(**row, privileges="READ", text=TEXT)], "other")
     assert said in page_html(browse("aud").get(url))
+    # the one that was compared is not about this privilege, so the reader learns of no policy
+    Remark.objects.update(privileges="WRITE")
+    own = page_html(browse("dee").get(f"/ask?entity={ORDERS}&operation=READ"))
+    assert REDACTED_REMARK not in own and said not in own

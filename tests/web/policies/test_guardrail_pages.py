@@ -40,7 +40,7 @@ def test_the_form_says_that_a_guardrail_matches_nothing_now(cast, browse):
     add_group("contractors")
     shown = part(browse("ada"), NEW, "guardrail-count", FIELDS | {"group": "contractors"})
     assert "0 violations now" in shown and "notice warning" in shown
-    assert "it matches nothing now: group:contractors has no members" in shown
+    assert "it matches nothing now: group:contractors has no active members" in shown
     assert "nothing now" not in part(browse("ada"), NEW, "guardrail-count", FIELDS)
 
 
