@@ -178,8 +178,8 @@ def _newest_moment(at: time) -> datetime:
 
 def _sentence(schedule: Schedule) -> str:
     if not schedule.is_on:
-        return f"{schedule.analysis} is not scheduled"
-    return f"{schedule.analysis} runs nightly at {schedule.at:%H:%M} UTC{_options_text(schedule.options)}"
+        return f"the analysis {schedule.analysis} is not scheduled"
+    return f"the analysis {schedule.analysis} runs nightly at {schedule.at:%H:%M} UTC{_options_text(schedule.options)}"
 
 
 def _options_text(options: Mapping[str, str]) -> str:

@@ -53,7 +53,7 @@ class StrictSerializer(ErrorMessages, serializers.Serializer):
 
 
 class QuerySerializer(StrictSerializer):
-    """Query parameters. One is optional unless its field states `required=True`."""
+    """Filters and query parameters. A field is optional unless it states `required=True`."""
 
     def get_fields(self):
         fields = super().get_fields()

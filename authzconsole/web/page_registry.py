@@ -182,7 +182,7 @@ class Target(Enum):
     """What an action is done with. The value is shown where the target is missing."""
 
     ENTITY = "an address"
-    GRANTABLE = "an address or pattern"
+    GRANTABLE = "on an address or a pattern"
     USER = "a user"
     GROUP = "a group"
 

@@ -51,7 +51,7 @@ def test_a_schedule_can_be_switched_on_without_scripts(cast, page_of):
     page.get_by_role("link", name="Switch on the nightly run of Visibility").click()
     page.get_by_label("Time, in UTC").fill("23:15")
     page.get_by_role("button", name="Switch on").click()
-    expect(page.locator("#notices")).to_contain_text("visibility runs nightly at 23:15 UTC.")
+    expect(page.locator("#notices")).to_contain_text("The analysis visibility runs nightly at 23:15 UTC.")
     expect(page.get_by_role("link", name="Change the nightly run of Visibility")).to_be_visible()
 
 

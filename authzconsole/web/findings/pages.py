@@ -191,7 +191,6 @@ def finding_page(request: HttpRequest, pk: int) -> HttpResponse:
         context
         | {
             "text": finding_text(finding),
-            "level": Severity(finding.severity).word,
             "fix": fix if finding.resolved_at is None else None,
             "kind": kind.title if kind else finding.kind,
             "run": about.run if finding.kind in REPORTED_KINDS else None,

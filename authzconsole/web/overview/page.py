@@ -35,7 +35,8 @@ from entities.models import Entity
 from grants.active_generation import active_generation
 from grants.authority.stewards import stewarded_condition
 from grants.evaluation.visibility import FULL_VISIBILITY, visibility_of
-from grants.journal_queries import journal_lines
+from grants.journal import current_revision
+from grants.journal_queries import MAX_LINES_SEARCHED, journal_lines
 from grants.models import GroupGrant, JournalLine, User, UserGrant
 from grants.policies.policy import Generation
 from grants.roles.capabilities import Capability
@@ -46,7 +47,7 @@ MAX_LINES = 5
 MAX_PEOPLE = 5
 WEEK = timedelta(days=7)
 DEFAULT_COLORING = "readiness"
-# that the overview does not list: a check would fill it, and the findings stand beside it
+# actions that the overview leaves out: one check of the reports writes more lines than it shows
 WORK_ACTIONS = ("run-start", "run-cancel", "finding-open", "events-seal", "seal")
 
 
@@ -102,10 +103,9 @@ def home(request: HttpRequest) -> HttpResponse:
 
 
 def _latest_changes() -> QuerySet[JournalLine]:
-    """Return the newest lines, without the work of the console, such as a night of analyses, and without the grants of a plan,
-    which has a line itself.
-    """
-    return journal_lines().exclude(FOLDED).exclude(action__in=WORK_ACTIONS)[:MAX_LINES]
+    """Return the newest lines, without runs, seals and findings, and without the grants of a plan, which has a line itself."""
+    recent = journal_lines().filter(place__gt=current_revision() - MAX_LINES_SEARCHED)
+    return recent.exclude(FOLDED).exclude(action__in=WORK_ACTIONS)[:MAX_LINES]
 
 
 def _broadest_access(run: AnalysisRun | None) -> dict:

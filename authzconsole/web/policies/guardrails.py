@@ -296,9 +296,14 @@ class WriteGuardrail(FormPage):
         }
 
     def _count(self) -> dict | None:
-        """Return the violations of what is entered now, or the fault of the guardrail; None if a field is not filled in yet."""
+        """Return the violations of what is entered now, or the fault of the guardrail; None if a field is not filled in yet.
+
+        After a POST, the form shows the fault.
+        """
         form = GuardrailForm.sent(self.request, form=self.form_of_rule)
-        if not form.is_valid():
+        if not form.is_valid() or not all(
+            form.cleaned_data.get(name, "-") for name in ("subject", "operation")
+        ):
             return None
         try:
             rule = form.rule
@@ -306,7 +311,7 @@ class WriteGuardrail(FormPage):
             examples = list(islice(violations, MAX_EXAMPLES))
             total = len(examples) + sum(1 for _ in violations)
         except Refusal as error:
-            return {"fault": form.refusal_text(error)}
+            return {"fault": form.refusal_text(error)} if self.request.method != "POST" else None
         return {
             "rule": rule,
             "examples": examples,

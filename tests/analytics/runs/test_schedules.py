@@ -138,11 +138,14 @@ def test_schedule_changes_are_journaled_and_repetitions_are_not():
     ada = create_sample_users()["ada"]
     author = Author("ada", reason="for Monday", user_id=ada.pk)
     assert switch(generation="core", author=author).sentence == (
-        "delete-readiness runs nightly at 02:30 UTC, generation core"
+        "the analysis delete-readiness runs nightly at 02:30 UTC, generation core"
     )
     assert not switch(generation="core", author=author).has_changed
     switch(at=time(23, 5), author=author)
-    assert switch(False, at=time(23, 5), author=author).sentence == "delete-readiness is not scheduled"
+    assert (
+        switch(False, at=time(23, 5), author=author).sentence
+        == "the analysis delete-readiness is not scheduled"
+    )
     assert [(line.action, line.actor, line.detail, line.reason) for line in JournalLine.objects.all()] == [
         ("schedule-on", "ada", "delete-readiness, nightly at 02:30 UTC, generation core", "for Monday"),
         ("schedule-change", "ada", "delete-readiness, nightly at 23:05 UTC", "for Monday"),

@@ -119,7 +119,7 @@ def see_the_trend_bend(page):
     open_page(page, "Overview")
     page.get_by_role("link", name="Blast radius of everybody").click()
     trend = page.get_by_role("figure").filter(has_text=MOST_CHANGEABLE)
-    expect(trend).to_contain_text(re.compile(r"at most: \d+\s+-\d+ since"))
+    expect(trend).to_contain_text(re.compile(r"at most: \d+\s+\u2212\d+ since"))
     heights = [point.split(",")[1] for point in trend.locator("polyline").get_attribute("points").split()]
     assert float(heights[-1]) > float(heights[-2]), "the line falls at its end"
 

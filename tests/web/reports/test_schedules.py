@@ -19,11 +19,14 @@ def test_a_nightly_run_can_be_switched_on_and_off(browse):
     text = page_html(
         client.post(URL, {"at": "23:05", "generation": "core", "reason": "x", "on": ""}, follow=True)
     )
-    assert "Delete-readiness runs nightly at 23:05 UTC, generation core." in text and "at 23:05 UTC" in text
+    assert (
+        "The analysis delete-readiness runs nightly at 23:05 UTC, generation core." in text
+        and "at 23:05 UTC" in text
+    )
     page = client.html(URL)
     assert 'value="23:05"' in page and '<option value="core" selected>' in page and "Switch off" in page
     off = page_html(client.post(URL, {"at": "23:05", "generation": "core", "off": ""}, follow=True))
-    assert "Delete-readiness is not scheduled." in off
+    assert "The analysis delete-readiness is not scheduled." in off
     assert list(JournalLine.objects.order_by("revision").values_list("action", flat=True))[-2:] == [
         "schedule-on",
         "schedule-off",

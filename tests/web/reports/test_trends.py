@@ -90,7 +90,7 @@ def test_the_title_of_a_chart_leads_to_the_findings_that_it_counts(browse):
     page = page_html(browse("aud").get("/trends"))
     urls = ["/findings/?kind=undeletable", "/findings/?kind=leftover-grants"]
     assert re.findall(r'figcaption>\s*<a href="([^"]*)"', page) == urls
-    assert "−6 since" in page
+    assert ">−6 since" in page
     operator = browse("out")
     User.objects.filter(username="out").update(role=Role.OPERATOR)
     assert "/findings/?kind" not in page_html(operator.get("/trends"))

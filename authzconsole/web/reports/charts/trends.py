@@ -189,7 +189,7 @@ def _chart(analysis: str, name: str, lines: Mapping[str, list[Figure]]) -> dict:
 
 
 def _findings_url(analysis: str, name: str) -> str:
-    """Return the list of the findings that this figure counts; empty if none does."""
+    """Return the list of findings about the same as this figure; empty if there are none."""
     kinds = (
         row.kind
         for row in (*REPORT_FIGURES, *GHOST_FIGURES)
