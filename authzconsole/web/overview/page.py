@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 from django.contrib.auth.models import Group
-from django.db.models import Q, QuerySet
+from django.db.models import Q, QuerySet, Subquery
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.utils import timezone
@@ -35,9 +35,8 @@ from entities.models import Entity
 from grants.active_generation import active_generation
 from grants.authority.stewards import stewarded_condition
 from grants.evaluation.visibility import FULL_VISIBILITY, visibility_of
-from grants.journal import current_revision
 from grants.journal_queries import MAX_LINES_SEARCHED, journal_lines
-from grants.models import GroupGrant, JournalLine, User, UserGrant
+from grants.models import GroupGrant, JournalHead, JournalLine, User, UserGrant
 from grants.policies.policy import Generation
 from grants.roles.capabilities import Capability
 from grants.scheduled_activation import scheduled_activation
@@ -104,7 +103,8 @@ def home(request: HttpRequest) -> HttpResponse:
 
 def _latest_changes() -> QuerySet[JournalLine]:
     """Return the newest lines, without runs, seals and findings, and without the grants of a plan, which has a line itself."""
-    recent = journal_lines().filter(place__gt=current_revision() - MAX_LINES_SEARCHED)
+    newest = Subquery(JournalHead.objects.filter(pk=1).values("revision"))
+    recent = journal_lines().filter(place__gt=newest - MAX_LINES_SEARCHED)
     return recent.exclude(FOLDED).exclude(action__in=WORK_ACTIONS)[:MAX_LINES]
 
 
