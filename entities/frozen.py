@@ -1,4 +1,4 @@
-"""The decorator of types whose values never change."""
+"""A decorator for classes with values that never change."""
 
 from dataclasses import dataclass, field
 from typing import TypeVar, dataclass_transform

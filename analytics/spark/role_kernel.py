@@ -50,7 +50,7 @@ class Kernel:
     def __init__(self, users: Sets, permissions: Sets):
         """users, permissions: each is the inverse of the other, and has no two equal sets."""
         self._users, self._permissions = users, permissions
-        self._assignments = _undominated(users, permissions)
+        self._assignments = _undominated_assignments(users, permissions)
         is_compared = len(self._assignments) <= MAX_COMPARED
         self._neighbours = self._compare() if is_compared else []
         self._left_out = _leave_out(self._neighbours)
@@ -130,7 +130,7 @@ def common_members(sets: Sets, vertices: Iterable[int]) -> set[int]:
     return by_size[0].intersection(*by_size[1:])
 
 
-def _undominated(users: Sets, permissions: Sets) -> list[Assignment]:
+def _undominated_assignments(users: Sets, permissions: Sets) -> list[Assignment]:
     """Return the assignments that no other one dominates.
 
     Every maximal role that covers an assignment also covers those that it dominates: of all users with at least the permissions of

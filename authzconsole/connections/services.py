@@ -746,23 +746,20 @@ def new_principals(names: Collection[str]) -> tuple[list[AddUser | AddGroup], di
     names = sorted(names)
     known = principals_by_name(names)
     added: list[AddUser | AddGroup] = []
-    faults = {}
     looks: dict[tuple[str, int, str], str] = {}
     new = [name for name in names if name not in known]
-    refused = {
+    faults = {
         principal_text(type_, name): fault
         for type_ in PRINCIPAL_TYPES
         for name, fault in new_name_faults(
             type_, [name for other, name in map(parse_principal, new) if other == type_]
         ).items()
     }
-    for name in new:
+    for name in [name for name in new if name not in faults]:
         principal_type, plain_name = parse_principal(name)
         keys = [(principal_type, number, key) for number, key in enumerate(look_keys(plain_name))]
         alike = [looks[key] for key in keys if key in looks]
-        if name in refused:
-            faults[name] = refused[name]
-        elif alike:
+        if alike:
             faults[name] = (
                 f"`{clip(plain_name)}` looks like {clip(alike[0])}, which the console does not know either"
             )
